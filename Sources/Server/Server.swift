@@ -174,6 +174,7 @@ package final class Server: Sendable {
             store \(store.summary), \(workers.count) \(workers.count == 1 ? "loop" : "loops")
             """
         )
+        if let authorities = listeners.tls?.clientAuthorities { logger.info("\(authorities.trust)") }
         for warning in certificateWarnings + exposureWarnings + administration.warnings {
             logger.warning("\(warning)")
         }

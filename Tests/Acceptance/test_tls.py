@@ -1,5 +1,7 @@
 """TLS as clients see it: with curl and `openssl s_client` against the built server."""
+import calendar
 import json
+import os
 import re
 import shutil
 import signal
@@ -160,6 +162,90 @@ def test_one_listener_may_require_client_certificates_and_another_not(serve, pai
     shutil.copy(stranger[0], authority[0])
     until(lambda: status(1, *stranger) == 200)
     assert status(1, *known) == 0 and status(2, *known) == 0 and status(0) == 200
+
+
+def certificate_client(server, identity):
+    """A connection on which a client has shown its certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(*identity)
+    return context.wrap_socket(socket.create_connection(server.address, 20))
+
+
+def is_answered(client):
+    """Whether a request on a kept connection is answered, rather than the connection closed."""
+    client.sendall(get("nobody"))
+    answer = client.recv(4096)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 200")
+    return answer != b""
+
+
+def test_replaced_authorities_end_kept_connections(serve, pair, tmp_path):
+    authority = make_pair(tmp_path, "authority", "authority")
+    known = make_pair(tmp_path, "known", "client", issuer=authority)
+    server = serve_tls(serve, pair, client_ca=str(authority[0]))
+    with certificate_client(server, known) as kept, certificate_client(server, known) as pipelining:
+        assert is_answered(kept) and is_answered(pipelining)
+        replace(pair, make_pair(tmp_path, "renewed"))
+        server.process.send_signal(signal.SIGHUP)
+        until(lambda: "certificates reloaded" in server.log())
+        # Of the server's own certificate they know nothing.
+        assert is_answered(kept) and is_answered(pipelining)
+        replace(authority, make_pair(tmp_path, "other", "other"))
+        until(lambda: "issued by \"CN=other\"" in server.log())
+        assert not is_answered(kept)
+        pipelining.sendall(get("nobody") * 2)
+        assert pipelining.recv(4096) == b""
+
+
+def test_a_kept_connection_ends_with_its_certificate(serve, pair, tmp_path):
+    authority = make_pair(tmp_path, "authority", "authority")
+    end = time.gmtime(time.time() + 6)
+    identity = certificate_until(tmp_path, "20240101000000Z", time.strftime("%Y%m%d%H%M%SZ", end), issuer=authority)
+    server = serve_tls(serve, pair, client_ca=str(authority[0]))
+    with certificate_client(server, identity) as kept:
+        assert is_answered(kept)
+        until(lambda: not is_answered(kept))
+    assert time.time() > calendar.timegm(end)
+
+
+def test_authorities_are_named_and_what_is_left_out(serve, pair, tmp_path):
+    root = make_pair(tmp_path, "root", "root")
+    issuer = make_pair(tmp_path, "issuer", "issuing", issuer=root)
+    known = make_pair(tmp_path, "known", "client", issuer=issuer)
+    stranger = make_pair(tmp_path, "stranger", "client", issuer=root)
+    file = tmp_path / "authorities.pem"
+    file.write_text(issuer[1].read_text() + issuer[0].read_text())
+    server = serve_tls(serve, pair, client_ca=str(file))
+    for identity, status in ((known, 200), (stranger, 0)):
+        assert curl(server, "--cert", str(identity[0]), "--key", str(identity[1]))[0] == status
+    environment = clean_environment({
+        "TOKEN_CACHE_LISTEN": "https://127.0.0.1:0", "TOKEN_CACHE_TLS_CERTIFICATE": str(pair[0]),
+        "TOKEN_CACHE_TLS_PRIVATE_KEY": str(pair[1]), "TOKEN_CACHE_TLS_CLIENT_CA": str(file),
+        "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")})
+    texts = [server.log()]
+    for command in ("check-config", "doctor"):
+        done = subprocess.run([binary(), command, "--verbose"][:3 if command == "doctor" else 2], capture_output=True,
+                              text=True, timeout=60, check=False, env=environment)
+        texts.append(done.stdout + done.stderr)
+    for text in texts:
+        words = " ".join(text.split())
+        assert "trusted if issued by \"CN=issuing\"" in words, text
+        assert "left out: line 1 (it is no certificate)" in words, text
+
+
+@pytest.mark.parametrize("place", ["certificate", "private_key", "client_ca"])
+def test_a_pipe_is_no_certificate(tmp_path, pair, place):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    files = {"certificate": pair[0], "private_key": pair[1], "client_ca": pair[0], place: pipe}
+    environment = clean_environment({
+        **NO_ADMINISTRATION, **{f"TOKEN_CACHE_TLS_{key.upper()}": str(path) for key, path in files.items()},
+        "TOKEN_CACHE_LISTEN": "https://127.0.0.1:0", "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")})
+    for command in ("check-config", "serve"):
+        done = subprocess.run(
+            [binary(), command], capture_output=True, text=True, timeout=30, check=False, env=environment)
+        assert done.returncode == 1 and f"{pipe} cannot be read: it is no regular file" in done.stderr, done
 
 
 def test_a_listener_that_asks_for_certificates_needs_authorities(tmp_path, pair):

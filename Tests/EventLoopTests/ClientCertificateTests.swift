@@ -1,5 +1,6 @@
 import COpenSSL
 import Foundation
+import System
 import Testing
 
 @testable import EventLoop
@@ -145,53 +146,96 @@ import Testing
         }
     }
 
-    @Test func `a resumed session keeps the certificate`() async throws {
-        let identity = try client("/CN=Ann", ["subjectAltName=URI:urn:ann"])
+    @Test func `the certificate's digest is that of its DER`() async throws {
+        let identity = try client("/CN=Ann")
         try certificates.openSSL(
             ["x509", "-in", identity.certificate, "-outform", "DER", "-out", certificates.path("client.der")])
         try certificates.openSSL(
             ["dgst", "-sha256", "-binary", "-out", certificates.path("digest"), certificates.path("client.der")])
         let digest = [UInt8](try Data(contentsOf: URL(filePath: certificates.path("digest"))))
         try await withLoop { loop in
-            for version in Self.versions {
-                for clients in [TLSClientAuthentication.required, .optional] {
-                    let first = try await meet(clients, identity, version, on: loop)
-                    #expect(first.certificate?.thumbprint == digest)
-                    // The client has only the session now.
-                    let session = try first.client.get().session
-                    let second = try await meet(clients, nil, version, resuming: session, on: loop)
-                    #expect(try second.client.get().isResumed)
-                    #expect(second.certificate?.thumbprint == digest)
-                    #expect(second.certificate?.uriName == Array("urn:ann".utf8))
-                }
-            }
+            let shown = try await meet(.required, identity, on: loop).certificate
+            #expect(shown?.thumbprint == digest)
         }
     }
 
-    @Test func `a session that was begun without a certificate is not resumed where one is required`() async throws {
+    @Test func `sessions are not resumed where a certificate is asked for`() async throws {
         let identity = try client("/CN=Ann")
         try await withLoop { loop in
             for version in Self.versions {
-                for clients in [TLSClientAuthentication.none, .optional] {
-                    let session = try await meet(clients, nil, version, on: loop).client.get().session
+                for begun in [TLSClientAuthentication.none, .optional, .required] {
+                    let session = try await meet(begun, identity, version, on: loop).client.get().session
                     let refused = try await meet(.required, nil, version, resuming: session, on: loop)
                     #expect(refused.serverError == .refused(reason: "peer did not return a certificate"))
                     // A full handshake instead, in which the client shows its certificate.
-                    let other = try await meet(clients, nil, version, on: loop).client.get().session
-                    let full = try await meet(.required, identity, version, resuming: other, on: loop)
-                    #expect(try !full.client.get().isResumed)
-                    #expect(full.certificate != nil)
+                    let other = try await meet(begun, identity, version, on: loop).client.get().session
+                    for asking in [TLSClientAuthentication.required, .optional] {
+                        let full = try await meet(asking, identity, version, resuming: other, on: loop)
+                        #expect(try !full.client.get().isResumed)
+                        #expect(full.certificate != nil)
+                    }
                 }
             }
         }
     }
 
-    @Test func `other authorities take effect at a reload, for sessions too`() async throws {
+    @Test func `an intermediate authority is trusted without its root, and alone`() async throws {
+        let intermediate = try certificates.make("intermediate", by: authority)
+        let known = try certificates.make("known", by: intermediate)
+        let sibling = try client("/CN=Ben")
+        let file = certificates.path("authorities.pem")
+        let text = { (path: String) in try String(contentsOfFile: path, encoding: .utf8) }
+        let damaged = try text(authority.certificate).replacing("MII", with: "M!I")
+        try (try text(intermediate.key) + damaged + text(intermediate.certificate))
+            .write(toFile: file, atomically: true, encoding: .utf8)
+        let context = try TLSContext(
+            TLSFiles(standard: try certificates.make("another").files, clientAuthorities: file))
+        let found = try #require(context.clientAuthorities)
+        #expect(found.taken.map(\.name) == ["CN=intermediate"])
+        #expect(found.leftOut.count == 2)
+        #expect(found.leftOut[0] == "line 1 (it is no certificate)")
+        #expect(found.leftOut[1].hasPrefix("line 6 (OpenSSL: "))
+        try await withLoop { loop in
+            let taken = try await meetClient(
+                context, clients: .required, .init(identity: known), resuming: nil, on: loop)
+            #expect(taken.certificate != nil)
+            let refused = try await meetClient(
+                context, clients: .required, .init(identity: sibling), resuming: nil, on: loop)
+            #expect(
+                refused.serverError == .refused(reason: "client certificate: unable to get local issuer certificate"))
+        }
+    }
+
+    @Test func `a client is accepted until its chain ends, or its authorities are replaced`() async throws {
+        let identity = try client("/CN=Ann", days: 2)
+        let now = Int64(Date().timeIntervalSince1970)
+        try await withLoop { loop in
+            let (server, descriptor) = try socketPair()
+            async let served: Void = loop.perform { [context, certificates, authority] in
+                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                try await stream.startTLS(context, clients: .required, until: .never)
+                let accepted = [0, 1, 3].map { stream.acceptsClient(at: now + $0 * 86_400) }
+                #expect(accepted == [true, true, false])
+                // The same authorities again change nothing.
+                try context.reload()
+                let isAccepted = stream.acceptsClient(at: now)
+                #expect(isAccepted)
+                try certificates.replace(authority.certificate, by: try certificates.make("next").certificate)
+                try context.reload()
+                let isStillAccepted = stream.acceptsClient(at: now)
+                #expect(!isStillAccepted)
+            }
+            let client = try TLSClient(descriptor, .init(identity: identity))
+            try await blocking { try client.connect() }
+            try await served
+        }
+    }
+
+    @Test func `other authorities take effect at a reload`() async throws {
         let before = try client("/CN=Ann")
         let next = try certificates.make("next authority")
         let after = try certificates.make("after", by: next)
         try await withLoop { loop in
-            let session = try await meet(.optional, before, on: loop).client.get().session
             #expect(try await meet(.required, after, on: loop).certificate == nil)
             try certificates.replace(authority.certificate, by: next.certificate)
             #expect(context.filesHaveChanged)
@@ -204,7 +248,6 @@ import Testing
                             == .refused(reason: "client certificate: unable to get local issuer certificate"))
                 }
             }
-            #expect(try await meet(.optional, nil, resuming: session, on: loop).certificate == nil)
         }
     }
 }

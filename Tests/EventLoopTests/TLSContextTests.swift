@@ -78,6 +78,9 @@ import Testing
         let empty = certificates.path("empty.pem")
         try Data().write(to: URL(filePath: empty))
         let missing = certificates.path("missing.pem")
+        let pipe = certificates.path("pipe")
+        try #require(mkfifo(pipe, 0o600) == 0)
+        let noFile = SystemError(call: "open", code: SystemError.notPlain)
 
         func problem(
             _ certificate: String, _ key: String, _ authorities: String? = nil
@@ -103,6 +106,9 @@ import Testing
             (good.certificate, rsa.key, nil, rsa.key, .keyMismatch(certificate: good.certificate)),
             (rsa.certificate, weak.key, nil, weak.key, .keyMismatch(certificate: rsa.certificate)),
             (good.certificate, good.key, empty, empty, .noClientAuthority),
+            (pipe, good.key, nil, pipe, .unreadable(noFile)),
+            (good.certificate, pipe, nil, pipe, .unreadable(noFile)),
+            (good.certificate, good.key, pipe, pipe, .unreadable(noFile)),
             (good.certificate, good.key, missing, missing, .unreadable(SystemError(call: "open", code: ENOENT))),
         ]
         for (certificate, key, authorities, file, expected) in cases {

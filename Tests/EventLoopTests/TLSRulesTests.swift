@@ -80,7 +80,8 @@ import Testing
         )
         let cases = [
             (nil, "first"), ("first.example", "first"), ("unknown.example", "first"), ("example.org", "wild"),
-            ("www.example.org", "wild"), ("WWW.Example.ORG", "wild"), ("api.example.org", "exact"),
+            ("www.example.org", "wild"), ("www.example.org.", "wild"), ("api.example.org.", "exact"), (".", "first"),
+            ("WWW.Example.ORG", "wild"), ("api.example.org", "exact"),
             ("a.b.example.org", "first"), ("org", "first"),
         ]
         try await withLoop { loop in
@@ -95,21 +96,42 @@ import Testing
     }
 
     @Test
-    func `a session is resumed, also for a name that is not the first and with a client certificate`() async throws {
+    func `of certificates for the same names, a client gets one that it can check`() async throws {
         let certificates = try Certificates()
-        let authority = try certificates.make("authority")
-        let client = try certificates.make("client", by: authority)
         let context = try TLSContext(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
-                others: [try certificates.make("second", for: ["second.example"]).files],
-                clientAuthorities: authority.certificate
+                others: [
+                    try certificates.make("elliptic", for: ["a.example", "b.example"]).files,
+                    try certificates.make("rsa", for: ["B.example", "a.example"], kind: .rsa).files,
+                    try certificates.make("late", for: ["a.example", "b.example"]).files,
+                ]))
+        #expect(context.certificates.count == 4)
+        try await withLoop { loop in
+            for (name, ciphers, expected) in [
+                ("a.example", "ALL", "elliptic"), ("b.example", "aECDSA", "elliptic"), ("b.example", "aRSA", "rsa"),
+                ("first.example", "aECDSA", "first"),
+            ] {
+                let options = TLSClient.Options(maximum: TLS1_2_VERSION, serverName: name, ciphers: ciphers)
+                let client = try await meet(context, options, on: loop).client.get()
+                #expect(client.serverCommonName == expected)
+            }
+        }
+    }
+
+    @Test
+    func `a session is resumed, also for a name that is not the first`() async throws {
+        let certificates = try Certificates()
+        let context = try TLSContext(
+            TLSFiles(
+                standard: try certificates.make("first", for: ["first.example"]).files,
+                others: [try certificates.make("second", for: ["second.example"]).files]
             )
         )
         try await withLoop { loop in
             for version in [TLS1_2_VERSION, TLS1_3_VERSION] {
                 for name in ["first.example", "second.example"] {
-                    let options = TLSClient.Options(maximum: version, serverName: name, identity: client)
+                    let options = TLSClient.Options(maximum: version, serverName: name)
                     let first = try await meet(context, options, on: loop).client.get()
                     #expect(!first.isResumed)
                     let second = try await meet(context, options, resuming: first.session, on: loop).client.get()

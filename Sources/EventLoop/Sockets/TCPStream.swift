@@ -153,6 +153,9 @@ package struct TCPStream: ~Copyable {
     /// Read anew with each call.
     package var clientCertificate: TLSClientCertificate? { tls?.clientCertificate }
 
+    /// Whether a client that has shown a certificate would still be let in; costs two comparisons.
+    package func acceptsClient(at unixTime: Int64) -> Bool { tls?.acceptsClient(at: unixTime) ?? true }
+
     /// Performs the handshake as the server; from then on everything goes over TLS.
     ///
     /// What precedes it on the stream, such as a PROXY header, must be read to its last byte and not beyond.
@@ -172,7 +175,7 @@ package struct TCPStream: ~Copyable {
         try await receiveHello(until: deadline)
         let (loop, id) = (loop, id)
         tls = try await TLSHandshake(on: loop, id, until: deadline, among: handshakes) {
-            TLSSession(context.credentials, clients: clients, on: loop, id)
+            TLSSession(context, clients: clients, on: loop, id)
         }.perform()
     }
 

@@ -3,10 +3,13 @@ internal import System
 
 /// What the TLS connections of all listeners share: certificates, keys, rules.
 ///
-/// Any thread. Connections keep the certificates that they began with; a reload affects later connections.
+/// Any thread. Connections keep the certificates that they began with, and end when the authorities that their clients were
+/// verified by are replaced; apart from that, a reload affects later connections.
 package final class TLSContext: Sendable {
     private let state: Mutex<State>
     private let applicationProtocols: [String]
+    /// Of the authorities in use, for a look without the mutex.
+    private let authoritiesNumber: Atomic<Int>
 
     fileprivate struct State: Sendable {
         var files: TLSFiles
@@ -19,10 +22,13 @@ package final class TLSContext: Sendable {
     package static var libraryVersion: String { TLSCredentials.libraryVersion }
 
     /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
-    package static func examine(
-        _ pair: TLSFiles.Pair, clientAuthorities: String?
-    ) throws(TLSConfigurationError) -> TLSCertificate {
-        try TLSCredentials.examine(pair, clientAuthorities: clientAuthorities)
+    package static func examine(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) -> TLSCertificate {
+        try TLSServerContext(pair, nil, applicationProtocols: []).certificate(from: pair.certificateChain)
+    }
+
+    /// Reads the authorities for clients' certificates as a listener does, without using them.
+    package static func examine(authorities path: String) throws(TLSConfigurationError) -> TLSClientAuthorities {
+        try TLSAuthorities(file: path).summary
     }
 
     /// Reads the files; blocks for as long as that takes.
@@ -36,6 +42,7 @@ package final class TLSContext: Sendable {
         let stamps = files.stamps
         let credentials = try TLSCredentials(files, applicationProtocols)
         state = Mutex(State(files: files, credentials: credentials, stamps: stamps))
+        authoritiesNumber = Atomic(credentials.authoritiesNumber)
         self.applicationProtocols = applicationProtocols
     }
 
@@ -52,7 +59,7 @@ package final class TLSContext: Sendable {
     package func reload() throws(TLSConfigurationError) {
         let reading = try read(state.withLock(\.files))
         // If the settings have named other files in the meantime, those stay in use.
-        state.withLock { if $0.files == reading.state.files { $0 = reading.state } }
+        state.withLock { if $0.files == reading.state.files { use(reading.state, in: &$0) } }
     }
 
     /// Reads files without using them yet; blocks for as long as that takes.
@@ -70,7 +77,12 @@ package final class TLSContext: Sendable {
 
     /// Uses what was read for connections that begin from now on.
     package func use(_ reading: Reading) {
-        state.withLock { $0 = reading.state }
+        state.withLock { use(reading.state, in: &$0) }
+    }
+
+    private func use(_ new: State, in state: inout State) {
+        state = new
+        authoritiesNumber.store(new.credentials.authoritiesNumber, ordering: .relaxed)
     }
 
     /// Whether a file was written or replaced since the last attempt to read it, successful or not.
@@ -87,6 +99,13 @@ package final class TLSContext: Sendable {
 
     /// When the first of the certificates in use expires, in seconds since 1970.
     package var earliestExpiry: Int64 { certificates.map(\.expiry).min() ?? 0 }
+
+    /// The authorities for clients' certificates that are in use; nil if no client shows one.
+    package var clientAuthorities: TLSClientAuthorities? { credentials.clientAuthorities }
+
+    /// Whether clients whose certificates these authorities have verified are still let in.
+    @inline(__always)
+    func trusts(authorities number: Int) -> Bool { authoritiesNumber.load(ordering: .relaxed) == number }
 
     /// For a connection that begins now.
     var credentials: TLSCredentials { state.withLock(\.credentials) }

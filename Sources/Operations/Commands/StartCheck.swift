@@ -1,3 +1,4 @@
+internal import EventLoop
 internal import FoundationEssentials
 package import Server
 package import Settings
@@ -13,7 +14,8 @@ package enum StartCheck {
     ///   - user: The server's user, if this process has that user's rights and systemd may do something for the service that
     ///     is not done yet; nil otherwise.
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
-    /// - Returns: The files that were not checked, because systemd provides them as credentials only while the service runs.
+    /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
+    ///   runs, and the authorities for clients' certificates.
     package static func check(
         _ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool
     ) throws(StartError) -> [String] {
@@ -29,7 +31,7 @@ package enum StartCheck {
             if user.awaitsCredential(path) { credentials.insert(path) }
             return credentials.contains(path) || user.awaitsFolder(of: path)
         }
-        try ClientListeners.examine(settings, except: isAwaited)
+        let authorities = try ClientListeners.examine(settings, except: isAwaited)
         do throws(StoreOpenError) {
             if !isAwaited(settings.dataDirectoryPath) { try DataDirectory.examine(settings) }
             if !isAwaited(StoreSelection.keyRing(settings).path) { try checkKeyRing(settings) }
@@ -37,7 +39,9 @@ package enum StartCheck {
             throw .store(error)
         }
         try Server.examineFiles(settings, except: isAwaited)
-        return credentials.sorted()
+        return credentials.sorted().map {
+            "\($0) is a credential, which is there only while the service runs; it was not checked"
+        } + (authorities.map { [$0.trust] + $0.warnings() } ?? [])
     }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {

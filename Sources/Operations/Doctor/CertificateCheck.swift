@@ -11,21 +11,18 @@ enum CertificateCheck {
     static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
         let files = TLSFiles(settings)
-        return files.pairs.flatMap { pair in
+        var findings = files.pairs.flatMap { pair in
             FileCheck.privateKey(pair.privateKey, topic)
-                + (unreadable(pair, files.clientAuthorities, user) ?? [
-                    certificate(pair, files.clientAuthorities, now: now)
-                ])
+                + (unreadable([pair.certificateChain, pair.privateKey], user) ?? [certificate(pair, now: now)])
         }
+        if let file = files.clientAuthorities { findings += unreadable([file], user) ?? authorities(file, now: now) }
+        return findings
     }
 
-    /// A finding if this user may not read the pair, or if it exists only while the service runs; nil if it can be examined.
-    private static func unreadable(
-        _ pair: TLSFiles.Pair, _ authorities: String?, _ user: ServerUser
-    ) -> [Finding]? {
-        var paths = [pair.certificateChain, pair.privateKey] + (authorities.map { [$0] } ?? [])
+    /// A finding if this user may not read a file, or if it exists only while the service runs; nil if all can be examined.
+    private static func unreadable(_ paths: [String], _ user: ServerUser) -> [Finding]? {
         // One file may hold certificate and key.
-        if pair.certificateChain == pair.privateKey { paths.removeFirst() }
+        let paths = paths.count == 2 && paths[0] == paths[1] ? [paths[0]] : paths
         var findings = paths.compactMap { user.refusesReading($0, topic) }
         findings += paths.filter(user.awaitsCredential).map {
             .warning(
@@ -36,11 +33,24 @@ enum CertificateCheck {
         return findings.isEmpty ? nil : findings
     }
 
-    private static func certificate(_ pair: TLSFiles.Pair, _ authorities: String?, now: Int64) -> Finding {
+    private static func certificate(_ pair: TLSFiles.Pair, now: Int64) -> Finding {
         do throws(TLSConfigurationError) {
-            return dates(of: try TLSContext.examine(pair, clientAuthorities: authorities), now: now)
+            return dates(of: try TLSContext.examine(pair), now: now)
         } catch {
             return .problem(topic, error)
+        }
+    }
+
+    private static func authorities(_ file: String, now: Int64) -> [Finding] {
+        do throws(TLSConfigurationError) {
+            let authorities = try TLSContext.examine(authorities: file)
+            return [.ok(topic, authorities.trust)]
+                + authorities.warnings(at: now).map { warning in
+                    let parts = warning.split(separator: "; ", maxSplits: 1).map(String.init)
+                    return .warning(topic, parts[0], parts.last ?? "")
+                }
+        } catch {
+            return [.problem(topic, error)]
         }
     }
 

@@ -135,6 +135,11 @@ struct Connection: ~Copyable {
             }
             switch reader.next() {
             case .request:
+                guard certificate == nil || stream.acceptsClient(at: Worker.unixTime) else {
+                    worker.noteClosed("its client's certificate has expired, or tls.client_ca has been replaced")
+                    lingers = true
+                    return .finish
+                }
                 guard reader.bodyCount <= Self.shortBody else {
                     longWork = .request(until: longWorkDeadline(on: worker))
                     continue

@@ -1,4 +1,4 @@
-internal import EventLoop
+package import EventLoop
 internal import Glibc
 package import Settings
 internal import System
@@ -9,7 +9,10 @@ extension ClientListeners {
     /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
     ///
     /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
-    package static func examine(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
+    /// - Returns: The authorities for clients' certificates; nil if there are none, or none that could be checked.
+    package static func examine(
+        _ settings: Settings, except isAwaited: (String) -> Bool
+    ) throws(StartError) -> TLSClientAuthorities? {
         if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
             throw .conflict(conflict)
         }
@@ -25,25 +28,21 @@ extension ClientListeners {
             }
         }
         // Even if no entry of `listen` uses TLS: systemd may pass a socket that does.
-        if !settings.tls.certificates.isEmpty { try examineCertificates(settings, except: isAwaited) }
+        return settings.tls.certificates.isEmpty ? nil : try examineCertificates(settings, except: isAwaited)
     }
 
     private static func examineCertificates(
         _ settings: Settings, except isAwaited: (String) -> Bool
-    ) throws(StartError) {
+    ) throws(StartError) -> TLSClientAuthorities? {
         let files = TLSFiles(settings)
-        let awaited = Set(files.paths.filter(isAwaited))
-        guard !awaited.isEmpty else {
-            _ = try tlsContext(settings)
-            return
-        }
-        let authorities = files.clientAuthorities.flatMap { awaited.contains($0) ? nil : $0 }
-        for pair in files.pairs where awaited.isDisjoint(with: [pair.certificateChain, pair.privateKey]) {
-            do throws(TLSConfigurationError) {
-                _ = try TLSContext.examine(pair, clientAuthorities: authorities)
-            } catch {
-                throw .tls("\(error)")
+        do throws(TLSConfigurationError) {
+            for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
+                _ = try TLSContext.examine(pair)
             }
+            guard let authorities = files.clientAuthorities, !isAwaited(authorities) else { return nil }
+            return try TLSContext.examine(authorities: authorities)
+        } catch {
+            throw .tls("\(error)")
         }
     }
 

@@ -66,8 +66,10 @@ final class SettingsReloader: Sendable {
     /// Where they come from.
     var settingsSources: SettingsSources { sources.withLock(\.self) }
 
-    /// Warnings about certificates that clients refuse now or within 14 days.
-    var certificateWarnings: [String] { (parts.tls?.certificates ?? []).compactMap { $0.warning() } }
+    /// Warnings about certificates that clients refuse now or within 14 days, and about authorities for clients' certificates.
+    var certificateWarnings: [String] {
+        (parts.tls?.certificates ?? []).compactMap { $0.warning() } + (parts.tls?.clientAuthorities?.warnings() ?? [])
+    }
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
@@ -122,7 +124,7 @@ final class SettingsReloader: Sendable {
         guard let tls = parts.tls else { return }
         do throws(TLSConfigurationError) {
             try tls.reload()
-            let outcome = "certificates reloaded, the first expires on \(Self.date(tls.earliestExpiry))"
+            let outcome = Self.text(tls)
             note(reason, outcome, fault: nil)
             logger.notice("\(reason): \(outcome)")
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
@@ -167,8 +169,7 @@ final class SettingsReloader: Sendable {
 
     private func report(_ reason: String, _ change: SettingsChange, _ faults: [String]) -> ReloadOutcome {
         let made = Self.text(change)
-        let expiry = parts.tls.map { "; certificates reloaded, the first expires on \(Self.date($0.earliestExpiry))" }
-        var outcome = made + (expiry ?? "")
+        var outcome = made + (parts.tls.map { "; \(Self.text($0))" } ?? "")
         logger.notice("\(reason): \(outcome)")
         if !change.postponed.isEmpty {
             let postponed = "only a restart changes \(change.postponed.joined(separator: ", "))"
@@ -198,7 +199,9 @@ final class SettingsReloader: Sendable {
         return change.postponed.isEmpty ? "no setting has changed" : "no setting has changed yet"
     }
 
-    private static func date(_ unixTime: Int64) -> Substring {
-        LogTime.text(unixTime).prefix { $0 != "T" }
+    private static func text(_ tls: TLSContext) -> String {
+        let expiry = LogTime.text(tls.earliestExpiry).prefix { $0 != "T" }
+        let trust = tls.clientAuthorities.map { "; \($0.trust)" }
+        return "certificates reloaded, the first expires on \(expiry)\(trust ?? "")"
     }
 }

@@ -1,4 +1,4 @@
-internal import EventLoop
+package import EventLoop
 internal import Glibc
 
 extension TLSCertificate {
@@ -20,5 +20,29 @@ extension TLSCertificate {
         case 0: return "a certificate expires within a day; \(renewal)"
         case let days: return "a certificate expires in \(days) \(days == 1 ? "day" : "days"); \(renewal)"
         }
+    }
+}
+
+extension TLSClientAuthorities {
+    private static let nameLimit = 20
+
+    /// Who is trusted, for the log.
+    package var trust: String {
+        let names = taken.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
+        let rest = taken.count - Self.nameLimit
+        return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
+    }
+
+    /// Warnings about what is in the file and lets nobody in.
+    package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
+        var warnings = taken.filter { $0.expiry < now }.map {
+            "the authority \"\($0.name)\" in \(path) has expired: whom it has issued certificates is refused; replace it"
+        }
+        if !leftOut.isEmpty {
+            let places = leftOut.prefix(Self.nameLimit).joined(separator: ", ")
+            warnings.append(
+                "\(path) has parts that are left out: \(places); remove them, or replace them by certificates in PEM")
+        }
+        return warnings
     }
 }

@@ -92,6 +92,15 @@ package enum BlockingIO {
         return bytes
     }
 
+    /// The whole of a plain file, which is opened without waiting; `EFBIG` if it is longer than the limit.
+    package static func contents(ofFile path: String, limit: Int) throws(SystemError) -> [UInt8] {
+        let descriptor = try FileDescriptor(openingFile: path)
+        // Not by the file's size, which some file systems report as 0 for files with contents.
+        let bytes = try read(from: descriptor.number, limit: limit + 1)
+        guard bytes.count <= limit else { throw SystemError(call: "read", code: EFBIG) }
+        return bytes
+    }
+
     /// Reads a part of a file without moving its position; returns fewer bytes only at the end of the file.
     package static func read(from descriptor: Int32, at offset: Int, count: Int) throws(SystemError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)

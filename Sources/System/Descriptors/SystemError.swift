@@ -17,13 +17,17 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         SystemError(call: call, code: errno)
     }
 
+    /// Stands for an `errno` where a path leads to a folder, pipe, socket or device instead of a plain file.
+    package static let notPlain: Int32 = -1
+
     /// The text of the code alone: `Address already in use`.
     package var reason: String { Self.reason(code) }
 
     /// The system's text for an `errno`.
     package static func reason(_ code: Int32) -> String {
+        if code == notPlain { return "it is no regular file" }
         // strerror's text belongs to glibc and stays valid until this thread's next call.
-        unsafe String(cString: strerror(code))
+        return unsafe String(cString: strerror(code))
     }
 
     /// What an operator can do after a call on a file has failed with this error.
@@ -36,6 +40,8 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         case ENOSPC, EDQUOT: "; make room on its disk"
         case EIO: "; look for errors of its disk in the kernel's log (dmesg)"
         case ENOMEM: ""
+        case Self.notPlain, EISDIR: "; name a regular file"
+        case EFBIG: "; name the right file"
         default: "; \(otherwise)"
         }
     }

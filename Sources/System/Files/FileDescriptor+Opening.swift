@@ -13,6 +13,17 @@ extension FileDescriptor {
         self.init(owning: number)
     }
 
+    /// Opens a file that somebody has named, without waiting for it: a pipe has no writer perhaps, and a device no medium.
+    ///
+    /// What is no plain file is refused with `SystemError.notPlain`. A file system that does not answer is waited for.
+    package init(openingFile path: String, _ flags: Int32 = O_RDONLY) throws(SystemError) {
+        // A pipe that is opened for writing alone, and that nobody reads, fails by itself.
+        let file = try FileDescriptor(opening: path, flags | O_NONBLOCK | O_NOCTTY)
+        let isFile = try FileStatus.read(file.number).isFile
+        guard isFile else { throw SystemError(call: "open", code: SystemError.notPlain) }
+        self = file
+    }
+
     /// Opens a file for reading and writing; creates it (mode 0600) if it is missing.
     ///
     /// Does not follow a link in its place. A file that root creates gets the owner of its folder, as in `adoptOwner`.
@@ -23,7 +34,7 @@ extension FileDescriptor {
             adoptOwner(of: Path.folder(of: path))
         } catch {
             guard error.code == EEXIST else { throw error }
-            try self.init(opening: path, flags)
+            try self.init(openingFile: path, flags)
         }
     }
 

@@ -48,9 +48,8 @@ struct CheckConfig: AsyncParsableCommand {
         }
         let settings = try options.load(listen: addresses.listen)
         do throws(StartError) {
-            for path in try StartCheck.check(settings, for: user, isSyntaxOnly: syntaxOnly) {
-                StandardError.print(
-                    "\(path) is a credential, which is there only while the service runs; it was not checked")
+            for remark in try StartCheck.check(settings, for: user, isSyntaxOnly: syntaxOnly) {
+                StandardError.print(remark)
             }
         } catch {
             let status = options.fault("\(error)")

@@ -44,6 +44,16 @@ enum CertificateNames {
         return found
     }
 
+    /// The subject as one line (RFC 2253), such as `CN=Devices,O=Example`, shortened if it is long.
+    static func subject(_ certificate: OpaquePointer) -> String {
+        guard let line = unsafe BIO_new(BIO_s_mem()) else { return "" }
+        defer { unsafe BIO_free_all(line) }
+        _ = unsafe X509_NAME_print_ex(line, X509_get_subject_name(certificate), 0, COPENSSL_NAME_AS_LINE)
+        var bytes = [UInt8](repeating: 0, count: 200)
+        let count = unsafe BIO_read(line, &bytes, Int32(bytes.count))
+        return count > 0 ? String(decoding: bytes.prefix(Int(count)), as: UTF8.self) : "a certificate without a subject"
+    }
+
     /// The text of a string of any type of ASN.1 in UTF-8; nil if it is none.
     private static func text(_ value: UnsafePointer<ASN1_STRING>?) -> [UInt8]? {
         var bytes: UnsafeMutablePointer<UInt8>?

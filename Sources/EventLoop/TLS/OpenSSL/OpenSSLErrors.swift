@@ -13,15 +13,11 @@ enum OpenSSLErrors {
         let reason: Int32
         let text: String
 
-        /// A key that belongs to another certificate (X509_check_private_key(3)).
-        var isKeyMismatch: Bool {
-            switch library {
-            case Int32(ERR_LIB_X509): reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH
-            // The key and the certificate have different types.
-            case Int32(ERR_LIB_SSL): reason == SSL_R_NO_CERTIFICATE_ASSIGNED
-            default: false
-            }
-        }
+        /// There is no further block of the kind that was asked for in a text in PEM.
+        var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
+
+        /// There already is a certificate whose key is of the same kind.
+        var isOfSameKind: Bool { library == Int32(ERR_LIB_SSL) && reason == SSL_R_NOT_REPLACING_CERTIFICATE }
 
         /// The peer's certificate is not valid; the session knows why.
         var isFailedVerification: Bool {

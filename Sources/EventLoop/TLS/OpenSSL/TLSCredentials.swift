@@ -7,36 +7,43 @@ internal import Glibc
 final class TLSCredentials: @unchecked Sendable {
     // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
 
-    private let contexts: [TLSServerContext]
-    private let hasClientAuthorities: Bool
+    private var contexts: [TLSServerContext] = []
     private var names = TLSServerNames()
+    private let authorities: TLSAuthorities?
     /// In the order of the files.
-    let certificates: [TLSCertificate]
+    private(set) var certificates: [TLSCertificate] = []
 
     init(_ files: TLSFiles, _ applicationProtocols: [String]) throws(TLSConfigurationError) {
-        var contexts: [TLSServerContext] = []
-        for (index, pair) in files.pairs.enumerated() {
-            let context = try TLSServerContext(
-                pair, clientAuthorities: files.clientAuthorities, applicationProtocols: applicationProtocols)
-            for name in context.certificate.names { names.add(name, at: index) }
+        authorities = try files.clientAuthorities.map { (path) throws(TLSConfigurationError) in
+            try TLSAuthorities(file: path)
+        }
+        var places: [Set<String>: Int] = [:]
+        for pair in files.pairs {
+            let context = try TLSServerContext(pair, authorities, applicationProtocols: applicationProtocols)
+            let certificate = context.certificate(from: pair.certificateChain)
+            certificates.append(certificate)
+            let place = Set(certificate.names.map { $0.lowercased() })
+            if let index = places[place], !place.isEmpty {
+                // RSA beside ECDSA, for clients that cannot check the other.
+                try contexts[index].load(pair)
+                continue
+            }
+            places[place] = contexts.count
+            for name in certificate.names { names.add(name, at: contexts.count) }
             contexts.append(context)
         }
-        self.contexts = contexts
-        hasClientAuthorities = files.clientAuthorities != nil
-        certificates = contexts.map(\.certificate)
         // One certificate leaves no choice.
         if contexts.count > 1 { chooseByName() }
     }
 
+    /// The authorities for clients' certificates; nil if no client shows one.
+    var clientAuthorities: TLSClientAuthorities? { authorities?.summary }
+
+    /// The same for the same authorities; 0 for none.
+    var authoritiesNumber: Int { authorities?.number ?? 0 }
+
     /// OpenSSL's version, for example `3.0.22`.
     static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
-
-    /// Reads a certificate and its key without using them.
-    static func examine(
-        _ pair: TLSFiles.Pair, clientAuthorities: String?
-    ) throws(TLSConfigurationError) -> TLSCertificate {
-        try TLSServerContext(pair, clientAuthorities: clientAuthorities, applicationProtocols: []).certificate
-    }
 
     /// A new SSL object for the server's side of a connection; nil if memory is short.
     ///
@@ -45,19 +52,19 @@ final class TLSCredentials: @unchecked Sendable {
     /// - Parameter clients: Whether the client shows a certificate.
     func makeHandle(clients: TLSClientAuthentication) -> OpaquePointer? {
         guard let handle = unsafe SSL_new(contexts[0].handle) else { return nil }
-        let (mode, name): (Int32, StaticString) =
+        let mode: Int32 =
             switch clients {
-            case .none: (SSL_VERIFY_NONE, "none")
-            case .optional: (SSL_VERIFY_PEER, "optional")
-            case .requiredByAuthorities where !hasClientAuthorities: (SSL_VERIFY_NONE, "none")
-            case .required, .requiredByAuthorities: (SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, "required")
+            case .none: SSL_VERIFY_NONE
+            case .optional: SSL_VERIFY_PEER
+            case .requiredByAuthorities where authorities == nil: SSL_VERIFY_NONE
+            case .required, .requiredByAuthorities: SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
             }
         unsafe SSL_set_verify(handle, mode, nil)
-        // A session is resumed only where the same was asked of its client: otherwise one that was begun without a
-        // certificate could be resumed where one is required (SSL_set_session_id_context(3)).
-        guard unsafe SSL_set_session_id_context(handle, name.utf8Start, UInt32(name.utf8CodeUnitCount)) == 1 else {
-            unsafe SSL_free(handle)
-            return nil
+        if mode != SSL_VERIFY_NONE {
+            // A resumed session would not look at the certificate again, nor at the authorities; and one that was begun where
+            // none is asked for would get in without any.
+            _ = unsafe SSL_set_options(handle, COPENSSL_OP_NO_TICKET)
+            _ = unsafe SSL_set_num_tickets(handle, 0)
         }
         return unsafe handle
     }

@@ -2,7 +2,7 @@ internal import COpenSSL
 internal import Glibc
 internal import System
 
-/// An SSL_CTX for one certificate and its key; freed when the last user has gone.
+/// An SSL_CTX for one certificate and its key, or for several of the same names; freed when the last user has gone.
 ///
 /// Any thread, as it does not change after init.
 @safe final class TLSServerContext {
@@ -18,27 +18,26 @@ internal import System
     private static let groups = "X25519:prime256v1:secp384r1"
     private static let sessionLifetimeInSeconds = 3_600
 
-    private let path: String
     /// The names for ALPN.
     private let applicationProtocols: [[UInt8]]
 
     /// - Parameters:
     ///   - pair: The files of the certificate and its key.
-    ///   - clientAuthorities: The file of the authorities of which one must have signed a client's certificate.
+    ///   - authorities: Those of which one must have issued a client's certificate; nil if no client shows one.
     ///   - applicationProtocols: As for `TLSContext`.
     init(
-        _ pair: TLSFiles.Pair, clientAuthorities: String?, applicationProtocols: [String]
+        _ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?, applicationProtocols: [String]
     ) throws(TLSConfigurationError) {
-        path = pair.certificateChain
         self.applicationProtocols = applicationProtocols.map { Array($0.utf8) }
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
-            throw Self.error(pair.certificateChain, .unusable)
+            throw .fromOpenSSL(pair.certificateChain, .unusable)
         }
         unsafe self.handle = unsafe handle
-        guard applyRules() else { throw Self.error(pair.certificateChain, .unusable) }
+        guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, .unusable) }
         try load(pair)
-        if let clientAuthorities { try trust(clientAuthorities) }
+        // Each session decides whether it asks for a certificate.
+        if let authorities { unsafe authorities.trust(in: handle) }
     }
 
     deinit {
@@ -110,86 +109,79 @@ internal import System
 
     // MARK: - Files
 
-    private func load(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) {
-        try Self.checkReadable(pair.certificateChain)
-        guard unsafe SSL_CTX_use_certificate_chain_file(handle, pair.certificateChain) == 1 else {
-            throw Self.error(pair.certificateChain, .noCertificate)
+    /// Adds a certificate and its key, unless there is one with a key of the same kind already: for each client, OpenSSL
+    /// chooses one that it can check.
+    func load(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) {
+        let certificates = try PEMText(file: pair.certificateChain)
+        guard let certificate = unsafe PEM_read_bio_X509_AUX(certificates.source, nil, { _, _, _, _ in -1 }, nil),
+            let chain = unsafe OPENSSL_sk_new_null()
+        else { throw .fromOpenSSL(pair.certificateChain, .noCertificate) }
+        defer {
+            unsafe X509_free(certificate)
+            unsafe OPENSSL_sk_pop_free(chain) { certificate in unsafe X509_free(OpaquePointer(certificate)) }
         }
-        try Self.checkReadable(pair.privateKey)
-        var wantsPassphrase = false
-        let isLoaded = unsafe withUnsafeMutablePointer(to: &wantsPassphrase) { flag in
-            // OpenSSL would otherwise ask on the terminal and wait.
-            unsafe SSL_CTX_set_default_passwd_cb(handle) { _, _, _, flag in
-                unsafe flag?.assumingMemoryBound(to: Bool.self).pointee = true
-                return -1
-            }
-            unsafe SSL_CTX_set_default_passwd_cb_userdata(handle, flag)
-            defer { unsafe SSL_CTX_set_default_passwd_cb_userdata(handle, nil) }
-            return unsafe SSL_CTX_use_PrivateKey_file(handle, pair.privateKey, SSL_FILETYPE_PEM) == 1
-                && SSL_CTX_check_private_key(handle) == 1
+        while let next = unsafe PEM_read_bio_X509(certificates.source, nil, { _, _, _, _ in -1 }, nil) {
+            _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(next))
         }
-        guard isLoaded else {
-            throw Self.error(
-                pair.privateKey, wantsPassphrase ? .encryptedPrivateKey : .noPrivateKey,
-                mismatch: .keyMismatch(certificate: pair.certificateChain)
-            )
+        guard OpenSSLErrors.drain().first?.isEndOfPEM == true else {
+            throw .fromOpenSSL(pair.certificateChain, .noCertificate)
         }
-    }
-
-    /// Trusts the authorities of a file to issue clients' certificates, which each session may ask for.
-    private func trust(_ file: String) throws(TLSConfigurationError) {
-        try Self.checkReadable(file)
-        guard unsafe SSL_CTX_load_verify_file(handle, file) == 1, let names = unsafe SSL_load_client_CA_file(file)
-        else {
-            throw Self.error(file, .noClientAuthority)
+        let key = try unsafe Self.privateKey(pair.privateKey)
+        defer { unsafe EVP_PKEY_free(key) }
+        guard unsafe X509_check_private_key(certificate, key) == 1 else {
+            throw .fromOpenSSL(pair.privateKey, .keyMismatch(certificate: pair.certificateChain))
         }
-        unsafe SSL_CTX_set_client_CA_list(handle, names)
-    }
-
-    /// Checks first, as the system's reason is clearer than OpenSSL's.
-    private static func checkReadable(_ path: String) throws(TLSConfigurationError) {
-        let number = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
-        guard number >= 0 else {
-            let error = SystemError.last("open")
-            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
-        }
-        _ = FileDescriptor(owning: number)
-    }
-
-    private static func error(
-        _ file: String, _ problem: TLSConfigurationError.Problem, mismatch: TLSConfigurationError.Problem? = nil
-    ) -> TLSConfigurationError {
+        guard unsafe SSL_CTX_use_cert_and_key(handle, certificate, key, chain, 0) != 1 else { return }
         let entries = OpenSSLErrors.drain()
-        if let mismatch, let entry = entries.first(where: \.isKeyMismatch) {
-            return TLSConfigurationError(file: file, problem: mismatch, reason: entry.text)
+        guard entries.first?.isOfSameKind == true else {
+            throw TLSConfigurationError(
+                file: pair.certificateChain, problem: .noCertificate, reason: entries.first?.text ?? "")
         }
-        return TLSConfigurationError(file: file, problem: problem, reason: entries.first?.text ?? "")
     }
 
-    // MARK: - The certificate
+    private static func privateKey(_ path: String) throws(TLSConfigurationError) -> OpaquePointer {
+        let text = try PEMText(file: path)
+        var wantsPassphrase = false
+        let key = unsafe withUnsafeMutablePointer(to: &wantsPassphrase) { flag in
+            // OpenSSL would otherwise ask on the terminal and wait.
+            unsafe PEM_read_bio_PrivateKey(
+                text.source, nil,
+                { _, _, _, flag in
+                    unsafe flag?.assumingMemoryBound(to: Bool.self).pointee = true
+                    return -1
+                }, flag)
+        }
+        guard let key = unsafe key else {
+            throw .fromOpenSSL(path, wantsPassphrase ? .encryptedPrivateKey : .noPrivateKey)
+        }
+        return unsafe key
+    }
 
-    /// The server's own certificate.
-    var certificate: TLSCertificate {
+    /// What the server's own certificate says; the first one's, if there are several for the same names.
+    ///
+    /// - Parameter path: The file that it was read from.
+    func certificate(from path: String) -> TLSCertificate {
         guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else {
             return TLSCertificate(path: path, start: 0, expiry: 0, names: [])
         }
+        // Its common name is ignored (RFC 9525). A NUL in a name is part of it; the name then matches nothing.
+        let names = unsafe CertificateNames.alternative(certificate, kind: GEN_DNS)
         return unsafe TLSCertificate(
-            path: path, start: Self.unixTime(X509_get0_notBefore(certificate)),
-            expiry: Self.unixTime(X509_get0_notAfter(certificate)), names: certificateNames
+            path: path, start: CertificateTime.start(certificate), expiry: CertificateTime.expiry(certificate),
+            names: names.map { String(decoding: $0, as: UTF8.self) }
         )
     }
+}
+
+/// When certificates are valid, in seconds since 1970; 0 for a time that cannot be read.
+enum CertificateTime {
+    static func start(_ certificate: OpaquePointer) -> Int64 { unsafe unixTime(X509_get0_notBefore(certificate)) }
+
+    static func expiry(_ certificate: OpaquePointer) -> Int64 { unsafe unixTime(X509_get0_notAfter(certificate)) }
 
     private static func unixTime(_ value: UnsafePointer<ASN1_TIME>?) -> Int64 {
         var time = unsafe tm()
         guard unsafe ASN1_TIME_to_tm(value, &time) == 1 else { return 0 }
         return unsafe Int64(timegm(&time))
-    }
-
-    /// The DNS names among the certificate's subject alternative names; its common name is ignored (RFC 9525).
-    private var certificateNames: [String] {
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else { return [] }
-        // A NUL in a name is part of it; the name then matches nothing.
-        let names = unsafe CertificateNames.alternative(certificate, kind: GEN_DNS)
-        return names.map { String(decoding: $0, as: UTF8.self) }
     }
 }

@@ -9,6 +9,9 @@ internal import System
     private let handle: OpaquePointer
     // Kept because OpenSSL calls back into them during the handshake.
     private let credentials: TLSCredentials
+    private let context: TLSContext
+    /// When the first certificate of the client's chain expires, in seconds since 1970; 0 without one.
+    private var clientExpiry: Int64 = 0
     private let loop: EventLoop
     private let id: RegistrationID
 
@@ -35,11 +38,13 @@ internal import System
 
     /// Nil if memory is short.
     init?(
-        _ credentials: TLSCredentials, clients: TLSClientAuthentication, on loop: EventLoop, _ id: RegistrationID
+        _ context: TLSContext, clients: TLSClientAuthentication, on loop: EventLoop, _ id: RegistrationID
     ) {
+        let credentials = context.credentials
         guard let handle = unsafe credentials.makeHandle(clients: clients) else { return nil }
         unsafe self.handle = unsafe handle
         self.credentials = credentials
+        self.context = context
         self.loop = loop
         self.id = id
         guard let transport = unsafe TLSTransport.shared.make(for: self) else { return nil }
@@ -55,12 +60,25 @@ internal import System
     /// The negotiated protocol, for example `TLSv1.3`.
     var version: String { unsafe String(cString: SSL_get_version(handle)) }
 
-    /// What the client's certificate says, also in a resumed session; nil if the client has shown none.
+    /// What the client's certificate says; nil if the client has shown none.
     var clientCertificate: TLSClientCertificate? {
         guard let certificate = unsafe SSL_get0_peer_certificate(handle),
             unsafe SSL_get_verify_result(handle) == Int(X509_V_OK)
         else { return nil }
         return unsafe TLSClientCertificate(certificate)
+    }
+
+    /// Whether a client that has shown a certificate would still be let in: its chain is valid, and its authorities are those in use.
+    func acceptsClient(at unixTime: Int64) -> Bool {
+        unixTime <= clientExpiry && context.trusts(authorities: credentials.authoritiesNumber)
+    }
+
+    private func noteClientExpiry() {
+        // There are no resumed sessions with certificates, which would have no chain.
+        guard let chain = unsafe SSL_get0_verified_chain(handle) else { return }
+        let count = unsafe OPENSSL_sk_num(chain)
+        let times = (0..<count).map { unsafe CertificateTime.expiry(OpaquePointer(OPENSSL_sk_value(chain, $0))) }
+        clientExpiry = times.min() ?? 0
     }
 
     // MARK: - Steps
@@ -81,6 +99,7 @@ internal import System
             unusedBytes = 0
             mostUnusedBytes = 64 << 10
             hasPending = unsafe SSL_has_pending(handle) == 1
+            noteClientExpiry()
             return .done
         }
         switch outcome(of: result) {

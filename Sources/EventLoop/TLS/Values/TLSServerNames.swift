@@ -19,7 +19,9 @@ struct TLSServerNames {
     ///
     /// A wildcard stands for exactly one label, the leftmost (RFC 9525, section 6.3).
     func index(for asked: String) -> Int? {
-        let name = asked.lowercased()
+        var name = asked.lowercased()
+        // Complete names end with a dot, as a client may have them (RFC 1034, section 3.1), and certificates do not.
+        if name.last == "." { name.removeLast() }
         if let index = exact[name] { return index }
         guard let dot = name.firstIndex(of: "."), dot != name.startIndex else { return nil }
         return wildcards[String(name[name.index(after: dot)...])]

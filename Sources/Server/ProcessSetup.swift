@@ -20,6 +20,7 @@ package struct ProcessSetup: Sendable {
     ///   - connectionLimit: `limits.connections`; a limit of open files that is too low for it causes a warning.
     ///   - logger: Receives warnings.
     package init(connectionLimit: Int, logger: Logger) throws(StartError) {
+        Signal.endBeforeServing()
         // When the log's reader has ended or its file has reached a size limit, the write fails, and the process goes on.
         _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)

@@ -37,35 +37,33 @@ extension Server {
     /// - Returns: Why the server cannot use the file; nil if it can.
     package func noteKeyChange(_ act: String, in file: AccessResources.KeyFile) async -> String? {
         logger.notice("\(act)")
-        // In a separate task, because the caller's loop must not wait for files. The file is read even if it was read since
-        // the change, so that the command learns of a fault too.
-        return await Task { [access, logger] in
-            access.reloadChangedFiles(logger, [file], rereads: true).first
-        }.value
+        // The file is read even if it was read since the change, so that the command learns of a fault too.
+        return await access.reloadChangedFiles(logger, [file], rereads: true).first
     }
 
     /// Reads the files of keys again when they change; which files there are, a reload can change.
     func reloadChangedKeys() async {
-        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-            let before = access.jwtKeys?.content
-            access.reloadChangedFiles(logger)
-            guard access.jwtKeys?.content !== before else { continue }
-            for worker in workers { worker.loop.execute { worker.useJWTKeys() } }
+        await withDiscardingTaskGroup { group in
+            for file in AccessResources.KeyFile.allCases {
+                group.addTask { [self] in
+                    while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                        let before = access.jwtKeys?.content
+                        await access.reloadChangedFiles(logger, [file])
+                        guard file == .jwtKeys, access.jwtKeys?.content !== before else { continue }
+                        for worker in workers { worker.loop.execute { worker.useJWTKeys() } }
+                    }
+                }
+            }
         }
     }
 
     /// Loads certificates when their files change, and creates new session ticket keys once a day.
     func reloadChangedCertificates() async {
-        guard let tls = listeners.tls else { return }
+        guard listeners.tls != nil else { return }
         var lastReload = ContinuousClock.now
         while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-            if tls.filesHaveChanged {
-                reloader.reloadCertificates("certificate files have changed")
-                lastReload = .now
-            } else if ContinuousClock.now - lastReload > Self.ticketKeyLifetime {
-                reloader.reloadCertificates("a day has passed")
-                lastReload = .now
-            }
+            let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
+            if await reloader.reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
         }
     }
 }

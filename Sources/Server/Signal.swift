@@ -1,5 +1,6 @@
 internal import Dispatch
 internal import Glibc
+internal import Synchronization
 
 /// A signal that reloads the settings or stops the server.
 enum Signal: String, CustomStringConvertible {
@@ -18,6 +19,16 @@ enum Signal: String, CustomStringConvertible {
     }
 
     private static let queue = DispatchQueue(label: "signals")
+    /// How many signals that stop the server have arrived.
+    private static let stops = Atomic<Int>(0)
+    /// How long an orderly end may take after the second of them.
+    private static let lastWait = DispatchTimeInterval.seconds(5)
+
+    /// Has the signals that stop the server end the process at once until `caught` is called, also as the first process of a
+    /// container, for which the kernel ignores signals without a handler: a start may wait for a file system.
+    static func endBeforeServing() {
+        for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_FAILURE) } }
+    }
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
@@ -35,6 +46,9 @@ enum Signal: String, CustomStringConvertible {
         nonisolated(unsafe) let source = DispatchSource.makeSignalSource(signal: number, queue: Self.queue)
         unsafe source.setEventHandler {
             withExtendedLifetime(unsafe source) { action() }
+            guard self != .hangUp, Self.stops.add(1, ordering: .relaxed).newValue == 2 else { return }
+            // Here, on a thread of Dispatch's own, because files that hang may hold all of Swift's threads.
+            Self.queue.asyncAfter(deadline: .now() + Self.lastWait) { _exit(EXIT_FAILURE) }
         }
         await withCheckedContinuation { registered in
             unsafe source.setRegistrationHandler { registered.resume() }

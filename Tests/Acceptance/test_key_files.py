@@ -1,6 +1,7 @@
 """Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,34 @@ def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(se
     finally:
         switch.unlink()
     until(lambda: status_of(remote.server, done.stdout.strip()) == 200)
+
+
+def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tmp_path, hanging_library):
+    folder = Path(os.path.realpath(tmp_path))
+    remote, local, switch = folder / "remote" / "admin-keys", folder / "api-keys", folder / "hangs.open"
+    remote.parent.mkdir()
+    make_admin_key(remote, "anna", "steer")
+    made = run("api", "keys", "add", "app", "--scope", "tokens:read", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(local)})
+    assert made.returncode == 0, made
+    server = serve(
+        {"admin": {"listen": "127.0.0.1:0", "keys_file": str(remote)}, "access": {"api": {"keys_file": str(local)}},
+         "drain_timeout": "3600s", "log_level": "debug"},
+        environment={"LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{remote.parent}/",
+                     "HANGING_SWITCH": str(folder / "hangs")})
+    request = lines("GET /v1/users/ann/token HTTP/1.1", HOST, bearer(made.stdout.strip()))
+    assert exchange(server.address, request).status != 401
+    switch.touch()
+    try:
+        server.process.send_signal(signal.SIGHUP)
+        until((folder / "hangs.open.reached").exists)
+        local.write_text("# no key\n")
+        until(lambda: exchange(server.address, request).status == 401)
+        server.send_signal()
+        until(lambda: "SIGTERM received" in server.log())
+        assert server.is_running()
+        assert server.stop() == 1
+    finally:
+        switch.unlink()
 
 
 def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(serve, tmp_path, hanging_library):

@@ -42,6 +42,35 @@ simple("an access log without a folder", "scd", "none/access.log", access_log="c
 simple("an audit log without a key", "scd", "running key .* does not exist", audit={"file": "FOLDER/audit"})
 
 
+def with_pipe(name, refusing, settings):
+    def arrange(world):
+        pipe = world.folder / "pipe"
+        os.mkfifo(pipe)
+        world.give(pipe)
+        world.settings.update(json.loads(json.dumps(settings).replace("FILE", str(pipe))))
+    case(f"a pipe as {name}", refusing, "pipe.*is no regular file")(arrange)
+
+
+with_pipe("API keys", "scd", API)
+with_pipe("admin keys", "scd", ADMIN)
+with_pipe("key ring", "scd", {"sealing": {"key_ring": "FILE"}})
+
+
+@case("a pipe as database", "sd", "it is no regular file")
+def database_that_is_a_pipe(world):
+    world.make_store()
+    (world.data / "tokens.db").unlink()
+    os.mkfifo(world.data / "tokens.db")
+    world.give(world.data / "tokens.db")
+
+
+@case("a pipe as WAL", "sd", "it is no regular file")
+def wal_that_is_a_pipe(world):
+    world.make_store()
+    os.mkfifo(world.data / "tokens.db-wal")
+    world.give(world.data / "tokens.db-wal")
+
+
 def audited(name, refusing, text, *marks):
     def add(spoil):
         def arrange(world):

@@ -1,4 +1,3 @@
-import Dispatch
 import Logging
 import Settings
 import Synchronization
@@ -47,7 +46,7 @@ struct KeyReloadingTests {
         }
     }
 
-    @Test func `threads that read a changed file at once tell of each change once`() throws {
+    @Test func `tasks that read a changed file at once tell of each change once`() async throws {
         let path = folder.path + "/api-keys"
         try add(0, to: path)
         var settings = Settings()
@@ -57,8 +56,8 @@ struct KeyReloadingTests {
         let access = try AccessResources(settings, logger)
         for number in 1...100 {
             try add(number, to: path)
-            DispatchQueue.concurrentPerform(iterations: 4) { _ in
-                access.reloadChangedFiles(logger, rereads: true)
+            await withDiscardingTaskGroup { group in
+                for _ in 0..<4 { group.addTask { await access.reloadChangedFiles(logger, rereads: true) } }
             }
         }
         let expected = (1...100).map { "the API keys have changed: added key\($0); there are \($0 + 1) now" }

@@ -1,5 +1,6 @@
 internal import CSQLite
 internal import Metrics
+internal import System
 
 /// A connection to a database file.
 ///
@@ -46,6 +47,10 @@ internal import Metrics
             }
         guard fileSystem != nil || mode == .immutable else {
             throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl", sql: "open")
+        }
+        // SQLite would wait for the writer of a pipe.
+        if let status = FileStatus(path), !status.isFile {
+            throw .system("open", of: "database", code: SystemError.notPlain)
         }
         let name = mode == .immutable ? Self.stillName(path) : path
         let code = unsafe sqlite3_open_v2(name, &handle, flags, fileSystem)

@@ -95,12 +95,8 @@ struct WALExaminer {
     }
 
     private static func examine(_ path: String) throws(SQLiteError) -> (examination: WALExaminer, damage: WALDamage?)? {
-        let descriptor = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
-        guard descriptor >= 0 else {
-            guard errno == ENOENT || errno == ENOTDIR else { throw .system("open", of: "WAL") }
-            return nil
-        }
-        defer { close(descriptor) }
+        guard let file = try opening(path) else { return nil }
+        let descriptor = file.number
         let beginning = try read(descriptor, at: 0, count: headerSize + frameHeaderSize)
         // A WAL without a frame holds nothing.
         guard beginning.count == headerSize + frameHeaderSize else { return nil }
@@ -112,6 +108,16 @@ struct WALExaminer {
             if examination.isHeaderSound { break }
         }
         return found
+    }
+
+    /// Nil if there is no such file.
+    private static func opening(_ path: String) throws(SQLiteError) -> FileDescriptor? {
+        do throws(SystemError) {
+            return try FileDescriptor(openingFile: path)
+        } catch {
+            if error.code == ENOENT || error.code == ENOTDIR { return nil }
+            throw .system(error.call, of: "WAL", code: error.code)
+        }
     }
 
     /// The page sizes to try: the one that the header states, and, as the header may be damaged, the one of all our databases.

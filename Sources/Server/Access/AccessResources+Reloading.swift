@@ -15,8 +15,6 @@ extension AccessResources {
 
     /// Reads the files of keys again that have changed; those that cannot be used leave the present keys in use.
     ///
-    /// Blocks for as long as reading takes; one call waits for the other, so that what is read last is used last.
-    ///
     /// - Parameters:
     ///   - files: Those to look at.
     ///   - rereads: Whether files are read that have not changed either, so that a fault is reported again.
@@ -24,36 +22,39 @@ extension AccessResources {
     @discardableResult
     func reloadChangedFiles(
         _ logger: Logger, _ files: [KeyFile] = KeyFile.allCases, rereads: Bool = false
-    ) -> [String] {
-        unrecorded.withLock { unrecorded in
-            record([], &unrecorded)
-            var faults: [String] = []
-            for file in files {
-                do {
-                    switch file {
-                    case .apiKeys: try reload(apiKeys, rereads: rereads, &unrecorded, logger)
-                    case .adminKeys: try reload(admin.present, rereads: rereads, &unrecorded, logger)
-                    case .jwtKeys: try reloadJWTKeys(rereads: rereads, logger)
-                    }
-                } catch {
-                    let kind = file.rawValue
-                    let fault = "the file of \(kind) cannot be used, so the previous keys stay in use: \(error)"
-                    logger.error("\(fault)")
-                    faults.append(fault)
-                }
+    ) async -> [String] {
+        var faults: [String] = []
+        for file in files {
+            if let fault = await readers[file]?.run({ self.reload(file, logger, rereads: rereads) }) ?? nil {
+                faults.append(fault)
             }
-            return faults
+        }
+        return faults
+    }
+
+    /// - Returns: What is wrong with the file, as it was logged; nil for nothing.
+    private func reload(_ file: KeyFile, _ logger: Logger, rereads: Bool) -> String? {
+        record([])
+        do {
+            switch file {
+            case .apiKeys: try reload(apiKeys, rereads: rereads, logger)
+            case .adminKeys: try reload(admin.present, rereads: rereads, logger)
+            case .jwtKeys: try reloadJWTKeys(rereads: rereads, logger)
+            }
+            return nil
+        } catch {
+            let fault = "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \(error)"
+            logger.error("\(fault)")
+            return fault
         }
     }
 
     /// Uses another file of admin keys, or none, from now on; logs and records how its keys differ from those before.
     func use(_ adminKeys: AdminKeyFile?, _ logger: Logger) {
-        unrecorded.withLock { unrecorded in
-            let before = admin.present
-            guard adminKeys !== before else { return }
-            admin.use(adminKeys)
-            report(adminKeys?.content ?? AdminKeys(), since: before?.content ?? AdminKeys(), &unrecorded, logger)
-        }
+        let before = admin.present
+        guard adminKeys !== before else { return }
+        admin.use(adminKeys)
+        report(adminKeys?.content ?? AdminKeys(), since: before?.content ?? AdminKeys(), logger)
     }
 
     private func reloadJWTKeys(rereads: Bool, _ logger: Logger) throws(JWTKeyFileError) {
@@ -74,19 +75,19 @@ extension AccessResources {
     }
 
     private func reload<Scope>(
-        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ unrecorded: inout [AuditEvent], _ logger: Logger
+        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ logger: Logger
     ) throws(BearerKeyFileError<Scope>) {
         guard let file, rereads || file.hasChanged else { return }
         let before = file.content
         try file.reload()
-        report(file.content, since: before, &unrecorded, logger)
+        report(file.content, since: before, logger)
     }
 
     // MARK: - Reporting
 
     /// Logs and records the names of the keys that were added and removed.
     private func report<Scope>(
-        _ keys: BearerKeys<Scope>, since before: BearerKeys<Scope>, _ unrecorded: inout [AuditEvent], _ logger: Logger
+        _ keys: BearerKeys<Scope>, since before: BearerKeys<Scope>, _ logger: Logger
     ) {
         let (added, removed) = keys.changes(since: before)
         if added.isEmpty && removed.isEmpty { return }
@@ -102,23 +103,25 @@ extension AccessResources {
         let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }
-        record(events, &unrecorded)
+        record(events)
     }
 
     /// The most events that are kept while the audit log cannot be written.
     private static let unrecordedLimit = 4_000
 
     /// Records events after those that could not be recorded before; what cannot be recorded now is kept for the next time.
-    private func record(_ events: [AuditEvent], _ unrecorded: inout [AuditEvent]) {
+    private func record(_ events: [AuditEvent]) {
         guard let audit else { return }
-        let events = unrecorded + events
-        let kept = events.suffix(Self.unrecordedLimit)
-        do throws(AuditError) {
-            try audit.append(events, retrying: kept.count)
-            unrecorded = []
-        } catch {
-            // The audit log itself reports that it cannot be written, and how many events it has lost.
-            unrecorded = Array(kept)
+        unrecorded.withLock { unrecorded in
+            if unrecorded.isEmpty && events.isEmpty { return }
+            let kept = (unrecorded + events).suffix(Self.unrecordedLimit)
+            do throws(AuditError) {
+                try audit.append(unrecorded + events, retrying: kept.count)
+                unrecorded = []
+            } catch {
+                // The audit log itself reports that it cannot be written, and how many events it has lost.
+                unrecorded = Array(kept)
+            }
         }
     }
 

@@ -23,7 +23,9 @@ package final class AccessResources: Sendable {
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
-    /// Changes of keys that could not be recorded yet; locked while the files of keys are read again.
+    /// One for each kind of file, so that they do not wait for one another.
+    let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, FileReader($0.rawValue)) })
+    /// Changes of keys that could not be recorded yet.
     let unrecorded = Mutex<[AuditEvent]>([])
 
     /// - Parameters:

@@ -34,6 +34,7 @@ final class SettingsReloader: Sendable {
     private let parts: Parts
     private let workers: [Worker]
     private let logger: Logger
+    private let reader = FileReader("settings and certificates")
     private let running: Mutex<Settings>
     private let sources: Mutex<SettingsSources>
     private let ended: Mutex<LastReload>
@@ -89,21 +90,17 @@ final class SettingsReloader: Sendable {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settings
-            let loaded = try loader.loadWithOrigins()
-            let change = SettingsChange(from: before, to: loaded.settings, takesTLS: parts.tls != nil)
-            let settings = change.settings
-            // The mode that stays until a restart may need what the new settings no longer have.
-            try settings.checkAccess()
             // All steps that can fail come before the first change.
-            let certificates = try parts.tls?.read(TLSFiles(settings))
+            let reading = try await reader.run { Result { try self.read(since: before) } }.get()
+            let (loaded, change) = (reading.loaded, reading.change)
+            let settings = change.settings
             let destination = try Self.destination(settings)
-            let adminKeys = try parts.access.admin.file(at: settings.admin.keysFile)
             try parts.audit?.reopen()
             try await parts.store.change(settings.storeRetention)
-            if let certificates { parts.tls?.use(certificates) }
+            if let certificates = reading.certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
-            parts.access.use(adminKeys, logger)
-            let faults = parts.access.reloadChangedFiles(logger, rereads: true)
+            parts.access.use(reading.adminKeys, logger)
+            let faults = await parts.access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
@@ -119,8 +116,35 @@ final class SettingsReloader: Sendable {
         }
     }
 
-    /// Reads only the certificates again.
-    func reloadCertificates(_ reason: String) {
+    private struct Reading: Sendable {
+        let loaded: SettingsLoader.Loaded
+        let change: SettingsChange
+        let certificates: TLSContext.Reading?
+        let adminKeys: AdminKeyFile?
+    }
+
+    private func read(since before: Settings) throws -> Reading {
+        let loaded = try loader.loadWithOrigins()
+        let change = SettingsChange(from: before, to: loaded.settings, takesTLS: parts.tls != nil)
+        // The mode that stays until a restart may need what the new settings no longer have.
+        try change.settings.checkAccess()
+        return Reading(
+            loaded: loaded, change: change, certificates: try parts.tls?.read(TLSFiles(change.settings)),
+            adminKeys: try parts.access.admin.file(at: change.settings.admin.keysFile))
+    }
+
+    /// Reads only the certificates again, if their files have changed or a reason is given.
+    ///
+    /// - Returns: Whether they were read.
+    func reloadCertificates(_ reason: String?) async -> Bool {
+        await reader.run { [self] in
+            guard reason != nil || parts.tls?.filesHaveChanged == true else { return false }
+            readCertificates(reason ?? "certificate files have changed")
+            return true
+        }
+    }
+
+    private func readCertificates(_ reason: String) {
         guard let tls = parts.tls else { return }
         do throws(TLSConfigurationError) {
             try tls.reload()

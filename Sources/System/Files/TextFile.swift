@@ -4,17 +4,15 @@ internal import Glibc
 package enum TextFile {
     /// The whole text; nil if the file cannot be read or is not UTF-8.
     package static func contents(of path: String) -> String? {
-        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY),
+        guard let descriptor = try? FileDescriptor(openingFile: path),
             let bytes = try? BlockingIO.read(from: descriptor.number)
         else { return nil }
         return String(validating: bytes, as: UTF8.self)
     }
 
     /// The first bytes of a file; nil if it cannot be read.
-    ///
-    /// Does not wait for the writer of a pipe.
     package static func head(of path: String, count: Int) -> [UInt8]? {
-        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK) else { return nil }
+        guard let descriptor = try? FileDescriptor(openingFile: path) else { return nil }
         return try? BlockingIO.read(from: descriptor.number, limit: count)
     }
 }

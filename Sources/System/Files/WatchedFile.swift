@@ -56,7 +56,6 @@ package enum TrustedFile {
     /// Why a file is not read; the text is to be read after the file's name.
     package enum Fault: Error, Hashable, Sendable, CustomStringConvertible {
         case unreadable(SystemError)
-        case notAFile
         /// Other users than the file's owner may write to it.
         case writable
         case tooLarge
@@ -68,7 +67,6 @@ package enum TrustedFile {
                 cannot be read: \(error.reason)\
                 \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
                 """
-            case .notAFile: "cannot be read: it is no regular file"
             case .writable:
                 "can be changed by other users, who could let themselves in; look for keys that you do not know, after chmod go-w"
             case .tooLarge: "has more than \(TrustedFile.sizeLimit >> 20) MiB"
@@ -80,14 +78,12 @@ package enum TrustedFile {
     package static func read(_ path: String) throws(Fault) -> [UInt8] {
         let (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
-            // Without O_NONBLOCK, open(2) would wait for the writer of a pipe.
-            let descriptor = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            let descriptor = try FileDescriptor(openingFile: path)
             status = try FileStatus.read(descriptor.number)
-            bytes = status.isFile ? try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1) : []
+            bytes = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
         } catch {
             throw .unreadable(error)
         }
-        guard status.isFile else { throw .notAFile }
         guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else { throw .writable }
         guard bytes.count <= sizeLimit else { throw .tooLarge }
         return Array(bytes.withoutByteOrderMark)

@@ -78,17 +78,23 @@ package enum PrivateFile {
         guard unsafe unlink(path) == 0 || errno == ENOENT else { throw refused("removed", path) }
     }
 
+    private static func opening(_ path: String) throws(StoreError) -> FileDescriptor {
+        do throws(SystemError) {
+            return try FileDescriptor(openingFile: path)
+        } catch {
+            throw refused("read", path, error)
+        }
+    }
+
     /// Copies a file into a new one, byte by byte.
     package static func copy(_ path: String, to target: String) throws(StoreError) {
-        let source = retryingInterrupts { unsafe open(path, O_RDONLY | O_CLOEXEC) }
-        guard source >= 0 else { throw refused("read", path) }
-        defer { close(source) }
+        let source = try opening(path)
         try create(target)
         let copy = retryingInterrupts { unsafe open(target, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
         guard copy >= 0 else { throw refused("written", target) }
         defer { close(copy) }
         while true {
-            let count = retryingInterrupts { sendfile(copy, source, nil, 1 << 24) }
+            let count = retryingInterrupts { sendfile(copy, source.number, nil, 1 << 24) }
             guard count >= 0 else { throw refused("written", target) }
             if count == 0 { return }
         }

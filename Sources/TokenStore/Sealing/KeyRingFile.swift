@@ -49,9 +49,6 @@ package struct KeyRingFile: Hashable, Sendable {
         guard let status = try? FileStatus.read(descriptor.number) else {
             throw .file(path: path, .last("fstat"))
         }
-        guard status.isFile else {
-            throw .malformed(path: path, line: 0, reason: "it is no regular file")
-        }
         guard isCredential || !status.isOpenToOthers else {
             throw .open(path: path, mode: status.mode & 0o777)
         }
@@ -77,7 +74,7 @@ package struct KeyRingFile: Hashable, Sendable {
     private func open() throws(KeyRingError) -> FileDescriptor? {
         let target = try followed
         do throws(SystemError) {
-            return try FileDescriptor(opening: target, O_RDONLY | O_NOFOLLOW)
+            return try FileDescriptor(openingFile: target, O_RDONLY | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw .file(path: path, error)

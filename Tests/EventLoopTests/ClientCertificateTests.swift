@@ -213,7 +213,8 @@ import Testing
             let (server, descriptor) = try socketPair()
             async let served: Void = loop.perform { [context, certificates, authority] in
                 var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(context, clients: .required, until: .never)
+                try await stream.startTLS(
+                    context, clients: .required, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
                 let accepted = [0, 1, 3].map { stream.acceptsClient(at: now + $0 * 86_400) }
                 #expect(accepted == [true, true, false])
                 // The same authorities again change nothing.

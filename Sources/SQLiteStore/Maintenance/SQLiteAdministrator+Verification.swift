@@ -9,8 +9,8 @@ extension SQLiteAdministrator {
         _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreVerification {
         var result = StoreVerification()
-        let changes = try changeNumber()
-        let total = try await statistics().tokens
+        let before = try await counts()
+        let total = before.tokens
         progress(StoreProgress(done: 0, total: total))
         result.damages = try await structuralDamages()
         // Before the first valid slot, to find misplaced rows.
@@ -30,8 +30,8 @@ extension SQLiteAdministrator {
             await Task.yield()
         }
         for (reason, count) in try await unreadableSessions() { result.unreadable[reason, default: 0] += count }
-        // If the store has changed meanwhile, tokens may have been passed over or seen twice.
-        if try changeNumber() == changes {
+        // Tokens that came or went meanwhile may have been passed over or seen twice.
+        if try await counts() == before {
             if result.tokens != total { result.wrongCount = total }
             if let damage = duplicates.damage { result.damages.append(damage) }
         }
@@ -40,12 +40,20 @@ extension SQLiteAdministrator {
         return result
     }
 
-    /// A number that changes with each commit of the writer (sqlite.org/pragma.html#pragma_data_version), and when the database
-    /// is opened again.
-    private func changeNumber() throws(StoreError) -> [Int] {
-        let generation = Int(truncatingIfNeeded: store.state.generation.load(ordering: .acquiring))
-        let connection = try reader().connection
-        return [generation, try reading { () throws(SQLiteError) in try connection.integer("PRAGMA data_version") }]
+    /// What changes whenever a token comes or goes, or the database is opened again.
+    private struct Counts: Equatable {
+        let tokens: Int
+        let removed: Int
+        let generation: UInt64
+    }
+
+    private func counts() async throws(StoreError) -> Counts {
+        let state = store.state
+        return try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            Counts(
+                tokens: writer.tokenCount, removed: writer.removedTokens,
+                generation: UInt64(state.generation.load(ordering: .acquiring)))
+        }
     }
 
     /// How many sessions do not open, by what is wrong with them.

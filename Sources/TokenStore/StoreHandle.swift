@@ -1,3 +1,5 @@
+internal import Glibc
+
 /// What a read has found.
 package enum Fetched: Sendable {
     /// Nothing is stored under the id.
@@ -21,6 +23,9 @@ package protocol StoreHandle: AnyObject {
     /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
     /// outcome by itself, as soon as it is known.
     var timeLimit: Duration? { get }
+
+    /// The time by which the store dates what it writes, in seconds since 1970: a `StoreClock`'s, unless the store is a test's.
+    var unixTime: Int64 { get }
 
     /// A descriptor that is readable while the handle has something to do on its thread, such as taking an answer from a
     /// database; the thread watches it, and calls `proceed`. Nil for a store that brings outcomes back with `deliver` alone.
@@ -123,6 +128,8 @@ package protocol StoreHandle: AnyObject {
 }
 
 extension StoreHandle {
+    package var unixTime: Int64 { Int64(time(nil)) }
+
     package var descriptor: Int32? { nil }
 
     package func proceed() {}

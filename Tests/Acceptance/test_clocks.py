@@ -1,13 +1,17 @@
 """The server's clock is wrong, or is set while it runs."""
+import json
+import urllib.request
+
 import pytest
 
-from contract import STORED
+from access import session_settings
+from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
-from http_client import exchange, post
+from http_client import exchange, get, post
 from server_process import Server, until
 from test_metrics import ADMINISTRATION, metrics
 
-HOUR = 3600
+HOUR, DAY = 3600, 86_400
 
 
 @pytest.fixture
@@ -38,3 +42,46 @@ def test_upkeep_goes_on_when_the_clock_is_set(clock, serve_by):
     assert exchange(server.address, post("id", "token")).body == STORED
     clock.set_clock(HOUR)
     until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
+
+
+def body(server, path, data=None, **headers):
+    """The body of an answer, whatever date that has."""
+    request = urllib.request.Request(server.base + path, data=data, headers=headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return response.read()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_written_by_a_clock_that_is_behind_stays(clock, serve_by, restarts):
+    settings = {**ADMINISTRATION, "retention": {"after_written": "90d"}}
+    server = serve_by(settings)
+    assert exchange(server.address, post("other", "token")).body == STORED
+    if restarts:
+        server.stop()
+    clock.set_clock(-400 * DAY)
+    if restarts:
+        server = serve_by(settings)
+    assert body(server, "/token", b"unique_id=id&token_info=token") == STORED
+    clock.set_clock(0)
+    assert exchange(server.address, get("id")).body == found("token")
+
+
+def test_a_session_that_was_made_by_a_clock_that_is_ahead_ends_with_that(clock, serve_by, tmp_path):
+    settings, key = session_settings(tmp_path / "keys", max_age="1d")
+    server = serve_by(settings)
+
+    def make():
+        made = body(server, "/v1/sessions", b'{"user":"anna"}', Authorization=f"Bearer {key}", **{"Content-Type": "application/json"})
+        return json.loads(made)["session"]
+
+    early = make()
+    assert body(server, f"/token?unique_id={early}", b"token_info=token") == STORED
+    clock.set_clock(400 * DAY)
+    late = make()
+    assert body(server, f"/token?unique_id={late}") == found("token")
+    clock.set_clock(0)
+    assert body(server, f"/token?unique_id={late}") == NOT_FOUND
+    assert body(server, f"/token?unique_id={early}") == found("token")
+    # One that is behind ends none.
+    clock.set_clock(-400 * DAY)
+    assert body(server, f"/token?unique_id={early}") == found("token")

@@ -95,4 +95,29 @@ import Testing
         #expect(clock.due(isExpiring: true) == nil, "it is in doubt")
         #expect(ExpiryClock(saved: nil, at: reading(0)).due(isExpiring: true) == Self.start)
     }
+
+    @Test("what is written is never dated back by more than a day, and not at all once the clock is right")
+    func timeOfWriting() {
+        var clock = ExpiryClock(saved: Self.start, at: reading(0))
+        // How far the clock is off, and how far the time is.
+        let table = [
+            (0, 0), (-400 * Self.day, 0), (-Self.day, -Self.day), (-2 * Self.day, 0), (0, 0), (400 * Self.day, 400 * Self.day),
+            (0, 0), (-Self.hour, -Self.hour),
+        ]
+        for (minute, (off, expected)) in table.enumerated() {
+            let now = Int64(minute) * 60
+            var copy = clock
+            #expect(copy.unixTime(at: reading(now, off: off)) == Self.start + now + expected, "\(off)")
+            clock.look(at: reading(now))
+        }
+        // At a start the last look counts, unless the clock is ahead of it: the server may have been stopped for long.
+        for (off, expected) in [(-400 * Self.day, 0), (30 * Self.day, 30 * Self.day)] {
+            clock = ExpiryClock(saved: Self.start, at: reading(0, off: off))
+            #expect(clock.unixTime(at: reading(60, off: off)) == Self.start + 60 + expected)
+        }
+        // Nobody has corrected it for twelve hours.
+        clock = ExpiryClock(saved: Self.start, at: reading(0))
+        for look in 1...721 { clock.look(at: reading(Int64(look) * 60, off: -400 * Self.day)) }
+        #expect(clock.unixTime(at: reading(722 * 60, off: -400 * Self.day)) == Self.start + 722 * 60 - 400 * Self.day)
+    }
 }

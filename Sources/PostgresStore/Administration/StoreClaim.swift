@@ -65,6 +65,15 @@ struct StoreClaim: Sendable {
             ?? numbers.last { number in others.allSatisfy { $0.keyNumbers.contains(number) } } ?? ring.newest.number
     }
 
+    /// When a server last found its clock right, in seconds since 1970; nil if that was never stored.
+    func lastClockLook() throws(StoreOpenError) -> Int64? {
+        try Self.asking(sessions, .reading, within: limit) { (session, deadline) throws(PostgresError) in
+            try session.run("SELECT looked_at FROM store WHERE one = 1", until: deadline) {
+                (result) throws(PostgresError) in result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
+            }
+        }
+    }
+
     /// Runs statements that may be repeated.
     static func asking<Value>(
         _ sessions: PrimarySessions, _ purpose: PrimarySessions.Purpose, within limit: Duration,

@@ -49,6 +49,8 @@ final class StoreOpening: Sendable {
         if let ring = try claim.ring() {
             state.sealing.replace(.sealed(ring.activating(try claim.activeKey(of: ring))))
         }
+        let lastLook = try claim.lastClockLook()
+        state.clock.use { $0 = ExpiryClock(saved: lastLook, at: .now) }
         sessions.close()
         state.noteClaimed()
         // If it fails, the registry's thread goes on trying.

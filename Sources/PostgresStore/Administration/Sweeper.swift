@@ -85,8 +85,6 @@ final class Sweeper: Sendable {
         var lease: Lease
         var isHolder = false
         var nextBeat = MonotonicTime.now
-        /// Made when this server gets the lease, from what the former holder has stored.
-        var clock: ExpiryClock?
         /// Operators were told that nothing is deleted, and not yet that deleting continues.
         var hasReportedHold = false
         var nextDeletion = MonotonicTime.now
@@ -116,7 +114,7 @@ final class Sweeper: Sendable {
                     .own(StoreNotice(.warning, "what has expired is not deleted for now, though hidden: \(error)")))
             }
             work.fault = error
-            (work.isHolder, work.clock) = (false, nil)
+            work.isHolder = false
             return times.beat
         }
         let next = work.isHolder ? min(work.nextBeat, work.nextDeletion) : work.nextBeat
@@ -127,17 +125,14 @@ final class Sweeper: Sendable {
         guard work.nextBeat <= .now else { return }
         work.isHolder = try work.lease.take(sessions, within: times.step)
         work.nextBeat = .now + Nanoseconds(times.beat)
-        if !work.isHolder {
-            work.clock = nil
-            stopHolding(&work, isTold: false)
-        }
+        state.clock.use { $0.look(at: .now) }
+        if !work.isHolder { stopHolding(&work, isTold: false) }
     }
 
     private func sweep(_ work: inout Work) throws(StoreError) {
         let retention = state.retention
-        var clock = if let clock = work.clock { clock } else { try storedClock() }
         let reading = ExpiryClock.Reading.now
-        clock.look(at: reading)
+        state.clock.use { $0.look(at: reading) }
         let hasSessions = try sessions.perform(.reading, within: times.step, repeats: true) {
             (session, deadline) throws(PostgresError) in
             try session.run("SELECT 1 FROM session LIMIT 1", until: deadline) { (result) throws(PostgresError) in
@@ -145,14 +140,14 @@ final class Sweeper: Sendable {
             }
         }
         let interval = retention.deletionInterval(hasSessions: hasSessions)
-        if let time = clock.due(isExpiring: true) {
+        if let time = state.clock.use({ $0.due(isExpiring: true) }) {
             try store(clockLook: time)
-            clock.noteSaved(time)
+            state.clock.use { $0.noteSaved(time) }
         }
-        (work.clock, work.retention) = (clock, retention)
+        work.retention = retention
         work.nextDeletion = .now + Nanoseconds(min(interval ?? times.interval, times.interval))
         // Without a retention nothing is deleted, so no deletion is held back either.
-        guard mayDelete(&work, clock, isExpiring: interval != nil) else { return }
+        guard mayDelete(&work, isExpiring: interval != nil) else { return }
         var count = 0
         defer { if count > 0 { state.report(.expired(count: count)) } }
         for rows in ExpiredRows.all(retention, at: reading.wall) where try hasIndex(for: rows, &work) {
@@ -201,17 +196,6 @@ final class Sweeper: Sendable {
 
     // MARK: - The clock
 
-    /// A clock that goes on from the last look of any server.
-    private func storedClock() throws(StoreError) -> ExpiryClock {
-        let saved = try sessions.perform(.reading, within: times.step, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try session.run("SELECT looked_at FROM store WHERE one = 1", until: deadline) {
-                (result) throws(PostgresError) in result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
-            }
-        }
-        return ExpiryClock(saved: saved, at: .now)
-    }
-
     private func store(clockLook time: Int64) throws(StoreError) {
         try sessions.perform(within: times.step, repeats: true) { (session, deadline) throws(PostgresError) in
             var parameters = Parameters()
@@ -221,15 +205,16 @@ final class Sweeper: Sendable {
     }
 
     /// Whether the clock is trusted to delete; reports when that changes.
-    private func mayDelete(_ work: inout Work, _ clock: ExpiryClock, isExpiring: Bool) -> Bool {
-        if clock.holdsExpiry, isExpiring, !work.hasReportedHold {
+    private func mayDelete(_ work: inout Work, isExpiring: Bool) -> Bool {
+        let (holdsExpiry, deviation) = state.clock.use { ($0.holdsExpiry, $0.deviation) }
+        if holdsExpiry, isExpiring, !work.hasReportedHold {
             work.hasReportedHold = true
             state.metrics.isExpiryHeld.store(true, ordering: .relaxed)
-            state.report(.expiryHeld(seconds: clock.deviation))
-        } else if !clock.holdsExpiry || !isExpiring {
+            state.report(.expiryHeld(seconds: deviation))
+        } else if !holdsExpiry || !isExpiring {
             stopHolding(&work, isTold: isExpiring)
         }
-        return !clock.holdsExpiry
+        return !holdsExpiry
     }
 
     private func stopHolding(_ work: inout Work, isTold: Bool) {

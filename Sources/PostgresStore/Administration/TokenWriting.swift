@@ -83,7 +83,8 @@ struct TokenWriting: Sendable {
         var (rows, places) = ([StoredToken](), [[UInt8]: Int]())
         for index in indices {
             do throws(SealingError) {
-                let row = try coder.row(of: requests[index].token, writtenAt: requests[index].writtenAt)
+                let row = try coder.row(
+                    of: requests[index].token, writtenAt: requests[index].writtenAt ?? state.clock.unixTime)
                 rows.append(
                     StoredToken(
                         key: row.key.bytes, version: state.versions.next(), times: row.times,

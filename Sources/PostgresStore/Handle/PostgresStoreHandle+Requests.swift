@@ -47,12 +47,14 @@ extension PostgresStoreHandle {
         if let successor = read.successor { gather(successor) }
     }
 
+    var unixTime: Int64 { state.clock.unixTime }
+
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
         let refusal = change(Token.waitingBytes(id: id, info: tokenInfo), condition) { () throws(SealingError) in
-            .store(try rows.coder.row(of: Token(id: id, info: tokenInfo)), completion: completion)
+            .store(try rows.coder.row(of: Token(id: id, info: tokenInfo), writtenAt: unixTime), completion: completion)
         }
         if let refusal { completion(.failure(refusal)) }
     }

@@ -12,6 +12,7 @@ final class PostgresState: Sendable {
     let sealing: Sealing
     let versions: VersionClock
     let metrics = PostgresMetrics()
+    let clock = StoreClock()
     let hosts: KnownHosts
     let proofs = Proofs()
     let refusedServers = RefusedServers()

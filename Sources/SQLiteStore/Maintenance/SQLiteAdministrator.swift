@@ -91,7 +91,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         var coder = RowCoder(store.state.sealing)
         for (token, writtenAt) in tokens {
             do throws(SealingError) {
-                var row = try coder.row(of: token, writtenAt: writtenAt)
+                var row = try coder.row(of: token, writtenAt: writtenAt ?? store.state.clock.unixTime)
                 row.keepsNewer = keepsNewer
                 rows.append(.success(row))
             } catch {

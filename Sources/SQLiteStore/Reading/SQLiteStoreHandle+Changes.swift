@@ -11,7 +11,7 @@ extension SQLiteStoreHandle {
         completion: Completion<TokenVersion>
     ) {
         gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion.take)) { (coder) throws(SealingError) in
-            let row = try coder.row(of: Token(id: id, info: tokenInfo))
+            let row = try coder.row(of: Token(id: id, info: tokenInfo), writtenAt: unixTime)
             return condition.isEmpty ? .store(row) : .storeIf(row, try coder.condition(condition))
         }
     }

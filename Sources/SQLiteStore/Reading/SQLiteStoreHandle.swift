@@ -59,6 +59,8 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     /// those that are being committed wait for the disk, as they may be stored yet.
     var timeLimit: Duration? { nil }
 
+    var unixTime: Int64 { state.clock.unixTime }
+
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {

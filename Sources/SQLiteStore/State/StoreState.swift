@@ -22,6 +22,7 @@ final class StoreState: Sendable {
     /// How the last backups ended; nil if there was none.
     let lastBackup: Mutex<BackupRecord?>
     let metrics = WriterMetrics()
+    let clock = StoreClock()
     let sealing: Sealing
     /// Numbers of keys that the ring lacked when the store was opened, although rows are sealed with them.
     private let missingAtStart: [Int]

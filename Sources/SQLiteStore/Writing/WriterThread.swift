@@ -52,6 +52,7 @@ final class WriterThread: Sendable {
         self.state = state
         self.admission = admission
         self.report = report
+        state.clock.use { $0 = ExpiryClock(saved: database.lastClockLook, at: .now) }
         // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)
         try NamedThread.start("writer") { [self] in
@@ -154,7 +155,7 @@ final class WriterThread: Sendable {
     private func run(_ database: RecoveringDatabase) {
         var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
         schedule.noteRoom(database.walRoom())
-        var checks = PeriodicChecks(clock: ExpiryClock(saved: database.lastClockLook, at: .now))
+        var checks = PeriodicChecks()
         var mayWait = true
         var pause: GroupPause?
         while true {
@@ -171,7 +172,7 @@ final class WriterThread: Sendable {
                     let count = batches.reduce(0) { $0 + $1.changes.count }
                     pause = GroupPause(afterGroupOf: count, took: .now - began)
                     schedule.noteCommit(at: .now)
-                    checks.clock.noteWrite()
+                    state.clock.use { $0.noteWrite() }
                 } else {
                     schedule.noteFailure(at: .now)
                 }
@@ -243,10 +244,10 @@ final class WriterThread: Sendable {
             case .lookAfterFiles:
                 database.lookAfterFiles()
                 schedule.noteRoom(database.walRoom())
-                checks.clock.look(at: .now)
+                state.clock.use { $0.look(at: .now) }
                 // Without a retention nothing is deleted, so no deletion is held back either.
                 if !isExpiring(database) && checks.hasReportedHold { checks.stopHolding(state.metrics) }
-                try saveClockLook(&checks, database)
+                try saveClockLook(database)
             case .holdWAL:
                 try database.perform { (writer) throws(SQLiteError) in
                     try writer.holdWAL()
@@ -271,7 +272,7 @@ final class WriterThread: Sendable {
                 }
             case .expire:
                 let now = ExpiryClock.Reading.now
-                checks.clock.look(at: now)
+                state.clock.use { $0.look(at: now) }
                 guard isExpiring(database), mayExpire(&checks) else { return }
                 let retention = state.retention
                 let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
@@ -293,7 +294,6 @@ final class WriterThread: Sendable {
 
     /// What the periodic checks of the clock and the keys remember from one to the next.
     private struct PeriodicChecks {
-        var clock: ExpiryClock
         /// Operators were told that no token is deleted, and not yet that deleting continues.
         var hasReportedHold = false
 
@@ -310,23 +310,26 @@ final class WriterThread: Sendable {
 
     /// Returns whether the clock is trusted to delete tokens, and reports when that changes.
     private func mayExpire(_ checks: inout PeriodicChecks) -> Bool {
-        switch (checks.clock.holdsExpiry, checks.hasReportedHold) {
+        let (holdsExpiry, deviation) = state.clock.use { ($0.holdsExpiry, $0.deviation) }
+        switch (holdsExpiry, checks.hasReportedHold) {
         case (true, false):
             checks.hasReportedHold = true
             state.metrics.expiryHeld.set(1)
-            report(.expiryHeld(seconds: checks.clock.deviation))
+            report(.expiryHeld(seconds: deviation))
         case (false, true):
             checks.stopHolding(state.metrics)
             report(.expiryGoesOn)
         case (true, true), (false, false): break
         }
-        return !checks.clock.holdsExpiry
+        return !holdsExpiry
     }
 
-    private func saveClockLook(_ checks: inout PeriodicChecks, _ database: RecoveringDatabase) throws(StoreError) {
+    private func saveClockLook(_ database: RecoveringDatabase) throws(StoreError) {
+        let isExpiring = isExpiring(database)
         // While writes fail this one would fail as well, and it is not urgent.
-        guard state.fault == nil, let time = checks.clock.due(isExpiring: isExpiring(database)) else { return }
+        guard state.fault == nil, let time = state.clock.use({ $0.due(isExpiring: isExpiring) })
+        else { return }
         try database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(time) }
-        checks.clock.noteSaved(time)
+        state.clock.use { $0.noteSaved(time) }
     }
 }

@@ -169,7 +169,7 @@ package final class BackendAPI {
         } catch {
             return .now(Response(.unavailable, "A session cannot be made at the moment."))
         }
-        let now = Int64(time(nil))
+        let now = service.handle.unixTime
         let new = NewSession(
             user: user, key: key, id: id, createdAt: now, expiresAt: now + limits.maxAge, perUser: limits.perUser)
         let handle = service.handle

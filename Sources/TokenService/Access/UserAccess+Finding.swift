@@ -87,9 +87,15 @@ extension UserAccess {
         case valid, tooOld, idle
     }
 
+    /// Seconds by which the clocks of servers may differ, and that of one may be set back: a day, as for a `StoreClock`.
+    private static let latestAhead: Int64 = 86_400
+
     /// Whether a session that has not been ended is still valid.
+    ///
+    /// - Parameter now: By the store's clock.
     static func validity(of entry: SessionCache.Entry, _ rules: SessionRules, at now: Int64) -> Validity {
-        if now >= entry.session.expiresAt { return .tooOld }
+        // One of the future was made while the clock was ahead, and would outlive its time by as much.
+        if now >= entry.session.expiresAt || entry.session.createdAt > now + latestAhead { return .tooOld }
         return now - entry.lastUsedAt.load(ordering: .relaxed) > rules.idleTimeout ? .idle : .valid
     }
 

@@ -1,5 +1,4 @@
 internal import Audit
-internal import Glibc
 internal import HTTP
 internal import Synchronization
 internal import System
@@ -25,7 +24,7 @@ final class AuthorizedContract {
     func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
-        let (isWrite, now) = (request.head.method == .post, Int64(time(nil)))
+        let (isWrite, now) = (request.head.method == .post, service.handle.unixTime)
         if !isWrite, let literal = TokenService.literalID(request, in: bytes) {
             let uniqueID = bytes.extracting(literal.indices)
             let finding = access.find(
@@ -129,7 +128,7 @@ final class AuthorizedContract {
         guard case .found(let session) = found, case .session(let rules) = access.mode else {
             return deny(request, .unknown, in: lookup.place)
         }
-        let (entry, now) = (SessionCache.Entry(session, key, guardian.names(of: session), ticket), Int64(time(nil)))
+        let (entry, now) = (SessionCache.Entry(session, key, guardian.names(of: session), ticket), service.handle.unixTime)
         guard case .valid = UserAccess.validity(of: entry, rules, at: now) else {
             return deny(request, .expired, in: lookup.place)
         }

@@ -1,5 +1,38 @@
 internal import Glibc
+internal import Synchronization
 internal import System
+
+/// The time by which a store dates what it writes, and what it deletes: the wall clock, held against an `ExpiryClock`.
+///
+/// A machine may serve before it has set its clock. A token that it dated 400 days back would be deleted as soon as the clock is
+/// right. So this time is never set back by more than a day, not by a restart either, unless the earlier time stays for twelve
+/// hours. A later one is followed at once: after days without the server it is right, and what is dated too late is only kept
+/// longer.
+///
+/// Any thread.
+package final class StoreClock: Sendable {
+    private let clock = Mutex(ExpiryClock(saved: nil, at: .now))
+    /// A time that was trusted: an earlier one is looked at closely.
+    private let trusted = Atomic<Int64>(0)
+
+    package init() {}
+
+    /// In seconds since 1970; costs little more than reading the wall clock.
+    package var unixTime: Int64 {
+        let wall = Int64(time(nil))
+        guard wall < trusted.load(ordering: .relaxed) else { return wall }
+        return use { $0.unixTime(at: .now) }
+    }
+
+    /// Looks at the clock, or begins with another one.
+    package func use<Result: Sendable>(_ body: (inout ExpiryClock) -> Result) -> Result {
+        clock.withLock { clock in
+            let result = body(&clock)
+            trusted.store(clock.trusted.wall, ordering: .relaxed)
+            return result
+        }
+    }
+}
 
 /// Decides whether the wall clock can be trusted for deleting expired tokens, which cannot be undone.
 ///
@@ -12,9 +45,9 @@ internal import System
 /// day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
 ///
 /// It only decides: callers pass the time, and delete.
-package struct ExpiryClock {
+package struct ExpiryClock: Sendable {
     /// A reading of both clocks, in seconds.
-    package struct Reading: Equatable {
+    package struct Reading: Equatable, Sendable {
         /// Since 1970.
         package var wall: Int64
         /// Since the system's start.
@@ -33,7 +66,7 @@ package struct ExpiryClock {
     package static let savingInterval: Int64 = 3_600
 
     /// The last reading that was trusted.
-    private var trusted: Reading
+    fileprivate private(set) var trusted: Reading
     /// The first and the last readings since a jump, until it is known whether the clock is right.
     private var jump: (first: Reading, last: Reading)?
     private var saved: Int64?
@@ -68,6 +101,12 @@ package struct ExpiryClock {
         } else {
             jump = (now, now)
         }
+    }
+
+    /// The wall clock's time, or that which is expected if it is set back by more.
+    mutating func unixTime(at now: Reading) -> Int64 {
+        look(at: now)
+        return max(now.wall, trusted.wall + now.running - trusted.running)
     }
 
     private static func isFar(_ now: Reading, from last: Reading) -> Bool {

@@ -41,14 +41,14 @@ internal import COpenSSL
     private static let beginning = Array("-----BEGIN ".utf8)
 
     deinit {
-        unsafe certificates.forEach { certificate in unsafe X509_free(certificate) }
+        for unsafe certificate in unsafe certificates { unsafe X509_free(certificate) }
     }
 
     /// Has the sessions of an SSL_CTX verify clients' certificates, and tell clients which they may show.
     func trust(in context: OpaquePointer) {
         let store = unsafe SSL_CTX_get_cert_store(context)
         _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
-        unsafe certificates.forEach { certificate in
+        for unsafe certificate in unsafe certificates {
             _ = unsafe X509_STORE_add_cert(store, certificate)
             _ = unsafe SSL_CTX_add_client_CA(context, certificate)
         }

@@ -101,7 +101,8 @@ import Testing
         var clock = ExpiryClock(saved: Self.start, at: reading(0))
         // How far the clock is off, and how far the time is.
         let table = [
-            (0, 0), (-400 * Self.day, 0), (-Self.day, -Self.day), (-2 * Self.day, 0), (0, 0), (400 * Self.day, 400 * Self.day),
+            (0, 0), (-400 * Self.day, 0), (-Self.day, -Self.day), (-2 * Self.day, 0), (0, 0),
+            (400 * Self.day, 400 * Self.day),
             (0, 0), (-Self.hour, -Self.hour),
         ]
         for (minute, (off, expected)) in table.enumerated() {

@@ -128,7 +128,9 @@ final class AuthorizedContract {
         guard case .found(let session) = found, case .session(let rules) = access.mode else {
             return deny(request, .unknown, in: lookup.place)
         }
-        let (entry, now) = (SessionCache.Entry(session, key, guardian.names(of: session), ticket), service.handle.unixTime)
+        let (entry, now) = (
+            SessionCache.Entry(session, key, guardian.names(of: session), ticket), service.handle.unixTime
+        )
         guard case .valid = UserAccess.validity(of: entry, rules, at: now) else {
             return deny(request, .expired, in: lookup.place)
         }

@@ -41,16 +41,16 @@ internal import COpenSSL
     private static let beginning = Array("-----BEGIN ".utf8)
 
     deinit {
-        for unsafe certificate in unsafe certificates { unsafe X509_free(certificate) }
+        for index in unsafe certificates.indices { unsafe X509_free(certificates[index]) }
     }
 
     /// Has the sessions of an SSL_CTX verify clients' certificates, and tell clients which they may show.
     func trust(in context: OpaquePointer) {
         let store = unsafe SSL_CTX_get_cert_store(context)
         _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
-        for unsafe certificate in unsafe certificates {
-            _ = unsafe X509_STORE_add_cert(store, certificate)
-            _ = unsafe SSL_CTX_add_client_CA(context, certificate)
+        for index in unsafe certificates.indices {
+            _ = unsafe X509_STORE_add_cert(store, certificates[index])
+            _ = unsafe SSL_CTX_add_client_CA(context, certificates[index])
         }
     }
 }

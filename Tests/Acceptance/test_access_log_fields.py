@@ -70,14 +70,14 @@ def test_a_name_with_blanks_is_quoted_in_the_combined_log(serve, tmp_path):
     subprocess.run(
         ["curl", "-sS", "--unix-socket", socket, "http://localhost/token"], capture_output=True, timeout=20, check=True)
     assert server.stop() == 0
-    assert server.output().endswith(" 30001 " + json.dumps(f"unix:{socket}") + " - -\n")
+    assert server.output().endswith(" 30001 " + json.dumps(f"unix:{socket}") + " -\n")
 
 
 def test_without_ids_the_combined_log_keeps_its_places(serve):
     server = serve({"access_log": "combined", "request_ids": "off"})
     exchange(server.address, get("nobody"))
     assert server.stop() == 0
-    assert re.search(r' "-" "-" \d+ - 50002 http://127\.0\.0\.1:\d+ - -\n$', server.output())
+    assert re.search(r' "-" "-" \d+ - 50002 http://127\.0\.0\.1:\d+ -\n$', server.output())
 
 
 # Sampling

@@ -108,9 +108,9 @@ def test_the_api_answers_through_a_proxy(site):
         pytest.skip("this server has no API")
     key = site.world.api.key
     with Client(site) as client:
-        made = client.exchange(api_request(key, "POST", "/v1/sessions", {"user": "größe/1"}, host=HOST))
+        made = client.exchange(api_request(key, "POST", "/v1/sessions", {"user": "größe"}, host=HOST))
         assert made.status == 201 and made.headers["location"].startswith("/v1/sessions/")
-        path = "/v1/users/gr%C3%B6%C3%9Fe%2F1"
+        path = "/v1/users/gr%C3%B6%C3%9Fe"
         for request, outcome in (((None, "GET", f"{path}/token"), MISSING), (("tck_x", "GET", f"{path}/token"), INVALID_TOKEN)):
             outcome[0].check(client.exchange(api_request(*request, host=HOST)))
         check_http_error(client.exchange(api_request(key, "PUT", f"{path}/token", {"token_info": "x"}, host=HOST)), 428)

@@ -136,7 +136,7 @@ def test_what_a_killed_command_left_is_not_taken_for_a_part_of_a_backup(serve, t
     printed(server.data, "backup", str(tmp_path / "backup.db"))
     fill(server.address, 20, "later")
     shutil.copy(server.data / "tokens.db-wal", server.data / "tokens.db.new-wal")
-    # A file that an earlier version left behind.
+    # A file that SQLite's own shell left behind.
     (server.data / "tokens.db.new-shm").write_bytes(bytes(32_768))
     server.kill()
     assert "restored 10 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))

@@ -68,7 +68,7 @@ def test_a_changed_file_can_be_read_by_those_who_could_read_it_before(public_fol
 def test_a_command_fails_if_the_server_cannot_read_what_it_has_changed(public_folder):
     with World(public_folder, 0o644, 0) as world:
         world.file.chmod(0o600)
-        fault = "the file of admin keys cannot be used, so the previous keys stay in use: the admin keys in"
+        fault = "the file of admin keys cannot be used, so the previous keys stay in use: the file "
         removed = world.change("remove", "anna")
         assert (removed.returncode, removed.stdout) == (1, ""), removed
         assert f"removed from the file, but the running server still accepts it: {fault}" in removed.stderr, removed
@@ -179,7 +179,7 @@ def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tm
     remote, local, switch = folder / "remote" / "admin-keys", folder / "api-keys", folder / "hangs.open"
     remote.parent.mkdir()
     make_admin_key(remote, "anna", "steer")
-    made = run("api", "keys", "add", "app", "--scope", "tokens:read", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(local)})
+    made = run("access", "keys", "add", "app", "--scope", "tokens:read", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(local)})
     assert made.returncode == 0, made
     server = serve(
         {"admin": {"listen": "127.0.0.1:0", "keys_file": str(remote)}, "access": {"api": {"keys_file": str(local)}},

@@ -68,7 +68,7 @@ def test_the_combined_access_log_has_a_line_for_each_request(serve):
     for entry, response, (_, _, (method, path, protocol, status)) in zip(entries, responses, LOGGED):
         found_fields = re.fullmatch(
             r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d \+0000\] '
-            r'"(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "-" \d+ [0-9a-f]{16} (\d{5}|-) http://127\.0\.0\.1:\d+ - -', entry)
+            r'"(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "-" \d+ [0-9a-f]{16} (\d{5}|-) http://127\.0\.0\.1:\d+ -', entry)
         assert found_fields, entry
         assert found_fields[1] == method and found_fields[3] == protocol
         assert path is None or found_fields[2] == path

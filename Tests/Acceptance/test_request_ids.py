@@ -72,7 +72,7 @@ def test_the_combined_log_has_the_id(serve):
     server = serve({**LOGGED, "access_log": "combined"})
     given = exchange(server.address, get("a")).headers["x-request-id"]
     assert server.stop() == 0
-    assert server.output().rstrip().endswith(f' {given} 50002 http://{server.address[0]}:{server.address[1]} - -')
+    assert server.output().rstrip().endswith(f' {given} 50002 http://{server.address[0]}:{server.address[1]} -')
 
 
 TAKEN = ["a", "0", "A-z_0.9", "ag@JwFG-3kpQzXNvvmFe@gAAAAM", "6f1c2a3e-0b1d-4c5e-8f90-a1b2c3d4e5f6", "x" * 64]

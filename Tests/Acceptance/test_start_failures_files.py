@@ -45,7 +45,7 @@ simple("an audit log without a key", "scd", "running key .* does not exist", aud
 def with_pipe(name, refusing, settings):
     def arrange(world):
         pipe = world.folder / "pipe"
-        os.mkfifo(pipe)
+        os.mkfifo(pipe, 0o600)
         world.give(pipe)
         world.settings.update(json.loads(json.dumps(settings).replace("FILE", str(pipe))))
     case(f"a pipe as {name}", refusing, "pipe.*is no regular file")(arrange)
@@ -67,6 +67,7 @@ def database_that_is_a_pipe(world):
 @case("a pipe as WAL", "sd", "it is no regular file")
 def wal_that_is_a_pipe(world):
     world.make_store()
+    (world.data / "tokens.db-wal").unlink(missing_ok=True)
     os.mkfifo(world.data / "tokens.db-wal")
     world.give(world.data / "tokens.db-wal")
 

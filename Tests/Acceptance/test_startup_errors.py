@@ -205,13 +205,13 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(serve, tmp_path, dam
     assert file.read_bytes() == damaged
 
 
-def test_a_database_of_a_newer_version_is_named_and_left_alone(serve, tmp_path):
+def test_a_database_of_another_version_is_named_and_left_alone(serve, tmp_path):
     folder = stored_database(serve, tmp_path)
     alter(folder, "PRAGMA user_version = 99")
     before = (folder / "tokens.db").read_bytes()
     message = failed_start(folder)
     assert str(folder / "tokens.db") in message
-    assert "version 99" in message and "run the version of token-cache that wrote it" in message
+    assert "schema version 99" in message and "Run the version that made it" in message
     assert (folder / "tokens.db").read_bytes() == before
 
 

@@ -200,7 +200,8 @@ struct StoreOpener: Sendable {
         in connection: SQLiteConnection
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
         try Schema.opening(database) { () throws(SQLiteError) in
-            let isEmpty = try Schema.isEmpty(connection)
+            // A damaged page shows that there was a row.
+            let isEmpty = (try? Schema.isEmpty(connection)) ?? false
             let select = try SQLiteStatement("SELECT key_ring FROM store", on: connection)
             defer { select.reset() }
             return (try select.step() ? select.blob(at: 0) : [], isEmpty)

@@ -1,3 +1,5 @@
+import EventLoop
+
 @testable import Server
 
 extension World {

@@ -13,7 +13,7 @@ extension AnswerChecker {
                 fail("the connection is closed although input had arrived")
             }
             let waited = now + Self.slack - lastAnswerAt
-            let mayEnd = socket.hasEnd || world.hasEndedIdleWaits || world.hasTooManyConnections
+            let mayEnd = socket.hasEnd || world.hasEndedIdleWaits || world.lastExcessAt >= lastAnswerAt
             guard mayEnd || waited >= world.choices.idleTime else {
                 fail("an idle connection is closed after \(waited / 1_000_000) ms")
             }

@@ -33,6 +33,9 @@ final class World: @unchecked Sendable {
     /// Answers of failure that nothing in the ledger explains: the server must have reported a failure of the store for each.
     private var unexplainedFailures: UInt64 = 0
 
+    /// When a connection last came beyond the limit, for which idle ones make room.
+    private(set) var lastExcessAt: UInt64 = 0
+
     init(seed: UInt64) {
         random = Randomness(seed: seed)
         choices = Choices(random)
@@ -118,12 +121,9 @@ final class World: @unchecked Sendable {
         note("is accepted", client.number)
         accepted.append(client)
         client.checker.isAccepted()
-        client.checker.exceedsLimit = hasTooManyConnections
-    }
-
-    /// Whether more connections are open than the settings allow, so that idle ones make room for new ones.
-    var hasTooManyConnections: Bool {
-        accepted.count { $0.socket?.isClosed == false } > choices.connectionLimit ?? .max
+        let open = accepted.count { $0.socket?.isClosed == false }
+        client.checker.exceedsLimit = open > choices.connectionLimit ?? .max
+        if client.checker.exceedsLimit { lastExcessAt = kernel.clock.now }
     }
 
     /// Whether the server has reported a failure of the store that no answer has shown so far.

@@ -14,8 +14,9 @@ internal import Cryptography
 
     /// AES-256 of single blocks under this key, which makes the derived keys.
     private let derivation: CipherContext
-    /// AES-256-GCM, which is given a derived key for each text.
-    private let encryption: CipherContext
+    /// AES-256-GCM, which is given a derived key where a nonce has another first half than the one before.
+    private let sealing: CipherContext
+    private let opening: CipherContext
     /// The two blocks whose encryption is the derived key (NIST SP 800-108, KDF in counter mode with CMAC), without the nonce.
     private var blocks: [UInt8] = []
     /// The same with the nonce.
@@ -23,8 +24,9 @@ internal import Cryptography
     private var derived = [UInt8](repeating: 0, count: 32)
 
     init(_ key: SecretKey) throws(SealingError) {
-        derivation = try CipherContext("AES-256-ECB", key)
-        encryption = try CipherContext("AES-256-GCM", nil)
+        derivation = try CipherContext("AES-256-ECB", key, encrypts: true)
+        sealing = try CipherContext("AES-256-GCM", nil, encrypts: true)
+        opening = try CipherContext("AES-256-GCM", nil, encrypts: false)
         // CMAC's subkey for whole blocks: the encryption of zeros, doubled in GF(2^128) (NIST SP 800-38B, section 6.1).
         guard derive() else { throw .library("EVP_EncryptUpdate") }
         var subkey = Array(derived[..<16])
@@ -49,13 +51,25 @@ internal import Cryptography
         return unsafe EVP_EncryptUpdate(derivation.pointer, &derived, &written, inputs, Int32(inputs.count)) == 1
     }
 
-    /// Derives the key of a text from the first half of its nonce.
-    private func deriveKey(_ nonce: Span<UInt8>) -> Bool {
-        for index in 0..<12 {
-            inputs[4 + index] = blocks[4 + index] ^ nonce[index]
-            inputs[20 + index] = blocks[20 + index] ^ nonce[index]
+    /// Gives a context a nonce, and the key that is derived from the nonce's first half unless it has that.
+    private func begin(_ context: CipherContext, _ nonce: Span<UInt8>) -> Bool {
+        unsafe nonce.withUnsafeBufferPointer { nonce in
+            guard let start = nonce.baseAddress else { return false }
+            let initialize = unsafe context.encrypts ? EVP_EncryptInit_ex2 : EVP_DecryptInit_ex2
+            if unsafe context.prefix.elementsEqual(nonce.prefix(12)) {
+                return unsafe initialize(context.pointer, nil, nil, start + 12, nil) == 1
+            }
+            for index in 0..<12 {
+                unsafe inputs[4 + index] = blocks[4 + index] ^ nonce[index]
+                unsafe inputs[20 + index] = blocks[20 + index] ^ nonce[index]
+            }
+            context.prefix = []
+            guard unsafe derive() && initialize(context.pointer, nil, derived, start + 12, nil) == 1 else {
+                return false
+            }
+            unsafe context.prefix.append(contentsOf: nonce.prefix(12))
+            return true
         }
-        return derive()
     }
 
     /// Appends the nonce, the encrypted text and its tag.
@@ -63,23 +77,21 @@ internal import Cryptography
     /// - Parameters:
     ///   - head: The text's first part.
     ///   - tail: Its second part, which need not lie beside the first.
-    ///   - nonce: `nonceLength` random bytes.
+    ///   - nonce: `nonceLength` random bytes. Nonces that follow one another may share their first half, which saves the derivation.
     ///   - associated: Associated data, which the tag covers as well.
     ///   - output: They are appended to it.
     func seal(
         _ head: Span<UInt8>, _ tail: Span<UInt8>, nonce: Span<UInt8>, associated: Span<UInt8>,
         into output: inout [UInt8]
     ) throws(SealingError) {
-        guard deriveKey(nonce) else { throw .library("EVP_EncryptUpdate") }
-        let context = unsafe encryption.pointer
+        guard begin(sealing, nonce) else { throw .library("EVP_EncryptInit") }
+        let context = unsafe sealing.pointer
         let length = Self.nonceLength + head.count + tail.count + Self.tagLength
         let isDone = unsafe output.append(count: length) { start in
             for index in 0..<Self.nonceLength { unsafe start[index] = nonce[index] }
             var place = unsafe start + Self.nonceLength
             var written: Int32 = 0
-            guard unsafe EVP_EncryptInit_ex2(context, nil, derived, start + 12, nil) == 1,
-                unsafe encrypt(associated, to: nil, &written),
-                unsafe encrypt(head, to: place, &written)
+            guard unsafe encrypt(associated, to: nil, &written), unsafe encrypt(head, to: place, &written)
             else { return false }
             unsafe place += head.count
             guard unsafe encrypt(tail, to: place, &written) else { return false }
@@ -95,7 +107,7 @@ internal import Cryptography
     ) -> Bool {
         unsafe text.withUnsafeBufferPointer { source in
             unsafe source.isEmpty
-                || EVP_EncryptUpdate(encryption.pointer, place, &written, source.baseAddress, Int32(source.count)) == 1
+                || EVP_EncryptUpdate(sealing.pointer, place, &written, source.baseAddress, Int32(source.count)) == 1
         }
     }
 
@@ -109,16 +121,15 @@ internal import Cryptography
         let length = sealed.count - Self.nonceLength - Self.tagLength
         guard length >= 0 else { return false }
         let isGenuine =
-            unsafe deriveKey(sealed)
+            unsafe begin(opening, sealed)
             && sealed.withUnsafeBufferPointer { source in
                 // The text is decrypted before its tag is verified, and discarded if the tag is wrong.
                 unsafe text.append(count: length) { to in
                     var written: Int32 = 0
-                    let context = unsafe encryption.pointer
+                    let context = unsafe opening.pointer
                     guard let from = source.baseAddress else { return false }
                     let isRead =
-                        unsafe EVP_DecryptInit_ex2(context, nil, derived, from + 12, nil) == 1
-                        && associated.withUnsafeBufferPointer {
+                        unsafe associated.withUnsafeBufferPointer {
                             unsafe EVP_DecryptUpdate(context, nil, &written, $0.baseAddress, Int32($0.count)) == 1
                         }
                         && EVP_DecryptUpdate(context, to, &written, from + Self.nonceLength, Int32(length)) == 1
@@ -137,26 +148,31 @@ internal import Cryptography
 /// Owns one of OpenSSL's cipher contexts; wipes the key's schedule when it is released.
 @safe private final class CipherContext {
     let pointer: OpaquePointer
+    let encrypts: Bool
+    /// Of AES-GCM: the first half of the nonce whose key it has; empty if it has none.
+    var prefix: [UInt8] = []
 
     /// - Parameters:
     ///   - algorithm: OpenSSL's name.
-    ///   - key: Nil if each text brings its own.
-    init(_ algorithm: String, _ key: SecretKey?) throws(SealingError) {
+    ///   - key: Nil if it gets one later.
+    init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool) throws(SealingError) {
         guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { throw .library("EVP_CIPHER_fetch") }
         defer { unsafe EVP_CIPHER_free(cipher) }
         guard let pointer = unsafe EVP_CIPHER_CTX_new() else { throw .library("EVP_CIPHER_CTX_new") }
         unsafe self.pointer = unsafe pointer
+        self.encrypts = encrypts
+        let direction: Int32 = encrypts ? 1 : 0
         let isReady =
             if let key {
                 key.withBytes { bytes in
                     unsafe bytes.withUnsafeBufferPointer {
-                        unsafe EVP_EncryptInit_ex2(pointer, cipher, $0.baseAddress, nil, nil)
+                        unsafe EVP_CipherInit_ex2(pointer, cipher, $0.baseAddress, nil, direction, nil)
                     }
                 }
             } else {
-                unsafe EVP_EncryptInit_ex2(pointer, cipher, nil, nil, nil)
+                unsafe EVP_CipherInit_ex2(pointer, cipher, nil, nil, direction, nil)
             }
-        guard isReady == 1 else { throw .library("EVP_EncryptInit") }
+        guard isReady == 1 else { throw .library("EVP_CipherInit") }
     }
 
     deinit {

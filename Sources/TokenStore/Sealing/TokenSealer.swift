@@ -15,12 +15,14 @@ package struct TokenSealer: ~Copyable {
     private let sealing: TokenCipher
     /// Those of other keys, created when first needed.
     private var opening: [Int: TokenCipher] = [:]
-    private var nonces: [UInt8] = []
-    private var usedNonces = 0
+    private var nonce = [UInt8](repeating: 0, count: TokenCipher.nonceLength)
+    /// The first half of the next nonces, and their second halves.
+    private var nonceHalves: [UInt8] = []
+    private var usedBytes = 0
     private var associated: [UInt8] = []
     private var prefix: [UInt8] = []
 
-    /// Nonces are generated this many at a time, as most of the cost is per call.
+    /// So many nonces share their first half, and with it the derived key. Both halves are random, so none is used twice.
     private static let nonceBatch = 64
     /// Bytes of a sealed value beyond the unique id and the token info.
     package static let overhead = TokenCipher.nonceLength + 2 + TokenCipher.tagLength
@@ -43,9 +45,9 @@ package struct TokenSealer: ~Copyable {
         prefix.append(UInt8(id.count & 0xff))
         prefix.append(span: id)
         setAssociated(keyNumber: ring.active.number, times, rowKey)
-        let nonce = try takeNonce()
+        try renewNonce()
         try sealing.seal(
-            prefix.span, tokenInfo, nonce: nonces.span.extracting(nonce), associated: associated.span, into: &value
+            prefix.span, tokenInfo, nonce: nonce.span, associated: associated.span, into: &value
         )
         return value
     }
@@ -104,16 +106,17 @@ package struct TokenSealer: ~Copyable {
         associated.append(span: rowKey)
     }
 
-    /// The range of the next nonce in `nonces`; each is used once.
-    private mutating func takeNonce() throws(SealingError) -> Range<Int> {
-        if usedNonces == nonces.count {
-            (nonces, usedNonces) = ([UInt8](repeating: 0, count: Self.nonceBatch * TokenCipher.nonceLength), 0)
-            guard unsafe RAND_bytes(&nonces, Int32(nonces.count)) == 1 else {
-                nonces = []
+    private mutating func renewNonce() throws(SealingError) {
+        let half = TokenCipher.nonceLength / 2
+        if usedBytes == nonceHalves.count {
+            (nonceHalves, usedBytes) = ([UInt8](repeating: 0, count: (Self.nonceBatch + 1) * half), half)
+            guard unsafe RAND_bytes(&nonceHalves, Int32(nonceHalves.count)) == 1 else {
+                (nonceHalves, usedBytes) = ([], 0)
                 throw .library("RAND_bytes")
             }
+            for index in 0..<half { nonce[index] = nonceHalves[index] }
         }
-        defer { usedNonces += TokenCipher.nonceLength }
-        return usedNonces..<(usedNonces + TokenCipher.nonceLength)
+        for index in 0..<half { nonce[half + index] = nonceHalves[usedBytes + index] }
+        usedBytes += half
     }
 }

@@ -26,9 +26,8 @@ struct PostgresMigrator: SchemaMigrator {
         let sessions = PrimarySessions(target, .local)
         defer { sessions.close() }
         let outcome = try StoreClaim.asking(sessions, .writing, within: Self.searchTime) {
-            (session, deadline) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
-            let facts = try HostFacts(of: session, until: deadline)
-            let migrator = Migrator(session, facts.engine)
+            (session, _) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
+            let migrator = Migrator(session)
             do throws(SchemaFault) {
                 return .success(try migrate(migrator, contracts, serverRole))
             } catch {

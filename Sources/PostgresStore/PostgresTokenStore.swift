@@ -38,11 +38,10 @@ package final class PostgresTokenStore: TokenStore {
     ) {
         (self.options, self.state, self.sessions) = (options, state, sessions)
         (self.registry, self.opening) = (registry, opening)
-        let poolers = UsablePoolers()
         finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
-                trial: trial, proofs: state.proofs, poolers: poolers
+                trial: trial, proofs: state.proofs
             ) { facts, rules in
                 state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
                 if facts.isWritable { state.warn(facts, rules) }

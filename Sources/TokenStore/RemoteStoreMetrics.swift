@@ -21,8 +21,7 @@ package struct RemoteStoreMetrics: Sendable {
         /// Its name and port, such as `db1:5432`.
         package var name: String
         package var role = Role.unknown
-        /// Such as `PostgreSQL`; empty if it is not known, as is the version.
-        package var engine = ""
+        /// Such as `15.18`; empty if it is not known.
         package var version = ""
         /// Open connections of clients' requests.
         package var connections = 0
@@ -32,7 +31,7 @@ package struct RemoteStoreMetrics: Sendable {
         }
 
         /// Such as `PostgreSQL 15.18`; empty if it is not known.
-        package var software: String { engine.isEmpty ? version : "\(engine) \(version)" }
+        package var software: String { version.isEmpty ? "" : "PostgreSQL \(version)" }
     }
 
     /// Connections of clients' requests.
@@ -64,7 +63,7 @@ package struct RemoteStoreMetrics: Sendable {
     /// How often another server has become the primary, and when that was last noticed, in seconds since 1970.
     package var failovers: UInt64 = 0
     package var lastFailover: Int64?
-    /// Grows with each promotion; nil for an engine without it, and before the first connection.
+    /// Grows with each promotion; nil before the first connection.
     package var timeline: Int64?
     /// Commits that have shown that a server is still the primary, and those that were to show it and have failed.
     package var proofs: UInt64 = 0

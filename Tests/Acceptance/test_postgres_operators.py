@@ -30,7 +30,7 @@ def remote(server):
 def hosts(server):
     """The role of each host, by its name, and the open connections to it."""
     matches = [
-        (re.fullmatch(r'host_connections\{host="(.*)",role="(.*)",engine="(.*)",version="(.*)"\}', name), value)
+        (re.fullmatch(r'host_connections\{host="(.*)",role="(.*)",version="(.*)"\}', name), value)
         for name, value in remote(server).items()]
     return {match[1]: (match[2], value) for match, value in matches if match}
 

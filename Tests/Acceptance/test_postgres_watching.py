@@ -2,11 +2,9 @@
 import json
 import re
 
-import pytest
-
 from certificates import certificate_until, make_certificate
 from postgres_cluster import Postgres
-from postgres_pooler import PgBouncer, pooler_version
+from postgres_pooler import PgBouncer
 from server_process import run
 
 NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
@@ -79,15 +77,11 @@ def test_what_would_lose_tokens_is_a_problem(postgres_binary, tmp_path):
         assert found(examine(postgres_binary, url, tmp_path, pass_file), "warning", "fsync is off", "set it to on")
 
 
-@pytest.mark.parametrize("mode", ("session", "transaction"))
-def test_a_pooler_is_recognized_with_what_it_cannot_do(postgres_binary, postgres, tmp_path, mode):
-    with PgBouncer(tmp_path, postgres.server, pool_mode=mode) as pooler:
+def test_a_pooler_is_recognized(postgres_binary, postgres, tmp_path):
+    with PgBouncer(tmp_path, postgres.server) as pooler:
         url = pooler.url(postgres.user, postgres.name)
         findings = examine(postgres_binary, url, tmp_path, postgres.pass_file(tmp_path / "pass"))
-        if mode == "session" or pooler_version() >= (1, 21):
-            assert found(findings, "ok", "is a pooler, such as PgBouncer, behind which prepared statements work")
-        else:
-            assert found(findings, "problem", "without knowing of their prepared statements", "PgBouncer 1.21")
+        assert found(findings, "ok", "is a pooler, such as PgBouncer; its pool_mode has to be session")
 
 
 def test_a_certificate_that_expires_soon_is_told_of(postgres_binary, tmp_path):

@@ -9,11 +9,10 @@ import TokenStore
     struct Case: Sendable, CustomStringConvertible {
         var setting: String
         var value: String
-        var engine = PostgresEngine.postgresql
         var synchronous: Verdict
         var local: Verdict
 
-        var description: String { "\(setting)=\(value) on \(engine.rawValue)" }
+        var description: String { "\(setting)=\(value)" }
     }
 
     enum Verdict {
@@ -26,23 +25,13 @@ import TokenStore
         Case(setting: "synchronous_commit", value: "remote_write", synchronous: .warned, local: .accepted),
         Case(setting: "synchronous_commit", value: "local", synchronous: .refused, local: .accepted),
         Case(setting: "synchronous_commit", value: "off", synchronous: .refused, local: .warned),
-        Case(setting: "synchronous_commit", value: "off", engine: .aurora, synchronous: .refused, local: .warned),
-        Case(setting: "synchronous_commit", value: "local", engine: .aurora, synchronous: .accepted, local: .accepted),
-        Case(setting: "synchronous_commit", value: "off", engine: .cockroach, synchronous: .accepted, local: .accepted),
         Case(setting: "synchronous_standby_names", value: "", synchronous: .refused, local: .accepted),
-        Case(
-            setting: "synchronous_standby_names", value: "", engine: .citus, synchronous: .refused, local: .accepted),
-        Case(
-            setting: "synchronous_standby_names", value: "", engine: .yugabyte, synchronous: .accepted, local: .accepted
-        ),
         Case(setting: "synchronous_standby_names", value: "*", synchronous: .accepted, local: .accepted),
         Case(setting: "fsync", value: "off", synchronous: .refused, local: .warned),
-        Case(setting: "fsync", value: "off", engine: .neon, synchronous: .accepted, local: .accepted),
         Case(setting: "full_page_writes", value: "off", synchronous: .refused, local: .warned),
-        Case(setting: "full_page_writes", value: "off", engine: .aurora, synchronous: .accepted, local: .accepted),
     ])
     func `what would lose acknowledged tokens is refused or warned of`(_ example: Case) throws {
-        var facts = HostFactsTests.facts(example.engine)
+        var facts = HostFactsTests.facts()
         switch example.setting {
         case "synchronous_commit": facts.synchronousCommit = example.value
         case "synchronous_standby_names": facts.synchronousStandbyNames = example.value

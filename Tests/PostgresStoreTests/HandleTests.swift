@@ -149,7 +149,7 @@ private final class Shared: Sendable {
         let store = try PostgresTokenStore(database)
         let handle = try await ConformanceHandle.open(store)
         try await handle.put("1", under: "a")
-        // CockroachDB's error, once; a rollback does not undo a sequence.
+        // The server's error that it does not know, once; a rollback does not undo a sequence.
         try database.sql("CREATE SEQUENCE attempts")
         try database.sql(
             """

@@ -11,7 +11,7 @@ struct InspectionTests {
 
     private func facts(_ address: String = "db1:5432", isStandby: Bool = false) -> HostFacts {
         HostFacts(
-            address: address, engine: .postgresql, version: "15.18", isInRecovery: isStandby, isReadOnly: false,
+            address: address, version: "15.18", isInRecovery: isStandby, isReadOnly: false,
             timeline: isStandby ? nil : 3, synchronousCommit: "on", synchronousStandbyNames: "ANY 1 (*)", fsync: "on",
             fullPageWrites: "on", clockDifference: 4_000, isPooled: false)
     }
@@ -143,11 +143,10 @@ struct InspectionTests {
         expect(.warning, "app is a superuser", advice: "roles.sql", of: primary { $0.isSuperuser = true })
     }
 
-    @Test func `a pooler without prepared statements is a problem`() {
-        let old = primary { $0.pooler = .withoutPreparedStatements }
-        expect(.problem, "without knowing of their prepared statements", advice: "PgBouncer 1.21", of: old)
-        expect(.warning, "two connections", advice: "default_pool_size", of: primary { $0.pooler = .unknown })
-        #expect(bad([primary { $0.pooler = .usable }]) == [])
+    @Test func `a pooler is told of with the mode that it has to have`() {
+        let pooled = primary { $0.facts.isPooled = true }
+        #expect(bad([pooled]) == [])
+        #expect(inspect([pooled]).findings.contains { $0.text.contains("its pool_mode has to be session") })
     }
 
     @Test func `tables that are missing, old or not for this role are problems with their remedies`() {
@@ -163,13 +162,10 @@ struct InspectionTests {
     }
 
     @Test func `versions without corrections get a warning, and those that never worked are a problem`() {
-        #expect(VersionSupport.warning(.postgresql, "15.18", now: now) == nil)
-        #expect(VersionSupport.warning(.postgresql, "99.1", now: now) == nil)
-        #expect(VersionSupport.warning(.postgresql, "14.20", now: now)?.state == .warning)
-        #expect(VersionSupport.warning(.citus, "13.23", now: now)?.state == .warning)
-        #expect(VersionSupport.warning(.postgresql, "12.22", now: now)?.state == .problem)
-        // It has a schedule of its own.
-        #expect(VersionSupport.warning(.cockroach, "v12.1.3", now: now) == nil)
+        #expect(VersionSupport.warning("15.18", now: now) == nil)
+        #expect(VersionSupport.warning("99.1", now: now) == nil)
+        #expect(VersionSupport.warning("14.20", now: now)?.state == .warning)
+        #expect(VersionSupport.warning("12.22", now: now)?.state == .problem)
     }
 
     // MARK: - A real server

@@ -27,7 +27,7 @@ struct PrimarySearchTests {
         search.noteOrder(isFirst: true, isReplacement: false, at: at(0))
         #expect(hosts(&search, at: 0) == Array(0..<count))
         #expect(
-            search.take(server(0, 1), isOneOfMany: false, from: 0, begunAt: at(0), at: at(10))
+            search.take(server(0, 1), from: 0, begunAt: at(0), at: at(10))
                 == .used(isFailover: false))
         for host in 1..<count { search.take(.standby, from: host, begunAt: at(0), at: at(11)) }
         return search
@@ -48,10 +48,10 @@ struct PrimarySearchTests {
     @Test func `another server is a failover, and its host is the one that is asked then`() {
         var search = found(hosts: 2)
         let began = at(1_000)
-        let verdict = search.take(server(1, 2), isOneOfMany: false, from: 1, begunAt: began, at: at(1_100))
+        let verdict = search.take(server(1, 2), from: 1, begunAt: began, at: at(1_100))
         #expect(verdict == .used(isFailover: true))
         #expect(search.primary == 1)
-        let again = search.take(server(1, 2), isOneOfMany: false, from: 1, begunAt: began, at: at(1_200))
+        let again = search.take(server(1, 2), from: 1, begunAt: began, at: at(1_200))
         #expect(again == .used(isFailover: false))
     }
 
@@ -61,10 +61,10 @@ struct PrimarySearchTests {
     ) {
         var search = found(hosts: 2)
         #expect(
-            search.take(server(1, 2), isOneOfMany: false, from: 1, begunAt: at(1_000), at: at(1_100))
+            search.take(server(1, 2), from: 1, begunAt: at(1_000), at: at(1_100))
                 == .used(isFailover: true))
         #expect(
-            search.take(server(0, timeline), isOneOfMany: false, from: 0, begunAt: at(1_099), at: at(5_000))
+            search.take(server(0, timeline), from: 0, begunAt: at(1_099), at: at(5_000))
                 == .outdated)
         #expect(search.primary == 1)
         // That it takes writes shows that it may be the primary.
@@ -74,11 +74,11 @@ struct PrimarySearchTests {
     @Test func `a primary of an earlier timeline is used only if the later one is certainly none any more`() {
         func search() -> PrimarySearch {
             var search = found(hosts: 2)
-            _ = search.take(server(1, 2), isOneOfMany: false, from: 1, begunAt: at(1_000), at: at(1_100))
+            _ = search.take(server(1, 2), from: 1, begunAt: at(1_000), at: at(1_100))
             return search
         }
         func verdict(_ search: inout PrimarySearch, _ server: ServerIdentity) -> PrimarySearch.Verdict {
-            search.take(server, isOneOfMany: false, from: 0, begunAt: at(3_000), at: at(3_100))
+            search.take(server, from: 0, begunAt: at(3_000), at: at(3_100))
         }
         var cutOff = search()
         cutOff.take(.failed(.timedOut("has not answered")), from: 1, begunAt: at(2_000), at: at(2_900))
@@ -90,13 +90,10 @@ struct PrimarySearchTests {
             ended.take(refusal, from: 1, begunAt: at(2_000), at: at(2_900))
             #expect(verdict(&ended, server(0, 1)) == .used(isFailover: true))
         }
-        // An engine without timelines.
-        var without = search()
-        #expect(verdict(&without, server(0)) == .used(isFailover: true))
         // The same host, with a database that was restored.
         var restored = search()
         #expect(
-            restored.take(server(1, 1), isOneOfMany: false, from: 1, begunAt: at(3_000), at: at(3_100))
+            restored.take(server(1, 1), from: 1, begunAt: at(3_000), at: at(3_100))
                 == .used(isFailover: true))
     }
 
@@ -131,56 +128,6 @@ struct PrimarySearchTests {
         search.take(refused, from: 1, begunAt: at(0), at: at(2))
         let (reasons, again) = (search.takeReasons(), search.takeReasons())
         #expect(early == nil && reasons?.count == 2 && again == nil)
-    }
-
-    // MARK: - Engines all of whose nodes take writes
-
-    /// Makes connections until none is wanted; each dial succeeds after 5 ms unless its host is away.
-    ///
-    /// - Returns: How many lead to each host.
-    private func connections(
-        _ search: inout PrimarySearch, hosts count: Int, wanted: Int, away: Set<Int> = [], from start: UInt64
-    ) -> [Int] {
-        var (made, time) = (Array(repeating: 0, count: count), start)
-        while made.reduce(0, +) < wanted, time < start + 10_000 {
-            let left = wanted - made.reduce(0, +)
-            for dial in search.dials(for: left, replaceOnly: false, at: at(time)) {
-                guard !away.contains(dial.host) else {
-                    search.take(refused, from: dial.host, begunAt: at(time), at: at(time + 5))
-                    continue
-                }
-                let verdict = search.take(
-                    server(dial.host), isOneOfMany: true, from: dial.host, begunAt: at(time), at: at(time + 5))
-                #expect(verdict == .used(isFailover: false))
-                made[dial.host] += made.reduce(0, +) < wanted ? 1 : 0
-            }
-            time += 25
-        }
-        return made
-    }
-
-    @Test func `connections are spread over all hosts that take writes`() {
-        var search = PrimarySearch(hosts: 3)
-        let made = connections(&search, hosts: 3, wanted: 12, from: 0)
-        #expect(made.allSatisfy { (3...5).contains($0) }, "\(made)")
-        #expect(search.evidence == nil)
-        // A host that is lost leaves its share to the others.
-        let moved = connections(&search, hosts: 3, wanted: 4, away: [1], from: 20_000)
-        #expect(moved == [2, 0, 2])
-        // And gets some when it is back.
-        #expect(connections(&search, hosts: 3, wanted: 6, from: 40_000)[1] > 0)
-    }
-
-    @Test func `a host that does not answer holds up no connection to the others`() {
-        var search = PrimarySearch(hosts: 2)
-        _ = search.dials(for: 4, replaceOnly: false, at: at(0))
-        _ = search.take(server(0), isOneOfMany: true, from: 0, begunAt: at(0), at: at(5))
-        // The other one of these has not come back.
-        for time in stride(from: UInt64(1_100), to: 5_000, by: 1_100) {
-            let dialed = hosts(&search, 2, at: time)
-            #expect(dialed == [0, 1] || dialed == [1, 0])
-            _ = search.take(server(0), isOneOfMany: true, from: 0, begunAt: at(time), at: at(time + 5))
-        }
     }
 }
 #endif

@@ -24,7 +24,7 @@ import Testing
 
     /// As `migrate` does.
     private func makeIndexes(_ store: TestAdministration, _ retention: Retention) throws {
-        try Migrator(store.database.session(), .postgresql).makeIndexes(for: retention)
+        try Migrator(store.database.session()).makeIndexes(for: retention)
     }
 
     @Test func `expired tokens and sessions and old tombstones are deleted, and nothing else`() async throws {

@@ -47,12 +47,12 @@ extension MetricsReport {
         let hosts = "token_cache_database_host_connections"
         text.begin(
             hosts, .gauge,
-            "Open connections to each host; the labels are what it was when it was last asked: role, engine, version."
+            "Open connections to each host; the labels are what it was when it was last asked: role, version."
         )
         for host in remote.hosts {
             text.add(
                 hosts,
-                ["host": host.name, "role": host.role.rawValue, "engine": host.engine, "version": host.version],
+                ["host": host.name, "role": host.role.rawValue, "version": host.version],
                 UInt64(max(0, host.connections))
             )
         }

@@ -174,7 +174,7 @@ struct ServerStatus: Encodable, Sendable {
         let durability: String
         /// Whether connections to the primary use TLS; nil before the first one.
         let encrypted: Bool?
-        /// Grows with each promotion; nil if the engine has none.
+        /// Grows with each promotion; nil before the first connection.
         let timeline: Int64?
         let waitingRequests: Int
         let requestLimit: Int

@@ -120,9 +120,7 @@ final class PrimarySessions: Sendable {
     ///
     /// The primary is looked for here without regard to what the handles have found, so a former one may be found first. No
     /// call succeeds there: a commit is asked for when a session is made, and again after each call.
-    private var needsProof: Bool {
-        durability == .synchronous && state.withLock(\.facts)?.engine.hasSynchronousStandbys ?? false
-    }
+    private var needsProof: Bool { durability == .synchronous }
 
     /// Commits something, and thereby has everything that was committed before on the standby as well.
     ///
@@ -252,10 +250,8 @@ final class PrimarySessions: Sendable {
                     until: .now + limit)
                 let facts = try primaryFacts(session, until: deadline)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
-                if facts.engine.hasTableOptions, !facts.isPooled {
-                    let parameters = BlockingSession.parameters(ofLockLimit: Self.lockTime)
-                    try session.run(BlockingSession.lockLimit, parameters, until: deadline)
-                }
+                let lockLimit = BlockingSession.parameters(ofLockLimit: Self.lockTime)
+                try session.run(BlockingSession.lockLimit, lockLimit, until: deadline)
                 if needsProof { try Self.prove(session, until: .now + limit) }
                 return session
             } catch {

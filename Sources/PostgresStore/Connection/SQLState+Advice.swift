@@ -13,10 +13,7 @@ extension SQLState {
         case .missingTable, .missingColumn: "run token-cache migrate"
         case .noPrivilege: "grant the role of this server what it needs, as token-cache migrate --server-role does"
         case .missingStatement, .duplicateStatement:
-            """
-            a pooler in between shares connections among clients without knowing of their prepared statements: use PgBouncer \
-            1.21 or later with max_prepared_statements above 0, or pool_mode=session
-            """
+            "a pooler in between shares connections among clients: set pool_mode = session there"
         default: nil
         }
     }

@@ -14,7 +14,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     static let serializationFailure = SQLState("40001")
     static let deadlock = SQLState("40P01")
-    /// Nobody can tell whether the statement was carried out (CockroachDB, "Common errors": result is ambiguous).
+    /// Nobody can tell whether the statement was carried out.
     static let completionUnknown = SQLState("40003")
     /// The server takes no writes: it is a standby, or it was made read-only.
     static let readOnly = SQLState("25006")

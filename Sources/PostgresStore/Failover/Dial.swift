@@ -11,7 +11,6 @@ struct Dial: Sendable {
     let durability: StoreDurability
     let trial: Trial
     let proofs: Proofs
-    let poolers: UsablePoolers
     /// Told of what the host is, whether or not it is used.
     let learn: @Sendable (HostFacts, DurabilityRules) -> Void
 
@@ -84,26 +83,24 @@ struct Dial: Sendable {
             throw .statement(.readOnly, text)
         }
         if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
-        if facts.isPooled { try checkPooler() }
-        if needsProof(facts) { try awaitUse(session, facts, until: deadline) }
+        if needsProof { try awaitUse(session, facts, until: deadline) }
         try saying("has not prepared the statements") { () throws(PostgresError) in
-            try prepare(session, facts, until: .now + Nanoseconds(timeout))
+            try prepare(session, until: .now + Nanoseconds(timeout))
         }
         var provenAt = MonotonicTime.now
         if case .none(let evidence) = trial { provenAt = evidence }
-        let isTried = triesCommit(facts)
+        let isTried = triesCommit
         if isTried, try !prove(session) { return nil }
         return ReadyConnection(
             connection: session.connection, server: ServerIdentity(facts), description: Self.description(of: facts),
-            needsProof: needsProof(facts), provenAt: provenAt,
-            canCommit: isTried || !facts.engine.hasSynchronousStandbys, sharesCommits: facts.engine.sharesCommits,
-            isOneOfMany: facts.engine.takesWritesEverywhere)
+            needsProof: needsProof, provenAt: provenAt,
+            canCommit: isTried)
     }
 
-    private func triesCommit(_ facts: HostFacts) -> Bool {
+    private var triesCommit: Bool {
         switch trial {
-        case .asNeeded: needsProof(facts)
-        case .always: facts.engine.hasSynchronousStandbys
+        case .asNeeded: needsProof
+        case .always: true
         case .none: false
         }
     }
@@ -127,25 +124,7 @@ struct Dial: Sendable {
         return "\(facts.software) at \(facts.address)\(timeline)"
     }
 
-    private func needsProof(_ facts: HostFacts) -> Bool {
-        durability == .synchronous && facts.engine.hasSynchronousStandbys
-    }
-
-    /// Refuses a pooler that would lose statements now and then.
-    private func checkPooler() throws(PostgresError) {
-        let name = host.description
-        guard !poolers.contains(name) else { return }
-        let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
-        let outcome = try Pooler.probe(within: timeout) { () throws(PostgresError) in
-            try BlockingSession(connectingWith: parameters, until: .now + Nanoseconds(timeout))
-        }
-        switch outcome {
-        case .withoutPreparedStatements:
-            throw .statement(.missingStatement, "a statement that was prepared is missing in the next transaction")
-        case .usable: poolers.insert(name)
-        case .none, .unknown: break
-        }
-    }
+    private var needsProof: Bool { durability == .synchronous }
 
     /// Waits until what a server that was the primary before still gives does not count any more; see Fence.
     private func awaitUse(
@@ -179,18 +158,12 @@ struct Dial: Sendable {
     }
 
     /// Prepares all statements in one round trip.
-    private func prepare(
-        _ session: BlockingSession, _ facts: HostFacts, until deadline: MonotonicTime
-    ) throws(PostgresError) {
+    private func prepare(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
         let connection = session.connection
         try connection.enterPipelineMode()
-        if facts.engine.hasTableOptions, !facts.isPooled {
-            try connection.send(sql: BlockingSession.lockLimit, BlockingSession.parameters(ofLockLimit: timeout))
-        }
-        for statement in Statement.allCases where facts.engine.sharesCommits || !statement.isShared {
-            try connection.sendPrepare(statement.name, statement.sql)
-        }
-        if needsProof(facts) || triesCommit(facts) { try connection.sendPrepare(Fence.name, Fence.sql) }
+        try connection.send(sql: BlockingSession.lockLimit, BlockingSession.parameters(ofLockLimit: timeout))
+        for statement in Statement.allCases { try connection.sendPrepare(statement.name, statement.sql) }
+        if needsProof || triesCommit { try connection.sendPrepare(Fence.name, Fence.sql) }
         try connection.sendSync()
         try synchronize(session, until: deadline)
     }

@@ -10,8 +10,8 @@ struct DurabilityRules: Hashable, Sendable {
 
     init(_ facts: HostFacts, _ durability: StoreDurability) {
         judgeCommits(facts, durability)
-        if facts.engine.hasOwnFiles { judgeFiles(facts, durability) }
-        if durability == .synchronous, facts.engine.hasSynchronousStandbys, facts.synchronousStandbyNames ?? "" == "" {
+        judgeFiles(facts, durability)
+        if durability == .synchronous, facts.synchronousStandbyNames.isEmpty {
             refusals.append(
                 """
                 synchronous_standby_names is empty on \(facts.address), so what it acknowledges is on no second machine: name \
@@ -22,7 +22,7 @@ struct DurabilityRules: Hashable, Sendable {
     }
 
     private mutating func judgeCommits(_ facts: HostFacts, _ durability: StoreDurability) {
-        guard facts.engine.heedsSynchronousCommit, let value = facts.synchronousCommit else { return }
+        let value = facts.synchronousCommit
         let places =
             "in postgresql.conf, or with ALTER ROLE or ALTER DATABASE for the server's role, which go before it"
         if value == "off" {
@@ -31,13 +31,13 @@ struct DurabilityRules: Hashable, Sendable {
                 synchronous_commit is off on \(facts.address), so a crash loses tokens that were acknowledged: set it to on \
                 \(places)
                 """, durability)
-        } else if durability == .synchronous, facts.engine.hasSynchronousStandbys, value == "local" {
+        } else if durability == .synchronous, value == "local" {
             refusals.append(
                 """
                 synchronous_commit is local on \(facts.address), so a commit does not wait for the standby: set it to on \
                 \(places), or set store.durability: local
                 """)
-        } else if durability == .synchronous, facts.engine.hasSynchronousStandbys, value == "remote_write" {
+        } else if durability == .synchronous, value == "remote_write" {
             warnings.append(
                 """
                 synchronous_commit is remote_write on \(facts.address), so an acknowledged token may be in the standby's memory \

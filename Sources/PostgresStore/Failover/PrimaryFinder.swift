@@ -120,13 +120,12 @@ final class PrimaryFinder: Sendable {
         switch result {
         case .success(let ready):
             let last = work.search.server
-            let verdict = work.search.take(
-                ready.server, isOneOfMany: ready.isOneOfMany, from: host, begunAt: since, at: .now)
+            let verdict = work.search.take(ready.server, from: host, begunAt: since, at: .now)
             guard case .used(let isFailover) = verdict else { return }
             if isFailover, let last {
                 state.noteTakeover(Takeover(of: ready, from: last, searchedSince: work.since, state.proofs, at: .now))
             }
-            state.hosts.notePrimary(host, isOnly: !ready.isOneOfMany)
+            state.hosts.notePrimary(host)
             // Without an order it is closed, as it goes out of scope.
             guard !work.orders.isEmpty else { return }
             work.orders.removeFirst().deliver(.connection(ready))

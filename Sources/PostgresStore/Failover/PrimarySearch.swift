@@ -3,9 +3,8 @@ internal import System
 
 /// What is known of the hosts while connections to the primary are made: which host is asked when, and which answer counts.
 ///
-/// The last primary is asked first, all hosts if it does not answer soon. An engine all of whose nodes take writes has no primary:
-/// its connections are spread over all hosts. This value has no clock, thread or connection of its own: the caller tells it what
-/// happens, and when.
+/// The last primary is asked first, all hosts if it does not answer soon. This value has no clock, thread or connection of its
+/// own: the caller tells it what happens, and when.
 struct PrimarySearch: Sendable {
     /// One dial that is to begin.
     struct NextDial: Equatable {
@@ -37,10 +36,6 @@ struct PrimarySearch: Sendable {
     private var foundAt = MonotonicTime(nanoseconds: 0)
     /// From when on the other hosts are asked as well.
     private var othersFrom = MonotonicTime(nanoseconds: 0)
-    /// Whether all hosts take writes.
-    private(set) var isSpread = false
-    /// Where the next connection is made, if so.
-    private var nextHost = 0
 
     /// How long the last primary is asked alone.
     static let headStart = Nanoseconds(.milliseconds(300))
@@ -83,17 +78,12 @@ struct PrimarySearch: Sendable {
     ///
     /// - Parameters:
     ///   - found: The server that it has reached.
-    ///   - isOneOfMany: Whether all nodes of its engine take writes.
     ///   - began: When the dial began.
     mutating func take(
-        _ found: ServerIdentity, isOneOfMany: Bool, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
+        _ found: ServerIdentity, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
     ) -> Verdict {
         endDial(to: host, begunAt: began)
-        (refusals[host], notPrimaryAt[host], isSpread) = (nil, nil, isOneOfMany)
-        guard !isOneOfMany else {
-            (primary, server) = (primary ?? host, found)
-            return .used(isFailover: false)
-        }
+        (refusals[host], notPrimaryAt[host]) = (nil, nil)
         guard let last = server, last != found else {
             primary = host
             if server == nil { (server, foundAt) = (found, now) }
@@ -121,7 +111,7 @@ struct PrimarySearch: Sendable {
     /// Whether a server was promoted before another one, which may still be the primary.
     private func isFormer(_ found: ServerIdentity, at host: Int, than last: ServerIdentity) -> Bool {
         // A host that has restarted with an upgraded or restored database may begin to count again.
-        guard found.timeline > 0, found.timeline < last.timeline, let primary, host != primary else { return false }
+        guard found.timeline < last.timeline, let primary, host != primary else { return false }
         return notPrimaryAt[primary] == nil
     }
 
@@ -150,7 +140,7 @@ struct PrimarySearch: Sendable {
 
     /// The last primary, and since when no other host can be one; nil if one may be.
     var evidence: (server: ServerIdentity, since: MonotonicTime)? {
-        guard let primary, let server, !isSpread, let since = noOtherPrimary(than: primary) else { return nil }
+        guard let primary, let server, let since = noOtherPrimary(than: primary) else { return nil }
         return (server, since)
     }
 
@@ -162,7 +152,6 @@ struct PrimarySearch: Sendable {
     mutating func dials(for orders: Int, replaceOnly: Bool, at now: MonotonicTime) -> [NextDial] {
         guard orders > 0 else { return [] }
         let trial = replaceOnly ? Dial.Trial.always : .asNeeded
-        if isSpread { return spreadDials(for: orders, trial, at: now) }
         var dials: [NextDial] = []
         for host in dialing.indices where notBefore[host] <= now {
             let isLikely = primary == host && refusals[host] == nil
@@ -187,22 +176,6 @@ struct PrimarySearch: Sendable {
 
     private func youngDials(of host: Int, _ now: MonotonicTime) -> Int {
         dialing[host].count { (now - $0).count < Self.patience.count }
-    }
-
-    /// One dial for each order, to one host after the other; of a host that was not used before, one is enough to find out.
-    private mutating func spreadDials(for orders: Int, _ trial: Dial.Trial, at now: MonotonicTime) -> [NextDial] {
-        var dials: [NextDial] = []
-        var young = dialing.indices.reduce(0) { $0 + (refusals[$1] == nil ? youngDials(of: $1, now) : 0) }
-        for _ in 0..<orders * dialing.count where young < orders {
-            let host = nextHost % dialing.count
-            nextHost = host + 1
-            guard notBefore[host] <= now, dialing[host].count < 2 * Self.dialsAtOnce else { continue }
-            guard refusals[host] == nil || youngDials(of: host, now) == 0 else { continue }
-            if refusals[host] == nil { young += 1 }
-            dialing[host].append(now)
-            dials.append(NextDial(host: host, trial: trial))
-        }
-        return dials
     }
 
     /// Why no host is used, once all were asked; then each is asked once more before this gives something again.

@@ -11,12 +11,8 @@ struct ReadyConnection: Sendable {
     let needsProof: Bool
     /// When the commit began that has proven it.
     let provenAt: MonotonicTime
-    /// Whether commits return there: one was tried, or the engine has no standbys that a commit waits for.
+    /// Whether commits are known to return there: one was tried.
     let canCommit: Bool
-    /// Whether the writes of a turn share one transaction.
-    let sharesCommits: Bool
-    /// Whether all nodes of the engine take writes.
-    let isOneOfMany: Bool
 }
 
 extension Takeover {

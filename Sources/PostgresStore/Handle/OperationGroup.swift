@@ -10,19 +10,13 @@ enum OperationGroup {
     /// While the server works on one, the writes of the next one gather: if it were sent before, it would have fewer writes, and
     /// hardly begin earlier.
     static let commitsUnderWay = 1
-    /// Commits of one write each.
-    static let separateCommitsUnderWay = 64
 
     /// Takes the operations of the next group, and puts them into the order in which they lock their rows.
     ///
-    /// - Parameters:
-    ///   - left: What waits to be sent, at least one.
-    ///   - sharesCommits: Whether a transaction may have several writes.
-    static func next(from left: inout ArraySlice<Operation>, sharesCommits: Bool) -> [Operation] {
-        guard sharesCommits || left.first?.isWrite != true else { return [left.removeFirst()] }
+    /// - Parameter left: What waits to be sent, at least one.
+    static func next(from left: inout ArraySlice<Operation>) -> [Operation] {
         var (group, bytes) = ([Operation](), 0)
         while let next = left.first, group.count < writesTogether, bytes < bytesTogether {
-            if !sharesCommits, next.isWrite { break }
             group.append(next)
             bytes += next.bytes
             left.removeFirst()
@@ -49,10 +43,10 @@ enum OperationGroup {
     }
 
     /// Divides a group, whose order stays, into the parts that cost the least.
-    static func parts(of group: [Operation], sharesCommits: Bool) -> [Part] {
+    static func parts(of group: [Operation]) -> [Part] {
         var parts: [Part] = []
         for (index, operation) in group.enumerated() {
-            let shared = sharesCommits ? operation.sharedStatement : nil
+            let shared = operation.sharedStatement
             if let shared, shared == parts.last?.shared,
                 shared.takesKeysTwice || operation.lockOrder != group[index - 1].lockOrder
             {

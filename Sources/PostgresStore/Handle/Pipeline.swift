@@ -60,7 +60,7 @@ final class Pipeline {
     /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
         for operation in operations { operation.hasBeenSent = true }
-        let parts = OperationGroup.parts(of: operations, sharesCommits: ready.sharesCommits)
+        let parts = OperationGroup.parts(of: operations)
         groups.append(Group(operations: operations, parts: parts, sentAt: now, isFence: false))
         for part in parts {
             let first = operations[part.operations.lowerBound]

@@ -109,13 +109,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard let pipeline = slot.pipeline else { return setTimer() }
         let now = MonotonicTime.now
         do throws(PostgresError) {
-            let sharesCommits = pipeline.ready.sharesCommits
             var writes = pipeline.groups.count(where: \.isWrite)
-            let mostWrites = sharesCommits ? OperationGroup.commitsUnderWay : OperationGroup.separateCommitsUnderWay
             var left = slot.queue[...]
             while !left.isEmpty, pipeline.statementCount < OperationGroup.statementsUnderWay {
-                guard writes < mostWrites || !left.contains(where: \.isWrite) else { break }
-                let group = OperationGroup.next(from: &left, sharesCommits: sharesCommits)
+                guard writes < OperationGroup.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
+                let group = OperationGroup.next(from: &left)
                 slot.queue = Array(left)
                 if group.contains(where: \.isWrite) {
                     writes += 1

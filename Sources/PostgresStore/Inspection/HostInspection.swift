@@ -12,14 +12,13 @@ struct HostInspection: Sendable {
         var facts: HostFacts
         var role: String
         var isSuperuser = false
-        var pooler = Pooler.none
         /// When the certificate of the host, or of the pooler before it, expires, in seconds since 1970; nil without one.
         var certificateExpiry: Int64?
         /// Where the primary's log ends, or up to where a standby shows what was committed, in bytes.
         var logPosition: Int64?
         /// Whether a standby is connected to the server that it follows.
         var isFollowing = false
-        /// Standbys that are connected; empty for engines that replicate in another way.
+        /// Standbys that are connected.
         var standbys: [Standby] = []
         /// Of the primary.
         var tables: Result<StoreRow, SchemaFault>?
@@ -86,10 +85,7 @@ private struct Questions {
         ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
         var answer = HostInspection.Answer(facts: facts, role: role, isSuperuser: isSuperuser)
         answer.certificateExpiry = session.connection.certificateExpiry
-        if facts.isPooled { answer.pooler = try Pooler.probe(within: limit, connect) }
-        if facts.engine.hasSynchronousStandbys, facts.timeline != nil || facts.isInRecovery {
-            try askOfLog(session, &answer)
-        }
+        try askOfLog(session, &answer)
         if facts.isWritable { try askOfTables(session, &answer) }
         return answer
     }

@@ -29,7 +29,7 @@ struct InspectionRules: Sendable {
         }
         inspection.findings +=
             judgeDurability(primary) + judgeSoftware(primary.facts) + judgeClock(primary.facts)
-            + judgeRole(primary) + judgePooler(primary) + judgeTables(primary)
+            + judgeRole(primary) + judgePooler(primary.facts) + judgeTables(primary)
         if case .success(let row)? = primary.tables, row.isDecided {
             inspection.sealing = StoreInspection.Sealing(
                 keyRing: row.keyRing.map(KeyRingExamination.fingerprint), keyNumbers: primary.keyNumbers)
@@ -113,7 +113,7 @@ struct InspectionRules: Sendable {
                     "mend what is said of the hosts, or promote a standby")
             ]
         }
-        guard names.count > 1, primaries[0].facts.engine.hasSynchronousStandbys else { return [] }
+        guard names.count > 1 else { return [] }
         return [
             .problem(
                 "\(names.joined(separator: " and ")) take writes, each for itself",
@@ -131,7 +131,6 @@ struct InspectionRules: Sendable {
         let findings =
             rules.refusals.map { StoreFinding(sentence: $0, isProblem: true) }
             + rules.warnings.map { StoreFinding(sentence: $0, isProblem: false) }
-        guard primary.facts.engine.hasSynchronousStandbys else { return findings }
         let isSynchronous = durability == .synchronous && rules.refusals.isEmpty
         return findings + judgeStandbys(primary, areNeeded: isSynchronous)
     }
@@ -170,7 +169,7 @@ struct InspectionRules: Sendable {
     }
 
     private func judgeSoftware(_ facts: HostFacts) -> [StoreFinding] {
-        guard let warning = VersionSupport.warning(facts.engine, facts.version, now: now) else { return [] }
+        guard let warning = VersionSupport.warning(facts.version, now: now) else { return [] }
         return [warning]
     }
 
@@ -190,26 +189,14 @@ struct InspectionRules: Sendable {
         ]
     }
 
-    private func judgePooler(_ primary: HostInspection.Answer) -> [StoreFinding] {
-        let text = "between this machine and \(primary.facts.address) is a pooler, such as PgBouncer"
-        switch primary.pooler {
-        case .none: return []
-        case .usable: return [.fine("\(text), behind which prepared statements work")]
-        case .unknown:
-            return [
-                .warning(
-                    "\(text), which did not give two connections to find out whether prepared statements work",
-                    "raise its default_pool_size, and run the doctor again")
-            ]
-        case .withoutPreparedStatements:
-            return [
-                .problem(
-                    """
-                    \(text), which shares connections among clients without knowing of their prepared statements: requests fail \
-                    (SQLSTATE 26000)
-                    """, SQLState.missingStatement.advice ?? "")
-            ]
-        }
+    private func judgePooler(_ facts: HostFacts) -> [StoreFinding] {
+        guard facts.isPooled else { return [] }
+        return [
+            .fine(
+                """
+                between this machine and \(facts.address) is a pooler, such as PgBouncer; its pool_mode has to be session
+                """)
+        ]
     }
 
     private func judgeTables(_ primary: HostInspection.Answer) -> [StoreFinding] {

@@ -11,12 +11,11 @@ enum VersionSupport {
     ]
 
     /// - Parameters:
-    ///   - engine: Others than PostgreSQL and Citus, which is an extension of it, have their own schedules.
     ///   - version: Such as `15.18`.
     ///   - now: In seconds since 1970.
-    static func warning(_ engine: PostgresEngine, _ version: String, now: Int64) -> StoreFinding? {
+    static func warning(_ version: String, now: Int64) -> StoreFinding? {
         let major = Int(version.prefix { $0 != "." && $0.isNumber })
-        guard engine == .postgresql || engine == .citus, let major else { return nil }
+        guard let major else { return nil }
         if major < oldest {
             return .problem(
                 "token-cache was not made for PostgreSQL \(version), only for \(oldest) and later",

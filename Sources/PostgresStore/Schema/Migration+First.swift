@@ -1,56 +1,45 @@
 #if PostgreSQL
 extension Migration {
     /// The tables of version 1.
-    ///
-    /// Everything is in the subset of SQL that all engines share, except for what a later statement says of one of them. Indexes
-    /// that are searched for ranges name their order, as YugabyteDB would hash their first column otherwise.
     static let first = Migration(
         version: 1,
-        expansion: { engine in
-            tables(engine) + indexes + (engine.hasTableOptions ? options : []) + (engine == .citus ? distribution : [])
-                // Last, so that it tells of a complete schema.
-                + [
-                    """
-                    INSERT INTO store (one, schema_version, oldest_schema, key_ring, is_sealed, looked_at)
-                    VALUES (1, 1, 1, NULL, true, NULL) ON CONFLICT (one) DO NOTHING
-                    """
-                ]
-        })
+        expansion: tables + indexes + options + [
+            """
+            INSERT INTO store (one, schema_version, oldest_schema, key_ring, is_sealed, looked_at)
+            VALUES (1, 1, 1, NULL, true, NULL) ON CONFLICT (one) DO NOTHING
+            """
+        ])
 
-    private static func tables(_ engine: PostgresEngine) -> [String] {
-        // Listings read in the order of the keys. As these are hashes, ranges of them are of equal size.
-        let key = engine == .yugabyte ? "key bytea, PRIMARY KEY (key ASC)" : "key bytea PRIMARY KEY"
-        return [
-            // Without a value for a token that was removed: then `written_at` is when.
-            """
-            CREATE TABLE IF NOT EXISTS token (
-                \(key), version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
-                key_number bigint NOT NULL, value bytea)
-            """,
-            """
-            CREATE TABLE IF NOT EXISTS session (
-                \(key), id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
-                created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
-                key_number bigint NOT NULL, user_value bytea NOT NULL)
-            """,
-            // The keys that rows may be sealed with.
-            "CREATE TABLE IF NOT EXISTS sealing_key (number bigint PRIMARY KEY)",
-            // The running servers.
-            """
-            CREATE TABLE IF NOT EXISTS server (
-                id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL, schema_version integer NOT NULL,
-                key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
-            """,
-            // Work that one server does for all, and which one does it.
-            "CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
-            // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
-            """
-            CREATE TABLE IF NOT EXISTS store (
-                one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL,
-                oldest_schema integer NOT NULL, key_ring bytea, is_sealed boolean NOT NULL, looked_at bigint)
-            """,
-        ]
-    }
+    private static let tables = [
+        // Without a value for a token that was removed: then `written_at` is when.
+        """
+        CREATE TABLE IF NOT EXISTS token (
+            key bytea PRIMARY KEY, version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
+            key_number bigint NOT NULL, value bytea)
+        """,
+        """
+        CREATE TABLE IF NOT EXISTS session (
+            key bytea PRIMARY KEY, id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
+            created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
+            key_number bigint NOT NULL, user_value bytea NOT NULL)
+        """,
+        // The keys that rows may be sealed with.
+        "CREATE TABLE IF NOT EXISTS sealing_key (number bigint PRIMARY KEY)",
+        // The running servers.
+        """
+        CREATE TABLE IF NOT EXISTS server (
+            id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL, schema_version integer NOT NULL,
+            key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
+        """,
+        // Work that one server does for all, and which one does it.
+        "CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
+        // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
+        """
+        CREATE TABLE IF NOT EXISTS store (
+            one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL,
+            oldest_schema integer NOT NULL, key_ring bytea, is_sealed boolean NOT NULL, looked_at bigint)
+        """,
+    ]
 
     private static let indexes = [
         // Otherwise the few tombstones would be looked for among all tokens. By a column that a usual write does not change:
@@ -58,11 +47,10 @@ extension Migration {
         "CREATE INDEX IF NOT EXISTS token_by_removal ON token (key_number) WHERE key_number < 0",
         "CREATE INDEX IF NOT EXISTS session_by_id ON session (id)",
         "CREATE INDEX IF NOT EXISTS session_by_user ON session (user_key, number)",
-        "CREATE INDEX IF NOT EXISTS session_by_expiration ON session (expires_at ASC)",
-        "CREATE INDEX IF NOT EXISTS session_by_use ON session (used_at ASC)",
+        "CREATE INDEX IF NOT EXISTS session_by_expiration ON session (expires_at)",
+        "CREATE INDEX IF NOT EXISTS session_by_use ON session (used_at)",
     ]
 
-    /// For tables of PostgreSQL's own form.
     private static let options = [
         // Room in each page for the new versions of its rows; dead rows are removed before they are a fifth of the table,
         // which is PostgreSQL's default and much in a large one.
@@ -80,16 +68,5 @@ extension Migration {
         // What is sealed cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
     ]
-
-    /// Citus: rows go to the nodes by their keys; the small tables are on each of them.
-    private static let distribution =
-        ["token", "session"].map { "SELECT create_distributed_table('\($0)', 'key')" + unlessDistributed($0) }
-        + ["sealing_key", "server", "lease", "store"].map {
-            "SELECT create_reference_table('\($0)')" + unlessDistributed($0)
-        }
-
-    private static func unlessDistributed(_ table: String) -> String {
-        " WHERE NOT EXISTS (SELECT 1 FROM pg_dist_partition WHERE logicalrelid = '\(table)'::regclass)"
-    }
 }
 #endif

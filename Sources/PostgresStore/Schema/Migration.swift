@@ -7,16 +7,14 @@ struct Migration: Sendable {
     let worksWith: Int
     /// Adds the new form beside the old one.
     ///
-    /// Statements that may be repeated, as not every engine can make them one transaction: each does nothing if what it makes
-    /// is there.
-    let expansion: @Sendable (PostgresEngine) -> [String]
+    /// Statements of one transaction, each of which does nothing if what it makes is there.
+    let expansion: [String]
     /// Removes the old form, which no server may need any more; of the same kind, and empty if there is nothing to remove.
-    let contraction: @Sendable (PostgresEngine) -> [String]
+    let contraction: [String]
 
     /// - Parameter worksWith: Nil for the version before this one.
     init(
-        version: Int, worksWith: Int? = nil, expansion: @escaping @Sendable (PostgresEngine) -> [String],
-        contraction: @escaping @Sendable (PostgresEngine) -> [String] = { _ in [] }
+        version: Int, worksWith: Int? = nil, expansion: [String], contraction: [String] = []
     ) {
         self.version = version
         self.worksWith = worksWith ?? max(1, version - 1)

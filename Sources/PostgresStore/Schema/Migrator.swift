@@ -5,25 +5,22 @@ internal import TokenStore
 
 /// Makes and changes the tables, on a session with the primary whose role owns them.
 ///
-/// Two that run at once do not disturb each other: the second waits for the first where the engine has locks for that, and
-/// otherwise repeats what does nothing a second time.
+/// Two that run at once do not disturb each other: the second waits for the first.
 struct Migrator {
     private let session: BlockingSession
-    private let engine: PostgresEngine
     private let migrations: [Migration]
     /// Seconds since 1970.
     private let now: () -> Int64
 
     /// - Parameters:
     ///   - session: Outside of a transaction.
-    ///   - engine: What is on its other end.
     ///   - migrations: All that there are, in their order.
     ///   - now: The time in seconds since 1970.
     init(
-        _ session: BlockingSession, _ engine: PostgresEngine, migrations: [Migration] = Migration.all,
+        _ session: BlockingSession, migrations: [Migration] = Migration.all,
         now: @escaping () -> Int64 = { Int64(time(nil)) }
     ) {
-        (self.session, self.engine, self.migrations, self.now) = (session, engine, migrations, now)
+        (self.session, self.migrations, self.now) = (session, migrations, now)
     }
 
     /// How long a statement may take: an index of a large table takes hours.
@@ -51,7 +48,7 @@ struct Migrator {
         for migration in migrations where try (row()?.schemaVersion ?? 0) < migration.version {
             if !isNew { try refuseServers(before: migration.worksWith) }
             try change(
-                migration.expansion(engine), before: migration.version, schema: migration.version,
+                migration.expansion, before: migration.version, schema: migration.version,
                 oldest: migration.worksWith)
         }
         if isNew { try contract() }
@@ -62,8 +59,8 @@ struct Migrator {
         do throws(PostgresError) {
             for index in RetentionIndex.needed(by: retention)
             where try !index.isThere(session, until: deadline) {
-                try session.run(index.removal(engine), until: deadline)
-                try session.run(index.creation(engine), until: deadline)
+                try session.run(index.removal, until: deadline)
+                try session.run(index.creation, until: deadline)
             }
         } catch {
             if error.state == .noPrivilege { throw .owner(role: try role(), reason: "\(error)") }
@@ -80,7 +77,7 @@ struct Migrator {
     private func pending(_ row: StoreRow) -> [Migration] {
         migrations.filter { migration in
             row.oldestSchema < migration.version && migration.version <= row.schemaVersion
-                && !migration.contraction(engine).isEmpty
+                && !migration.contraction.isEmpty
         }
     }
 
@@ -98,7 +95,7 @@ struct Migrator {
                 try setOldest(row.oldestSchema)
                 throw error
             }
-            try change(migration.contraction(engine), before: nil, schema: migration.version, oldest: migration.version)
+            try change(migration.contraction, before: nil, schema: migration.version, oldest: migration.version)
         }
     }
 
@@ -118,7 +115,7 @@ struct Migrator {
 
     // MARK: - Statements
 
-    /// Runs statements and notes the versions: as one transaction if the engine can do that.
+    /// Runs statements and notes the versions: as one transaction.
     ///
     /// - Parameters:
     ///   - statements: They may be repeated.
@@ -132,17 +129,13 @@ struct Migrator {
         var attempt = 1
         while true {
             do throws(PostgresError) {
-                if engine.hasTransactionalSchema {
-                    try session.transaction(until: deadline) { () throws(PostgresError) in
-                        try lock()
-                        if let version, let row = try StoreRow.read(from: session, until: deadline),
-                            row.schemaVersion >= version
-                        {
-                            return
-                        }
-                        try run(statements, schema, oldest)
+                try session.transaction(until: deadline) { () throws(PostgresError) in
+                    try lock()
+                    if let version, let row = try StoreRow.read(from: session, until: deadline),
+                        row.schemaVersion >= version
+                    {
+                        return
                     }
-                } else {
                     try run(statements, schema, oldest)
                 }
                 return
@@ -171,7 +164,6 @@ struct Migrator {
 
     /// Waits for another process that migrates, and then waits for tables no longer than servers bear.
     private func lock() throws(PostgresError) {
-        guard engine.hasAdvisoryLocks else { return }
         // The number stands for nothing else in the database; locks end with the transaction.
         try session.run("SELECT pg_advisory_xact_lock(7237954630846571877)", until: deadline)
         try session.run("SET LOCAL lock_timeout = '\(Self.lockTime)'", until: deadline)

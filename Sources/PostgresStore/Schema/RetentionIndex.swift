@@ -16,14 +16,13 @@ enum RetentionIndex: String {
     }
 
     /// What makes it; outside of a transaction, as PostgreSQL then does not hold up writes meanwhile.
-    func creation(_ engine: PostgresEngine) -> String {
-        let concurrently = engine.hasTableOptions ? "CONCURRENTLY " : ""
+    var creation: String {
         let columns =
             switch self {
-            case .written: "(written_at ASC)"
-            case .expired: "(expires_at ASC) WHERE expires_at IS NOT NULL"
+            case .written: "(written_at)"
+            case .expired: "(expires_at) WHERE expires_at IS NOT NULL"
             }
-        return "CREATE INDEX \(concurrently)IF NOT EXISTS \(rawValue) ON token \(columns)"
+        return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
     }
 
     /// Whether it is there, and complete: one whose making was interrupted stays invalid, and is not used.
@@ -39,8 +38,6 @@ enum RetentionIndex: String {
     }
 
     /// What removes one that is invalid.
-    func removal(_ engine: PostgresEngine) -> String {
-        "DROP INDEX \(engine.hasTableOptions ? "CONCURRENTLY " : "")IF EXISTS \(rawValue)"
-    }
+    var removal: String { "DROP INDEX CONCURRENTLY IF EXISTS \(rawValue)" }
 }
 #endif

@@ -1,8 +1,7 @@
 #if PostgreSQL
 /// The statements of clients' requests, each of which a connection prepares once, under its name.
 ///
-/// They are in the subset of SQL that PostgreSQL, Citus, CockroachDB and YugabyteDB share: each touches one row by its primary key
-/// or the few sessions of one user, and no statement asks the server for its time. `isShared` says which are exceptions.
+/// Each touches rows of tokens by their primary key or the few sessions of one user, and none asks the server for its time.
 ///
 /// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been
 /// committed without the standby, and only another change makes the next commit wait for that. A removed token stays
@@ -26,12 +25,7 @@ enum Statement: String, CaseIterable {
     case eraseToken
 
     /// The name under which it is prepared.
-    ///
-    /// With the number of the schema, as a pooler may keep a statement longer than a server of this version lives.
-    var name: String { "token_cache_1_\(rawValue)" }
-
-    /// Whether it touches several rows of `token`, and so serves only where they lie on one machine.
-    var isShared: Bool { self == .fetchAll || self == .storeAll }
+    var name: String { "token_cache_\(rawValue)" }
 
     /// A row that is not a removed one, and has not expired.
     ///

@@ -10,16 +10,15 @@ final class KnownHosts: Sendable {
 
     /// What a host has said of itself.
     struct Description: Hashable, Sendable {
-        var engine: String
         var version: String
-        /// 0 if the engine has none.
+        /// 0 while it follows another server.
         var timeline: Int64
         /// By how much its clock is ahead of this machine's, in microseconds.
         var clockDifference: Int64
         var usesTLS: Bool
 
         /// Such as `PostgreSQL 15.18`.
-        var software: String { engine.isEmpty ? version : "\(engine) \(version)" }
+        var software: String { "PostgreSQL \(version)" }
     }
 
     private struct Host {
@@ -60,11 +59,9 @@ final class KnownHosts: Sendable {
     }
 
     /// A host has turned out to be the primary.
-    ///
-    /// - Parameter isOnly: Whether there is one at a time.
-    func notePrimary(_ index: Int, isOnly: Bool = true) {
+    func notePrimary(_ index: Int) {
         hosts.withLock { hosts in
-            for other in hosts.indices where hosts[other].role == .primary && isOnly { hosts[other].role = .former }
+            for other in hosts.indices where hosts[other].role == .primary { hosts[other].role = .former }
             hosts[index].role = .primary
         }
     }
@@ -91,7 +88,6 @@ final class KnownHosts: Sendable {
             hosts.map { host in
                 var listed = RemoteStoreMetrics.Host(name: host.name)
                 listed.role = host.role
-                listed.engine = host.description?.engine ?? ""
                 listed.version = host.description?.version ?? ""
                 listed.connections = connections[host.name] ?? 0
                 return listed

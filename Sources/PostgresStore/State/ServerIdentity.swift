@@ -3,7 +3,7 @@
 struct ServerIdentity: Hashable, Sendable {
     /// Host and port.
     let address: String
-    /// 0 if the engine has none.
+    /// 0 while it follows another server.
     let timeline: Int64
 }
 #endif

@@ -13,11 +13,10 @@ struct Takeover: Hashable, Sendable, CustomStringConvertible {
     let untilUsed: Nanoseconds
 
     var description: String {
-        let place = former.timeline > 0 ? "\(former.address) (timeline \(former.timeline))" : former.address
-        return """
-            \(present) is the primary now in the place of \(place); it was found to be writable \(Self.text(untilSeen)) after \
-            the search had begun, and could be used after \(Self.text(untilUsed))
-            """
+        """
+        \(present) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it was found to be \
+        writable \(Self.text(untilSeen)) after the search had begun, and could be used after \(Self.text(untilUsed))
+        """
     }
 
     private static func text(_ time: Nanoseconds) -> String {

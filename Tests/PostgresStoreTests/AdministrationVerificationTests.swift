@@ -10,7 +10,6 @@ import Testing
     private func store(tokens: Int) async throws -> TestAdministration {
         let store = try TestAdministration()
         try await store.put((0..<tokens).map { ("id\($0)", "info\($0)") })
-        try store.database.sql("INSERT INTO seal VALUES (1, 1000000)")
         return store
     }
 

@@ -147,7 +147,7 @@ import Testing
         try await eventually { try database.sql("SELECT key_numbers FROM server") == [["1,2*"], ["1,2*"]] }
         try await first.keys.retireKey(numbered: 1)
         #expect(try await first.keys.keys().map(\.number) == [2])
-        #expect(try database.sql("SELECT key_number::text FROM seal") == [["2"]])
+        #expect(try database.sql("SELECT number::text FROM sealing_key") == [["2"]])
         // The other one takes it over with the file.
         try first.copyRing(to: second.folder)
         try await eventually { try await second.keys.keys().map(\.number) == [2] }
@@ -181,7 +181,7 @@ import Testing
         #expect(try await server.keyNumber(of: "damaged") == 1)
         await #expect(throws: StoreError.self) { try await server.keys.retireKey(numbered: 1) }
         // The refused retirement leaves everything as it was.
-        #expect(try database.sql("SELECT key_number::text FROM seal ORDER BY 1") == [["1"], ["2"]])
+        #expect(try database.sql("SELECT number::text FROM sealing_key ORDER BY 1") == [["1"], ["2"]])
         #expect(try await server.keys.keys().map(\.number) == [1, 2])
         server.store.close()
     }

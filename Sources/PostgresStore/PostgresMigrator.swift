@@ -2,7 +2,7 @@
 internal import System
 internal import TokenStore
 
-/// Makes and changes the tables in the database that a URL names.
+/// Makes the tables in the database that a URL names.
 struct PostgresMigrator: SchemaMigrator {
     private let postgres: PostgresOptions
     /// Which indexes are needed.
@@ -15,7 +15,7 @@ struct PostgresMigrator: SchemaMigrator {
     /// How long the primary is looked for.
     private static let searchTime = Duration.seconds(30)
 
-    func migrate(contracts: Bool, serverRole: String?) throws(StoreOpenError) -> SchemaMigration {
+    func migrate(serverRole: String?) throws(StoreOpenError) -> SchemaMigration {
         let target: ConnectionTarget
         do throws(PostgresError) {
             target = try ConnectionTarget(url: postgres.url, password: postgres.password)
@@ -29,7 +29,7 @@ struct PostgresMigrator: SchemaMigrator {
             (session, _) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
             let migrator = Migrator(session)
             do throws(SchemaFault) {
-                return .success(try migrate(migrator, contracts, serverRole))
+                return .success(try migrate(migrator, serverRole))
             } catch {
                 // Those of the connection may be repeated.
                 if case .database(let error) = error { throw error }
@@ -42,27 +42,12 @@ struct PostgresMigrator: SchemaMigrator {
         }
     }
 
-    private func migrate(
-        _ migrator: Migrator, _ contracts: Bool, _ serverRole: String?
-    ) throws(SchemaFault) -> SchemaMigration {
-        let former = try migrator.row()?.schemaVersion ?? 0
-        if let row = try migrator.row(), let fault = SchemaCheck.fault(of: row) {
-            // What is older is what this is for.
-            if case .newer = fault { throw fault }
-        }
-        try migrator.expand()
+    private func migrate(_ migrator: Migrator, _ serverRole: String?) throws(SchemaFault) -> SchemaMigration {
+        let isNew = try migrator.makeTables()
         try migrator.makeIndexes(for: retention)
-        if contracts { try migrator.contract() }
         var grantedTo: String?
         if let serverRole, try migrator.grant(to: serverRole) { grantedTo = serverRole }
-        let version = try migrator.row()?.schemaVersion ?? 0
-        let older = try migrator.servers(before: version)
-        return SchemaMigration(
-            formerVersion: former, version: version, programVersion: Migration.current,
-            uncontracted: try migrator.uncontracted(),
-            olderServers: older.map {
-                SchemaMigration.Server(name: $0.name, version: $0.version, schemaVersion: $0.schemaVersion)
-            }, grantedTo: grantedTo)
+        return SchemaMigration(version: Schema.version, isNew: isNew, grantedTo: grantedTo)
     }
 }
 #endif

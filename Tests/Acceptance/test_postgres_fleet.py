@@ -1,6 +1,4 @@
-"""Three servers on one database behind HAProxy: they are restarted and upgraded one after the other, and no request fails."""
-import concurrent.futures
-
+"""Three servers on one database behind HAProxy: they are restarted one after the other, and no request fails."""
 import pytest
 
 from postgres_store import PostgresStore
@@ -87,38 +85,3 @@ def test_a_rolling_restart_lets_no_request_fail(fleet, is_long):
             fleet.restart(load, number)
         load.go_on()
     check(load)
-
-
-# What `migrate` of a later version would do: a form that this version does not know, beside the one that it uses.
-EXPANSION = """
-    SET LOCAL lock_timeout = '2s'; SET ROLE "{role}";
-    ALTER TABLE token ADD COLUMN device bytea; ALTER TABLE session ADD COLUMN device bytea;
-    UPDATE store SET schema_version = 2
-"""
-INDEX = 'CREATE INDEX CONCURRENTLY token_by_device ON token (device) WHERE device IS NOT NULL'
-
-
-def test_a_rolling_upgrade_with_new_tables_lets_no_request_fail(fleet, postgres):
-    """The servers are of the version before the expansion, also those that come back: they can be replaced, and go back."""
-    def older_servers():
-        done = fleet.store.run("migrate")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.count(", schema 1)")
-
-    assert older_servers() == 0
-    with fleet.load() as load:
-        load.go_on()
-        postgres.sql(EXPANSION.format(role=postgres.user))
-        load.go_on()
-        with concurrent.futures.ThreadPoolExecutor() as threads:
-            index = threads.submit(postgres.sql, INDEX)
-            for number in range(SERVERS):
-                fleet.restart(load, number)
-                # While one of them runs, nothing is contracted.
-                assert older_servers() == SERVERS
-            index.result()
-        load.go_on()
-    check(load)
-    for number in range(SERVERS):
-        assert fleet.servers[number].stop() == 0
-        assert older_servers() == SERVERS - 1 - number

@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL: who makes them, what a server says of them, and a new version beside the one before."""
+"""The tables in PostgreSQL: who makes them, and what a server says of them."""
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -61,10 +61,9 @@ def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, m
     message = refusal("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
     assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
     assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
-    assert migrate() == "the tables are made, with schema 1\n"
-    assert migrate() == "the tables have schema 1, as this version needs\n"
-    assert json.loads(migrate("--json")) == {
-        "former_version": 1, "version": 1, "program_version": 1, "uncontracted": [], "older_servers": []}
+    assert migrate() == "the tables are made, with schema 2\n"
+    assert migrate() == "the tables have schema 2, as this version needs\n"
+    assert json.loads(migrate("--json")) == {"is_new": False, "version": 2}
     assert served(serve(settings(postgres.url())))
 
 
@@ -91,11 +90,11 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         config = write(tmp_path, settings(url))
 
         message = refusal("migrate", "--config", config)
-        assert f"the role {server} may not make or change the tables (permission denied for schema {server}" in message
+        assert f"the role {server} may not make the tables (permission denied for schema {server}" in message
         assert "roles.sql" in message
         owner_url = postgres.server.url(owner, database)
         done = run("migrate", "--url", owner_url)
-        assert done.stdout == "the tables are made, with schema 1\n", done
+        assert done.stdout == "the tables are made, with schema 2\n", done
         message = refusal("serve", "--listen", "127.0.0.1:0", "--config", config)
         assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
         assert f"token-cache migrate --server-role {server}" in message
@@ -107,7 +106,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         assert served(running)
         for statement in (
                 "DROP TABLE token", "TRUNCATE token", "ALTER TABLE token ADD COLUMN a int", "DELETE FROM store",
-                "INSERT INTO store VALUES (1, 1, 1, NULL, true, NULL)", "CREATE TABLE a (a int)", "CREATE SCHEMA a",
+                "INSERT INTO store VALUES (1, 2, NULL, true, NULL)", "CREATE TABLE a (a int)", "CREATE SCHEMA a",
                 f"ALTER ROLE {server} CREATEROLE"):
             with pytest.raises(psql.SQLError, match="42501"):
                 postgres.server.sql(statement, database, server)
@@ -119,39 +118,25 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         postgres.server.drop_database(database)
 
 
-def test_a_later_version_expands_the_tables_and_this_one_goes_on(postgres, migrate, serve):
+def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, migrate, serve):
     migrate()
     server = serve(settings(postgres.url()))
     assert served(server)
-    # What `migrate` of a later version would do: a column that this one does not know, and one that may be NULL.
-    postgres.sql(
-        f'SET ROLE "{postgres.user}"; ALTER TABLE token ADD COLUMN device bytea; ALTER TABLE session ADD COLUMN device bytea; '
-        "UPDATE store SET schema_version = 2")
-    assert served(server)
-    # So does one that starts now.
+    postgres.sql("UPDATE store SET schema_version = 1")
+    text = "the database has schema 1, and this version of token-cache reads and writes schema 2 only: run the version that made it"
+    until(lambda: text in server.log())
     server.stop()
-    restarted = serve(settings(postgres.url()), data=server.data)
-    assert served(restarted)
-    lines = migrate().splitlines()
-    assert lines[0] == (
-        "the tables have schema 2, which is later than the 1 of this version, and servers of this version work with them")
-    assert lines[1].startswith("running servers of an earlier version: ") and lines[1].endswith(", schema 1)")
-    assert postgres.value("SELECT schema_version FROM store") == "2"
-
-    # The later version's contraction, which this one does not survive; its own migrate would wait for its end.
-    postgres.sql("UPDATE store SET oldest_schema = 2")
-    text = "the database has schema 2, which only servers that know schema 2 can use, and this version of token-cache knows schema 1"
-    until(lambda: text in restarted.log())
-    assert text in refusal("migrate", "--url", postgres.url())
-    restarted.stop()
-    assert text in refusal("stats", "--config", str(restarted.folder / "token-cache.yaml"))
+    config = str(server.folder / "token-cache.yaml")
+    for command in (("migrate", "--url", postgres.url()), ("stats", "--config", config), ("serve", "--config", config)):
+        assert text in refusal(*command)
+    assert postgres.value("SELECT schema_version FROM store") == "1"
 
 
 def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migrate, serve):
     migrate()
     server = serve(settings(postgres.url()))
-    rows = postgres.sql("SELECT schema_version, key_numbers, length(id) FROM server")
-    assert rows == [("1", "1*", "16")]
+    rows = postgres.sql("SELECT key_numbers, length(id) FROM server")
+    assert rows == [("1*", "16")]
     assert server.stop() == 0
     assert postgres.sql("SELECT name FROM server") == []
 
@@ -182,14 +167,3 @@ def test_migrate_says_what_is_wrong_with_its_arguments(tmp_path, postgres, pass_
     assert "the URL of --url has a password in it" in message and "s3cret" not in message
     message = refusal("migrate", "--url", postgres.url(), "--server-role", "nobody at all")
     assert "there is no role nobody at all" in message
-
-
-def test_the_contraction_waits_for_servers_of_an_earlier_version(postgres, migrate):
-    migrate()
-    # A server of an earlier version than there ever was, which has just been seen.
-    postgres.sql(
-        "INSERT INTO server SELECT 'old', 'db-old', '0.0', 0, '1', 0, extract(epoch FROM clock_timestamp())::bigint")
-    assert migrate().splitlines() == [
-        "the tables have schema 1, as this version needs", "running servers of an earlier version: db-old (0.0, schema 0)"]
-    assert postgres.sql("DELETE FROM server") == []
-    assert migrate("--contract") == "the tables have schema 1, as this version needs\n"

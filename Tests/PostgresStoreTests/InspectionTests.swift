@@ -21,7 +21,7 @@ struct InspectionTests {
         answer.logPosition = 100 << 20
         answer.standbys = [HostInspection.Standby(name: "db2", isSynchronous: true, bytesBehind: 0)]
         answer.tables = .success(
-            StoreRow(schemaVersion: 1, oldestSchema: 1, keyRing: [UInt8](repeating: 1, count: 32), isSealed: true))
+            StoreRow(schemaVersion: 2, keyRing: [UInt8](repeating: 1, count: 32), isSealed: true))
         answer.keyNumbers = [1]
         change(&answer)
         return HostInspection(name: "db1:5432", outcome: .success(answer))
@@ -67,7 +67,7 @@ struct InspectionTests {
 
     @Test func `a database that no server has used yet has no key ring`() {
         let unused = primary {
-            $0.tables = .success(StoreRow(schemaVersion: 1, oldestSchema: 1, keyRing: nil, isSealed: true))
+            $0.tables = .success(StoreRow(schemaVersion: 2, keyRing: nil, isSealed: true))
         }
         #expect(inspect([unused]).sealing == nil)
     }
@@ -154,8 +154,8 @@ struct InspectionTests {
             .problem, "has no tables of token-cache", advice: "token-cache migrate",
             of: primary { $0.tables = .failure(.missing(place: "the database tokens on db1:5432")) })
         expect(
-            .problem, "needs schema 2", advice: "token-cache migrate",
-            of: primary { $0.tables = .failure(.older(found: 1, needed: 2)) })
+            .problem, "has schema 1", advice: "run the version that made it",
+            of: primary { $0.tables = .failure(.otherVersion(1)) })
         expect(
             .problem, "lacks privileges: DELETE on token", advice: "token-cache migrate --server-role app",
             of: primary { $0.tables = .failure(.privileges(role: "app", missing: ["DELETE on token"])) })
@@ -180,7 +180,7 @@ struct InspectionTests {
     @Test func `a server of the tests is looked at`() throws {
         let found = inspected(try TestDatabase()).findings
         #expect(found.contains { $0.state == .fine && $0.text.contains("is the primary: PostgreSQL ") })
-        #expect(found.contains { $0.state == .fine && $0.text.contains("has schema \(Migration.current)") })
+        #expect(found.contains { $0.state == .fine && $0.text.contains("has schema \(Schema.version)") })
         #expect(found.contains { $0.state == .warning && $0.text.contains("postgres is a superuser") })
         #expect(found.contains { $0.state == .fine && $0.text.contains("agrees with this machine's") })
         #expect(!found.contains { $0.state == .problem }, "\(found)")

@@ -71,7 +71,7 @@ import Testing
         let first = try TestServer(database, times: times)
         let now = Int64(Date().timeIntervalSince1970)
         try RegisteredServer(
-            id: [1], name: "crashed", version: "0.1", schemaVersion: 1, keyNumbers: [1], sealingNumbers: [1],
+            id: [1], name: "crashed", version: "0.1", keyNumbers: [1], sealingNumbers: [1],
             startedAt: now, seenAt: now
         ).write(to: database.session(), until: TestDatabase.deadline)
         #expect(try await first.keys.addKey().missingOn == ["crashed"])
@@ -217,12 +217,12 @@ import Testing
         let database = try TestDatabase()
         let server = try TestServer(database)
         #expect(
-            try database.sql("SELECT name, version, schema_version::text, key_numbers FROM server")
-                == [["a", "0.1", "1", "1*"]])
+            try database.sql("SELECT name, version, key_numbers FROM server")
+                == [["a", "0.1", "1*"]])
         _ = try await server.keys.addKey()
         try await eventually { try database.sql("SELECT key_numbers FROM server") == [["1,2*"]] }
-        try database.sql("UPDATE store SET schema_version = 9, oldest_schema = 9")
-        try await eventually { server.said("the database has schema 9, which only servers that know schema 9 can use") }
+        try database.sql("UPDATE store SET schema_version = 9")
+        try await eventually { server.said("the database has schema 9, and this version") }
         try database.sql("UPDATE store SET key_ring = 'other'")
         try await eventually { server.said("the database is sealed with another key ring now") }
         server.store.close()
@@ -234,7 +234,7 @@ import Testing
         times.forgetting = .milliseconds(500)
         let server = try TestServer(database, times: times)
         try RegisteredServer(
-            id: [1], name: "crashed", version: "0.1", schemaVersion: 1, keyNumbers: [1], startedAt: 1, seenAt: 1
+            id: [1], name: "crashed", version: "0.1", keyNumbers: [1], startedAt: 1, seenAt: 1
         ).write(to: database.session(), until: TestDatabase.deadline)
         try await eventually { try database.sql("SELECT name FROM server") == [["a"]] }
         server.store.close()
@@ -243,7 +243,7 @@ import Testing
     @Test func `a server runs while its row changes, whatever time the row names`() {
         func row(_ id: UInt8, seenAt: Int64) -> RegisteredServer {
             RegisteredServer(
-                id: [id], name: "\(id)", version: "", schemaVersion: 1, keyNumbers: [], startedAt: 0, seenAt: seenAt)
+                id: [id], name: "\(id)", version: "", keyNumbers: [], startedAt: 0, seenAt: seenAt)
         }
         func at(_ seconds: UInt64) -> MonotonicTime { MonotonicTime(nanoseconds: seconds * 1_000_000_000) }
         var watch = ServerWatch(silence: .seconds(60))

@@ -111,8 +111,8 @@ import Testing
         for (id, name, seenAt) in [("01", "other", now), ("02", "gone", now - 3_600), (own, "own", now)] {
             try store.database.sql(
                 """
-                INSERT INTO server (id, name, version, schema_version, key_numbers, started_at, seen_at)
-                VALUES ('\\x\(id)', '\(name)', '1', 1, '1', 1, \(seenAt))
+                INSERT INTO server (id, name, version, key_numbers, started_at, seen_at)
+                VALUES ('\\x\(id)', '\(name)', '1', '1', 1, \(seenAt))
                 """)
         }
         let facts = try await store.administrator.facts()

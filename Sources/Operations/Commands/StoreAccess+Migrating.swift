@@ -2,15 +2,14 @@ package import Settings
 package import TokenStore
 
 extension StoreAccess {
-    /// Makes or changes the tables of a store that several servers share.
+    /// Makes the tables of a store that several servers share.
     ///
     /// - Parameters:
     ///   - settings: Name the servers' database and role.
     ///   - url: The database and the role that owns the tables; nil for those of the settings.
-    ///   - contracts: Whether what only earlier versions need is removed.
     ///   - serverRole: The role that is granted what servers need; nil for that of the settings, if it is another one.
     package static func migrate(
-        _ settings: Settings, url: String?, contracts: Bool, serverRole: String?
+        _ settings: Settings, url: String?, serverRole: String?
     ) throws(Failure) -> SchemaMigration {
         var (own, role) = (settings, serverRole)
         if let url {
@@ -25,7 +24,7 @@ extension StoreAccess {
         do throws(StoreOpenError) {
             let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
             guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
-            return try migrator.migrate(contracts: contracts, serverRole: role)
+            return try migrator.migrate(serverRole: role)
         } catch {
             throw Failure("\(error)")
         }

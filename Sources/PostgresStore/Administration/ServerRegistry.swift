@@ -185,7 +185,7 @@ final class ServerRegistry: Sendable {
     /// This process's row, without keys.
     private var bareRow: RegisteredServer {
         RegisteredServer(
-            id: id, name: name, version: version, schemaVersion: Migration.current, keyNumbers: [],
+            id: id, name: name, version: version, keyNumbers: [],
             startedAt: startedAt, seenAt: Int64(time(nil)))
     }
 

@@ -9,7 +9,6 @@ struct RegisteredServer: Sendable, Hashable {
     var name: String
     /// The version of its program.
     var version: String
-    var schemaVersion: Int
     /// The numbers of the keys in its key ring; empty if the store is not sealed.
     var keyNumbers: [Int]
     /// The numbers of the keys with which it seals, or has sealed rows that are on their way to the database.
@@ -28,7 +27,7 @@ struct RegisteredServer: Sendable, Hashable {
     /// Follows the numbers of keys that seal, such as `1*,2`.
     private static let sealingMark: Character = "*"
 
-    private static let columns = "id, name, version, schema_version, key_numbers, started_at, seen_at"
+    private static let columns = "id, name, version, key_numbers, started_at, seen_at"
 
     /// All rows, in the order of the servers' names.
     static func all(
@@ -37,13 +36,12 @@ struct RegisteredServer: Sendable, Hashable {
         try session.run("SELECT \(columns) FROM server ORDER BY name, started_at", until: deadline) {
             (result) throws(PostgresError) in
             (0..<result.rowCount).map { row in
-                let keys = result.text(row, 4).split(separator: ",")
+                let keys = result.text(row, 3).split(separator: ",")
                 return RegisteredServer(
                     id: result.bytes(row, 0), name: result.text(row, 1), version: result.text(row, 2),
-                    schemaVersion: Int(result.integer(row, 3)),
                     keyNumbers: keys.compactMap { Int($0.prefix { $0 != sealingMark }) },
                     sealingNumbers: keys.filter { $0.last == sealingMark }.compactMap { Int($0.dropLast()) },
-                    startedAt: result.integer(row, 5), seenAt: result.integer(row, 6))
+                    startedAt: result.integer(row, 4), seenAt: result.integer(row, 5))
             }
         }
     }
@@ -54,7 +52,6 @@ struct RegisteredServer: Sendable, Hashable {
         parameters.append(id)
         parameters.append(name)
         parameters.append(version)
-        parameters.append(Int64(schemaVersion))
         let keys = keyNumbers.map { "\($0)\(sealingNumbers.contains($0) ? String(Self.sealingMark) : "")" }
         parameters.append(keys.joined(separator: ","))
         parameters.append(startedAt)
@@ -62,9 +59,8 @@ struct RegisteredServer: Sendable, Hashable {
         try session.run(
             """
             INSERT INTO server (\(Self.columns))
-            VALUES ($1::bytea, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, $7::bigint)
-            ON CONFLICT (id) DO UPDATE SET schema_version = excluded.schema_version, key_numbers = excluded.key_numbers,
-                seen_at = excluded.seen_at
+            VALUES ($1::bytea, $2::text, $3::text, $4::text, $5::bigint, $6::bigint)
+            ON CONFLICT (id) DO UPDATE SET key_numbers = excluded.key_numbers, seen_at = excluded.seen_at
             """, parameters, until: deadline)
     }
 

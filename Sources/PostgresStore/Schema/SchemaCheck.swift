@@ -7,23 +7,9 @@ enum SchemaCheck {
     ///
     /// - Parameters:
     ///   - session: One of the server's role.
-    ///   - known: The version that the program works with.
     ///   - deadline: When the answers must be there.
-    static func run(
-        on session: BlockingSession, known: Int = Migration.current, until deadline: MonotonicTime
-    ) throws(SchemaFault) -> StoreRow {
-        let outcome = try SchemaFault.asking { () throws(PostgresError) in
-            try look(session, known: known, until: deadline)
-        }
-        switch outcome {
-        case .success(let row): return row
-        case .failure(let fault): throw fault
-        }
-    }
-
-    /// The same, with errors of the database apart from what is wrong with the tables.
     static func look(
-        _ session: BlockingSession, known: Int = Migration.current, until deadline: MonotonicTime
+        _ session: BlockingSession, until deadline: MonotonicTime
     ) throws(PostgresError) -> Result<StoreRow, SchemaFault> {
         let (role, database) = try session.run("SELECT current_user::text, current_database()::text", until: deadline) {
             (result) throws(PostgresError) in (result.text(0, 0), result.text(0, 1))
@@ -39,18 +25,14 @@ enum SchemaCheck {
         guard let row else {
             return .failure(.missing(place: "the database \(database) on \(session.connection.address)"))
         }
-        if let fault = fault(of: row, known: known) { return .failure(fault) }
+        if let fault = fault(of: row) { return .failure(fault) }
         let missing = try TablePrivileges.missing(for: session, until: deadline)
         return missing.isEmpty ? .success(row) : .failure(.privileges(role: role, missing: missing))
     }
 
     /// What is wrong with the version of the tables; nil if nothing is.
-    static func fault(of row: StoreRow, known: Int = Migration.current) -> SchemaFault? {
-        if row.schemaVersion < known { return .older(found: row.schemaVersion, needed: known) }
-        if row.oldestSchema > known {
-            return .newer(found: row.schemaVersion, oldest: row.oldestSchema, known: known)
-        }
-        return nil
+    static func fault(of row: StoreRow) -> SchemaFault? {
+        row.schemaVersion == Schema.version ? nil : .otherVersion(row.schemaVersion)
     }
 }
 #endif

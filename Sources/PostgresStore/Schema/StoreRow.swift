@@ -5,8 +5,6 @@ internal import System
 struct StoreRow: Sendable, Hashable {
     /// The version of the tables.
     var schemaVersion: Int
-    /// The oldest version of the schema whose servers may use the tables.
-    var oldestSchema: Int
     /// The identity of the ring that rows are sealed with; nil in the clear, and before the first start of a server.
     var keyRing: [UInt8]?
     var isSealed: Bool
@@ -24,12 +22,12 @@ struct StoreRow: Sendable, Hashable {
         }
         guard exists else { return nil }
         return try session.run(
-            "SELECT schema_version, oldest_schema, key_ring, is_sealed FROM store WHERE one = 1", until: deadline
+            "SELECT schema_version, key_ring, is_sealed FROM store WHERE one = 1", until: deadline
         ) { (result) throws(PostgresError) in
             guard result.rowCount == 1 else { return nil }
             return StoreRow(
-                schemaVersion: Int(result.integer(0, 0)), oldestSchema: Int(result.integer(0, 1)),
-                keyRing: result.isNull(0, 2) ? nil : result.bytes(0, 2), isSealed: result.integer(0, 3) != 0)
+                schemaVersion: Int(result.integer(0, 0)), keyRing: result.isNull(0, 1) ? nil : result.bytes(0, 1),
+                isSealed: result.integer(0, 2) != 0)
         }
     }
 }

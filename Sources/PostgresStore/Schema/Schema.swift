@@ -1,54 +1,54 @@
 #if PostgreSQL
-extension Migration {
-    /// The tables of version 1.
-    static let first = Migration(
-        version: 1,
-        expansion: tables + indexes + options + [
-            """
-            INSERT INTO store (one, schema_version, oldest_schema, key_ring, is_sealed, looked_at)
-            VALUES (1, 1, 1, NULL, true, NULL) ON CONFLICT (one) DO NOTHING
-            """
-        ])
+/// The tables, of which there is one form: another one is another version's, and has another number.
+enum Schema {
+    /// Stands in the table `store`.
+    static let version = 2
+
+    /// Makes all of it.
+    static let statements =
+        tables + indexes + options + [
+            "INSERT INTO store (one, schema_version, key_ring, is_sealed, looked_at) VALUES (1, \(version), NULL, true, NULL)"
+        ]
 
     private static let tables = [
         // Without a value for a token that was removed: then `written_at` is when.
         """
-        CREATE TABLE IF NOT EXISTS token (
+        CREATE TABLE token (
             key bytea PRIMARY KEY, version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
             key_number bigint NOT NULL, value bytea)
         """,
         """
-        CREATE TABLE IF NOT EXISTS session (
+        CREATE TABLE session (
             key bytea PRIMARY KEY, id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
             key_number bigint NOT NULL, user_value bytea NOT NULL)
         """,
         // The keys that rows may be sealed with.
-        "CREATE TABLE IF NOT EXISTS sealing_key (number bigint PRIMARY KEY)",
+        "CREATE TABLE sealing_key (number bigint PRIMARY KEY)",
         // The running servers.
         """
-        CREATE TABLE IF NOT EXISTS server (
-            id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL, schema_version integer NOT NULL,
+        CREATE TABLE server (
+            id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL,
             key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
         """,
         // Work that one server does for all, and which one does it.
-        "CREATE TABLE IF NOT EXISTS lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
+        "CREATE TABLE lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
         // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
         """
-        CREATE TABLE IF NOT EXISTS store (
-            one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL,
-            oldest_schema integer NOT NULL, key_ring bytea, is_sealed boolean NOT NULL, looked_at bigint)
+        CREATE TABLE store (
+            one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL, key_ring bytea,
+            is_sealed boolean NOT NULL, looked_at bigint)
         """,
     ]
 
     private static let indexes = [
         // Otherwise the few tombstones would be looked for among all tokens. By a column that a usual write does not change:
         // PostgreSQL then updates the row without touching any index (a heap-only tuple).
-        "CREATE INDEX IF NOT EXISTS token_by_removal ON token (key_number) WHERE key_number < 0",
-        "CREATE INDEX IF NOT EXISTS session_by_id ON session (id)",
-        "CREATE INDEX IF NOT EXISTS session_by_user ON session (user_key, number)",
-        "CREATE INDEX IF NOT EXISTS session_by_expiration ON session (expires_at)",
-        "CREATE INDEX IF NOT EXISTS session_by_use ON session (used_at)",
+        "CREATE INDEX token_by_removal ON token (key_number) WHERE key_number < 0",
+        "CREATE INDEX session_by_id ON session (id)",
+        "CREATE INDEX session_by_user ON session (user_key, number)",
+        "CREATE INDEX session_by_expiration ON session (expires_at)",
+        "CREATE INDEX session_by_use ON session (used_at)",
     ]
 
     private static let options = [

@@ -84,7 +84,7 @@ let package = Package(
         .target(
             name: "PostgresStore",
             dependencies: [
-                .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CLinux", "COpenSSL",
+                .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CLinux",
                 "Cryptography", "Metrics", "System", "TokenStore",
             ],
             swiftSettings: strict

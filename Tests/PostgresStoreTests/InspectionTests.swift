@@ -18,8 +18,7 @@ struct InspectionTests {
 
     private func primary(_ change: (inout HostInspection.Answer) -> Void = { _ in }) -> HostInspection {
         var answer = HostInspection.Answer(facts: facts(), role: "app")
-        answer.logPosition = 100 << 20
-        answer.standbys = [HostInspection.Standby(name: "db2", isSynchronous: true, bytesBehind: 0)]
+        answer.standbys = [HostInspection.Standby(name: "db2", isSynchronous: true)]
         answer.tables = .success(
             StoreRow(schemaVersion: 2, keyRing: [UInt8](repeating: 1, count: 32), isSealed: true))
         answer.keyNumbers = [1]
@@ -29,7 +28,7 @@ struct InspectionTests {
 
     private func standby(_ change: (inout HostInspection.Answer) -> Void = { _ in }) -> HostInspection {
         var answer = HostInspection.Answer(facts: facts("db2:5432", isStandby: true), role: "app")
-        (answer.logPosition, answer.isFollowing) = ((100 << 20) - 4_096, true)
+        answer.isFollowing = true
         change(&answer)
         return HostInspection(name: "db2:5432", outcome: .success(answer))
     }
@@ -60,7 +59,7 @@ struct InspectionTests {
         #expect(bad([primary(), standby()]) == [])
         let texts = inspection.findings.map(\.text)
         #expect(texts.contains("db1:5432 is the primary: PostgreSQL 15.18, timeline 3"))
-        #expect(texts.contains("db2:5432 is a standby: PostgreSQL 15.18, 4 KiB behind the primary"))
+        #expect(texts.contains("db2:5432 is a standby: PostgreSQL 15.18"))
         #expect(inspection.findings.allSatisfy { $0.advice.isEmpty })
         #expect(inspection.sealing == .init(keyRing: "0101010101010101", keyNumbers: [1]))
     }
@@ -70,17 +69,6 @@ struct InspectionTests {
             $0.tables = .success(StoreRow(schemaVersion: 2, keyRing: nil, isSealed: true))
         }
         #expect(inspect([unused]).sealing == nil)
-    }
-
-    @Test func `a certificate that expires soon is a warning, and one that has expired a problem`() {
-        func with(_ days: Int64) -> HostInspection { primary { $0.certificateExpiry = now + days * 86_400 } }
-        #expect(inspect([with(14)]).findings.map(\.text).contains("the certificate of db1:5432 expires in 14 days"))
-        #expect(bad([with(14), standby()]) == [])
-        expect(.warning, "db1:5432 expires in 13 days", advice: "ssl_cert_file", of: with(13), standby())
-        expect(.warning, "db1:5432 expires in 1 day", advice: "reload", of: with(1), standby())
-        expect(.problem, "db1:5432 has expired", advice: "renew it", of: with(0), standby())
-        let expired = standby { $0.certificateExpiry = now - 1 }
-        expect(.problem, "db2:5432 has expired", advice: "renew it", of: primary(), expired)
     }
 
     @Test func `a host that cannot be used is a warning beside a primary, and a problem without`() {
@@ -100,12 +88,10 @@ struct InspectionTests {
         expect(.problem, "db1:5432 and db2:5432 take writes", advice: "lower timeline", of: primary(), other)
     }
 
-    @Test func `a standby that follows nobody, or is far behind, is a warning`() {
+    @Test func `a standby that follows nobody is a warning`() {
         expect(
             .warning, "not connected to a primary", advice: "primary_conninfo", of: primary(),
             standby { $0.isFollowing = false })
-        expect(
-            .warning, "102400 KiB behind", advice: "network", of: primary(), standby { $0.logPosition = 0 })
     }
 
     @Test func `without a synchronous standby nothing can be stored, if that is asked for`() {
@@ -119,7 +105,7 @@ struct InspectionTests {
 
     @Test func `a role that may not see what standbys do is told who may`() {
         let blind = primary {
-            $0.standbys = [HostInspection.Standby(name: "db2", isSynchronous: nil, bytesBehind: nil)]
+            $0.standbys = [HostInspection.Standby(name: "db2", isSynchronous: nil)]
         }
         #expect(bad([blind]) == [])
         #expect(inspect([blind]).findings.contains { $0.text.contains("pg_read_all_stats") })
@@ -159,13 +145,6 @@ struct InspectionTests {
         expect(
             .problem, "lacks privileges: DELETE on token", advice: "token-cache migrate --server-role app",
             of: primary { $0.tables = .failure(.privileges(role: "app", missing: ["DELETE on token"])) })
-    }
-
-    @Test func `versions without corrections get a warning, and those that never worked are a problem`() {
-        #expect(VersionSupport.warning("15.18", now: now) == nil)
-        #expect(VersionSupport.warning("99.1", now: now) == nil)
-        #expect(VersionSupport.warning("14.20", now: now)?.state == .warning)
-        #expect(VersionSupport.warning("12.22", now: now)?.state == .problem)
     }
 
     // MARK: - A real server

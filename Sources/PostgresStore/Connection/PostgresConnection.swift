@@ -80,9 +80,6 @@ internal import System
 
     var usesTLS: Bool { unsafe PQsslInUse(handle) == 1 }
 
-    /// When the server's certificate expires, in seconds since 1970; nil without one.
-    var certificateExpiry: Int64? { unsafe PeerCertificate.expiry(handle) }
-
     /// The server's version in the library's number format; see `PostgresLibrary.version(of:)`.
     var serverVersion: Int { Int(unsafe PQserverVersion(handle)) }
 

@@ -12,10 +12,6 @@ struct HostInspection: Sendable {
         var facts: HostFacts
         var role: String
         var isSuperuser = false
-        /// When the certificate of the host, or of the pooler before it, expires, in seconds since 1970; nil without one.
-        var certificateExpiry: Int64?
-        /// Where the primary's log ends, or up to where a standby shows what was committed, in bytes.
-        var logPosition: Int64?
         /// Whether a standby is connected to the server that it follows.
         var isFollowing = false
         /// Standbys that are connected.
@@ -30,10 +26,8 @@ struct HostInspection: Sendable {
     /// A standby as the primary sees it.
     struct Standby: Hashable, Sendable {
         var name: String
-        /// nil if the server's role may not see it, as are the following.
+        /// nil if the server's role may not see it.
         var isSynchronous: Bool?
-        /// Bytes of the log that the primary has written and the standby does not show yet.
-        var bytesBehind: Int64?
     }
 
     /// Whether it takes writes.
@@ -84,34 +78,26 @@ private struct Questions {
             """, until: deadline
         ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
         var answer = HostInspection.Answer(facts: facts, role: role, isSuperuser: isSuperuser)
-        answer.certificateExpiry = session.connection.certificateExpiry
-        try askOfLog(session, &answer)
+        try askOfReplication(session, &answer)
         if facts.isWritable { try askOfTables(session, &answer) }
         return answer
     }
 
-    private func askOfLog(_ session: BlockingSession, _ answer: inout HostInspection.Answer) throws(PostgresError) {
+    private func askOfReplication(
+        _ session: BlockingSession, _ answer: inout HostInspection.Answer
+    ) throws(PostgresError) {
         guard answer.facts.isWritable else {
-            (answer.logPosition, answer.isFollowing) = try session.run(
-                """
-                SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint, (SELECT count(*) FROM pg_stat_wal_receiver)
-                """, until: deadline
-            ) { (result) throws(PostgresError) in (result.optionalInteger(0, 0), result.integer(0, 1) > 0) }
+            answer.isFollowing = try session.run("SELECT count(*) FROM pg_stat_wal_receiver", until: deadline) {
+                (result) throws(PostgresError) in result.integer(0, 0) > 0
+            }
             return
         }
-        answer.logPosition = try session.run(
-            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint", until: deadline
-        ) { (result) throws(PostgresError) in result.optionalInteger(0, 0) }
         answer.standbys = try session.run(
-            """
-            SELECT application_name::text, sync_state::text, pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint
-            FROM pg_stat_replication ORDER BY 1
-            """, until: deadline
+            "SELECT application_name::text, sync_state::text FROM pg_stat_replication ORDER BY 1", until: deadline
         ) { (result) throws(PostgresError) in
             (0..<result.rowCount).map { row in
                 HostInspection.Standby(
-                    name: result.text(row, 0), isSynchronous: result.optionalText(row, 1).map { $0 != "async" },
-                    bytesBehind: result.optionalInteger(row, 2))
+                    name: result.text(row, 0), isSynchronous: result.optionalText(row, 1).map { $0 != "async" })
             }
         }
     }

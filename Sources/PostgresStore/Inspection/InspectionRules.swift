@@ -8,11 +8,6 @@ struct InspectionRules: Sendable {
     /// In seconds since 1970.
     private let now: Int64
 
-    /// A standby that is further behind is told of.
-    private static let lagConcern: Int64 = 64 << 20
-    /// The doctor warns of a certificate that expires within this many days.
-    private static let certificateConcern: Int64 = 14
-
     init(_ hosts: [HostInspection], _ durability: StoreDurability, now: Int64) {
         (self.hosts, self.durability, self.now) = (hosts, durability, now)
     }
@@ -23,12 +18,12 @@ struct InspectionRules: Sendable {
 
     var inspection: StoreInspection {
         var inspection = StoreInspection()
-        inspection.findings = hosts.map(judge) + hosts.compactMap(judgeCertificate) + judgePrimaries()
+        inspection.findings = hosts.map(judge) + judgePrimaries()
         guard let primary = primaries.max(by: { $0.facts.timeline ?? 0 < $1.facts.timeline ?? 0 }) else {
             return inspection
         }
         inspection.findings +=
-            judgeDurability(primary) + judgeSoftware(primary.facts) + judgeClock(primary.facts)
+            judgeDurability(primary) + judgeClock(primary.facts)
             + judgeRole(primary) + judgePooler(primary.facts) + judgeTables(primary)
         if case .success(let row)? = primary.tables, row.isDecided {
             inspection.sealing = StoreInspection.Sealing(
@@ -77,32 +72,10 @@ struct InspectionRules: Sendable {
                 "\(facts.address) is a standby that is not connected to a primary",
                 "check primary_conninfo there, and read the log of PostgreSQL on that host")
         }
-        let behind = zip(primaries.first?.logPosition, answer.logPosition).map { max(0, $0 - $1) }
-        let text = "\(facts.address) is a standby: \(facts.software)\(encryption(answer))"
-        guard let behind else { return .fine(text) }
-        let lag = "\(text), \(behind >> 10) KiB behind the primary"
-        return behind > Self.lagConcern
-            ? .warning(lag, "if that does not get less, check the network and the disk of that host") : .fine(lag)
-    }
-
-    private func judgeCertificate(_ host: HostInspection) -> StoreFinding? {
-        guard case .success(let answer) = host.outcome, let expiry = answer.certificateExpiry else { return nil }
-        let advice = "renew it (ssl_cert_file there), and have PostgreSQL read it again (pg_ctl reload)"
-        let name = "the certificate of \(answer.facts.address)"
-        guard expiry > now else {
-            return .problem("\(name) has expired, which sslmode=verify-full and verify-ca would refuse", advice)
-        }
-        let days = (expiry - now) / 86_400
-        let text = "\(name) expires in \(days) \(days == 1 ? "day" : "days")"
-        return days < Self.certificateConcern ? .warning(text, advice) : .fine(text)
+        return .fine("\(facts.address) is a standby: \(facts.software)\(encryption(answer))")
     }
 
     private func encryption(_ answer: HostInspection.Answer) -> String { answer.facts.usesTLS ? ", with TLS" : "" }
-
-    private func zip(_ first: Int64?, _ second: Int64?) -> (Int64, Int64)? {
-        guard let first, let second else { return nil }
-        return (first, second)
-    }
 
     private func judgePrimaries() -> [StoreFinding] {
         let names = primaries.map(\.facts.address)
@@ -166,11 +139,6 @@ struct InspectionRules: Sendable {
                 "\(text); none of them is synchronous, so no token can be stored",
                 "name them in synchronous_standby_names there")
         ]
-    }
-
-    private func judgeSoftware(_ facts: HostFacts) -> [StoreFinding] {
-        guard let warning = VersionSupport.warning(facts.version, now: now) else { return [] }
-        return [warning]
     }
 
     private func judgeClock(_ facts: HostFacts) -> [StoreFinding] {

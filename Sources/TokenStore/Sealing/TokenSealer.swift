@@ -22,7 +22,9 @@ package struct TokenSealer: ~Copyable {
     private var associated: [UInt8] = []
     private var prefix: [UInt8] = []
 
-    /// So many nonces share their first half, and with it the derived key. Both halves are random, so none is used twice.
+    /// So many nonces share their first half, and with it the derived key.
+    ///
+    /// Both halves are random, so no nonce is used twice.
     private static let nonceBatch = 64
     /// Bytes of a sealed value beyond the unique id and the token info.
     package static let overhead = TokenCipher.nonceLength + 2 + TokenCipher.tagLength

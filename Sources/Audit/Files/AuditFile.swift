@@ -24,6 +24,11 @@ final class AuditFile: Sendable {
         guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else { throw .inUse(path: path) }
     }
 
+    deinit {
+        // A process that is just being spawned may still have a copy of the descriptor, which would keep the lock.
+        _ = flock(descriptor.number, LOCK_UN)
+    }
+
     /// Opens a file that nothing is appended to, and does not lock it; nil if it does not exist and could be created.
     init?(examining path: String) throws(AuditError) {
         self.path = path

@@ -19,8 +19,12 @@ package struct FileLock: ~Copyable, Sendable {
     /// Locks a file, which is created if it is missing.
     package init(_ path: String) throws(Failure) {
         let descriptor = try Self.open(path)
-        guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 else {
-            throw .held(processID: Self.readNumber(descriptor.number))
+        // Another process that only looks (`isHeld`) has a shared lock for a moment.
+        var attempts = 0
+        while flock(descriptor.number, LOCK_EX | LOCK_NB) != 0 {
+            attempts += 1
+            guard attempts < 10 else { throw .held(processID: Self.readNumber(descriptor.number)) }
+            usleep(5_000)
         }
         let text = Array("\(getpid())\n".utf8)
         _ = ftruncate(descriptor.number, 0)
@@ -56,7 +60,9 @@ package struct FileLock: ~Copyable, Sendable {
         guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW) else {
             return false
         }
-        return flock(descriptor.number, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK
+        guard flock(descriptor.number, LOCK_SH | LOCK_NB) == 0 else { return errno == EWOULDBLOCK }
+        _ = flock(descriptor.number, LOCK_UN)
+        return false
     }
 
     /// The id of the process that has a file locked.

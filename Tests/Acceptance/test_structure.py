@@ -18,7 +18,7 @@ STORES = "SQLiteStore", "PostgresStore"
 UNSAFE = {
     "Audit": 9, "Cryptography": 41, "EventLoop": 209, "HTTP": 30, "JSON": 0, "JWT": 26, "Metrics": 0, "Operations": 18,
     "PostgresStore": 124, "SQLiteStore": 241, "Server": 21, "Settings": 34, "System": 161, "TokenCacheClient": 16,
-    "TokenPHPFiles": 18, "TokenService": 10, "TokenStore": 53, "token-cache": 2,
+    "TokenPHPFiles": 18, "TokenService": 10, "TokenStore": 60, "token-cache": 2,
 }
 # The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.
 OF_STRANGERS = {"HTTP": ["RequestID.swift"], "JSON": [], "JWT": [], "TokenService": []}

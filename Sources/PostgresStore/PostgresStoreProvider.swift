@@ -46,7 +46,6 @@ package struct PostgresStoreProvider: StoreProvider {
         registryTimes: ServerRegistry.Times?, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let target = try target()
-        let alarm = Alarm()
         // Until the store is open, nothing is stored or looked for with this key.
         let sealing = Sealing(.clear(index: try random { () throws(CryptographyError) in try .random() }))
         let (versions, id) = try identity()
@@ -60,7 +59,7 @@ package struct PostgresStoreProvider: StoreProvider {
         }
         let shared = options.isSealed ? SharedKeyRing(options.keyRing, sealing, report: report) : nil
         let registry = ServerRegistry(
-            id: id, postgres, sessions, state, keyRing: shared, alarm: alarm, times: registryTimes)
+            id: id, postgres, sessions, state, keyRing: shared, times: registryTimes)
         let opening = StoreOpening(options, target, postgres.durability, state, registry)
         let store = PostgresTokenStore(postgres, target, state, sessions, registry, opening)
         do throws(StoreOpenError) {

@@ -34,7 +34,8 @@ final class ServerRegistry: Sendable {
     /// Nil in the clear.
     let keyRing: SharedKeyRing?
     private let times: Times
-    private let alarm: Alarm
+    /// Ends the thread's wait when the registry is stopped.
+    private let wake = Semaphore()
     private let said = OnceEach()
     private let isStarted = Atomic<Bool>(false)
     private let isStopped = Atomic<Bool>(false)
@@ -60,15 +61,14 @@ final class ServerRegistry: Sendable {
     ///   - sessions: Used one at a time.
     ///   - state: Has the keys, from `enter` on.
     ///   - keyRing: Nil in the clear.
-    ///   - alarm: Ends the thread's wait.
     ///   - times: Shorter ones for tests.
     init(
         id: [UInt8], _ options: PostgresOptions, _ sessions: PrimarySessions, _ state: PostgresState,
-        keyRing: SharedKeyRing?, alarm: Alarm, times: Times? = nil
+        keyRing: SharedKeyRing?, times: Times? = nil
     ) {
         let times = times ?? Times(underWay: options.timeout + .seconds(5))
         (self.id, name, version) = (id, options.serverName, options.softwareVersion)
-        (self.sessions, self.state, self.keyRing, self.alarm) = (sessions, state, keyRing, alarm)
+        (self.sessions, self.state, self.keyRing) = (sessions, state, keyRing)
         self.times = times
         memory = Mutex(Memory(watch: ServerWatch(silence: times.silence)))
     }
@@ -87,7 +87,7 @@ final class ServerRegistry: Sendable {
         NamedThread.startOrExit("pg-registry") { [self] in
             while !isStopped.load(ordering: .acquiring) {
                 let pause = run()
-                if !isStopped.load(ordering: .acquiring) { alarm.wait(atMost: pause) }
+                if !isStopped.load(ordering: .acquiring) { wake.wait(atMost: pause) }
             }
             leave()
             finished.signal()
@@ -98,7 +98,7 @@ final class ServerRegistry: Sendable {
     func stop() {
         guard isStarted.load(ordering: .acquiring) else { return }
         isStopped.store(true, ordering: .releasing)
-        alarm.ring()
+        wake.signal()
         finished.wait(atMost: .seconds(3))
     }
 

@@ -1,7 +1,7 @@
 /// Numbers states of the database, so that a database and a WAL that do not belong together are told apart.
 ///
-/// SQLite applies any WAL with right checksums to the database that it lies beside, also to a backup that was copied over the
-/// database by hand, and destroys it without a sign. So states have *marks*, in the first page (see `Schema.userVersion`):
+/// SQLite applies any WAL with right checksums to the database beside it, even to a backup that was copied over the database by
+/// hand, which it then destroys silently. So states have *marks*, in the first page (see `Schema.userVersion`):
 ///
 /// - The first commit after a complete checkpoint, with which SQLite begins the WAL anew, has the next mark.
 /// - Each checkpoint ends at a commit with a mark: if the last commit has none, an empty one with the next mark follows it.

@@ -120,7 +120,7 @@ struct WALExaminer {
         }
     }
 
-    /// The page sizes to try: the one that the header states, and, as the header may be damaged, the one of all our databases.
+    /// The page sizes to try: the one that the header states, and the one that all our databases have, in case the header is damaged.
     private static func pageSizes(_ beginning: [UInt8]) -> [Int] {
         let size = Int(number(beginning, 8))
         let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0

@@ -5,15 +5,15 @@ package import System
 /// Limits how often an address may fail (`access.failures`): with credentials that nobody has, or in mode `open` with ids that
 /// have no token.
 ///
-/// Each address has a bucket; of IPv6 each network with 64 bits, as whoever has one address has all of its network. Beyond the
+/// Each IPv4 address has a bucket, and each IPv6 network of 64 bits, because a client usually has a whole network. Beyond the
 /// rate nothing that the address sends is looked up: were good guesses still answered, a guesser would not be slowed down.
 ///
 /// Takes at most 2 MiB, however many addresses fail. Any thread.
 package final class FailureLimiter: Sendable {
     /// The generic cell rate algorithm (ITU-T I.371, annex A).
     ///
-    /// Of an address only the time is kept, in nanoseconds, at which all of its failures will have been made up for. Each failure
-    /// moves it on by the rate's interval.
+    /// Only one time is kept for an address, in nanoseconds: each failure moves it on by the rate's interval, and once it has passed
+    /// the address may again fail as often as a new one.
     private struct Buckets {
         var rate: FailureRate?
         /// When this is full, it takes the place of `older`, whose addresses are forgotten if they have not failed since.

@@ -87,14 +87,15 @@ extension UserAccess {
         case valid, tooOld, idle
     }
 
-    /// Seconds by which the clocks of servers may differ, and that of one may be set back: a day, as for a `StoreClock`.
+    /// How far in the future a session may have been made, in seconds: the clocks of servers differ, and a clock may be set back,
+    /// by up to a day as for a `StoreClock`.
     private static let latestAhead: Int64 = 86_400
 
     /// Whether a session that has not been ended is still valid.
     ///
     /// - Parameter now: By the store's clock.
     static func validity(of entry: SessionCache.Entry, _ rules: SessionRules, at now: Int64) -> Validity {
-        // One of the future was made while the clock was ahead, and would outlive its time by as much.
+        // A session from the future was made while the clock was ahead, and would last too long by as much.
         if now >= entry.session.expiresAt || entry.session.createdAt > now + latestAhead { return .tooOld }
         return now - entry.lastUsedAt.load(ordering: .relaxed) > rules.idleTimeout ? .idle : .valid
     }

@@ -30,7 +30,7 @@ extension PostgresTokenStore {
         let sessions = PrimarySessions(target, postgres.durability)
         // Not started: the ring is not in a file.
         let registry = ServerRegistry(
-            id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil, alarm: Alarm())
+            id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil)
         self.init(postgres, target, state, sessions, registry, nil)
         state.noteClaimed()
         state.noteOpened()

@@ -9,7 +9,7 @@ internal import COpenSSL
     private var certificates: [OpaquePointer] = unsafe []
     /// What the file holds.
     private(set) var summary: TLSClientAuthorities
-    /// The same for the same certificates, another for others.
+    /// Equal for equal certificates, and different for others.
     private(set) var number = 0
 
     init(file path: String) throws(TLSConfigurationError) {

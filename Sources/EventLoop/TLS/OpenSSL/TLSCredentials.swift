@@ -39,7 +39,7 @@ final class TLSCredentials: @unchecked Sendable {
     /// The authorities for clients' certificates; nil if no client shows one.
     var clientAuthorities: TLSClientAuthorities? { authorities?.summary }
 
-    /// The same for the same authorities; 0 for none.
+    /// Equal for equal authorities; 0 if there are none.
     var authoritiesNumber: Int { authorities?.number ?? 0 }
 
     /// OpenSSL's version, for example `3.0.22`.

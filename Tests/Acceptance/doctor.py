@@ -57,19 +57,8 @@ def state_of(folder):
     return {path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
 
 
-# Units of systemd
-
-def unit_folder(folder, settings, *lines):
-    """A folder of units with one that starts a server with these settings."""
-    units = folder / "units"
-    units.mkdir()
-    (units / "token-cache.service").write_text(
-        f"[Service]\nExecStart=/usr/bin/token-cache serve \\\n  --config {settings}\n" + "".join(line + "\n" for line in lines))
-    return {"SYSTEMD_UNIT_PATH": str(units)}
-
-
-def with_settings(folder, data):
+def with_settings(folder, data, **settings):
     """The settings file of a server with this data folder."""
     file = folder / "token-cache.yaml"
-    file.write_text(json.dumps({"data_directory": str(data), "listen": "127.0.0.1:0", "admin": {"listen": "off"}}))
+    file.write_text(json.dumps({"data_directory": str(data), "listen": "127.0.0.1:0", "admin": {"listen": "off"}, **settings}))
     return file

@@ -11,13 +11,11 @@ internal import TokenStore
 package enum StartCheck {
     /// - Parameters:
     ///   - settings: Those of the server.
-    ///   - user: The server's user, if this process has that user's rights and systemd may do something for the service that
-    ///     is not done yet; nil otherwise.
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
     /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
     ///   runs, and the authorities for clients' certificates.
     package static func check(
-        _ settings: Settings, for user: ServerUser?, isSyntaxOnly: Bool
+        _ settings: Settings, isSyntaxOnly: Bool
     ) throws(StartError) -> [String] {
         do throws(StoreOpenError) {
             try StoreSelection.check(settings)
@@ -27,9 +25,8 @@ package enum StartCheck {
         guard !isSyntaxOnly else { return [] }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
-            guard let user else { return false }
-            if user.awaitsCredential(path) { credentials.insert(path) }
-            return credentials.contains(path) || user.awaitsFolder(of: path)
+            if StoreCredential.isTransient(path) { credentials.insert(path) }
+            return credentials.contains(path)
         }
         let authorities = try ClientListeners.examine(settings, except: isAwaited)
         do throws(StoreOpenError) {

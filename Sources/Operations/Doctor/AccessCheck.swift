@@ -7,9 +7,9 @@ internal import TokenService
 enum AccessCheck {
     private static let topic = "Access"
 
-    static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
-        [mode(settings)] + apiKeys(settings, user, now: now)
-            + keys(AdminScope.self, settings.admin.keysFile, user, now: now).1
+    static func findings(_ settings: Settings, _ rights: Rights, now: Int64) -> [Finding] {
+        [mode(settings)] + apiKeys(settings, rights, now: now)
+            + keys(AdminScope.self, settings.admin.keysFile, rights, now: now).1
     }
 
     private static func mode(_ settings: Settings) -> Finding {
@@ -25,8 +25,8 @@ enum AccessCheck {
         )
     }
 
-    private static func apiKeys(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
-        var (keys, findings) = keys(APIScope.self, settings.access.apiKeysFile, user, now: now)
+    private static func apiKeys(_ settings: Settings, _ rights: Rights, now: Int64) -> [Finding] {
+        var (keys, findings) = keys(APIScope.self, settings.access.apiKeysFile, rights, now: now)
         let mayMakeSessions = keys?.contains { $0.scopes.contains(.sessions) && !$0.hasExpired(at: now) } ?? true
         if settings.access.mode == .session && !mayMakeSessions {
             findings.append(
@@ -43,10 +43,10 @@ enum AccessCheck {
     ///
     /// The keys are nil if there is no file, or if it cannot be used, which a finding then explains.
     private static func keys<Scope: BearerKeyScope>(
-        _ scope: Scope.Type, _ path: String, _ user: ServerUser, now: Int64
+        _ scope: Scope.Type, _ path: String, _ rights: Rights, now: Int64
     ) -> ([BearerKey<Scope>]?, [Finding]) {
         guard !path.isEmpty else { return (nil, []) }
-        if let refusal = user.refusesReading(path, topic) { return (nil, [refusal]) }
+        if let refusal = rights.refusesReading(path, topic) { return (nil, [refusal]) }
         let (keys, kind): ([BearerKey<Scope>], BearerKeyKind)
         do throws(BearerKeyFileError<Scope>) {
             (keys, kind) = (try BearerKeys<Scope>.loadExisting(path).all, Scope.kind)

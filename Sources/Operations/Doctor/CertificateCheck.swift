@@ -8,23 +8,23 @@ enum CertificateCheck {
     /// Certificates that expire within this many seconds get a warning.
     private static let notice: Int64 = 14 * 86_400
 
-    static func findings(_ settings: Settings, _ user: ServerUser, now: Int64) -> [Finding] {
+    static func findings(_ settings: Settings, _ rights: Rights, now: Int64) -> [Finding] {
         guard !settings.tls.certificates.isEmpty else { return [.ok(topic, "none are set")] }
         let files = TLSFiles(settings)
         var findings = files.pairs.flatMap { pair in
             FileCheck.privateKey(pair.privateKey, topic)
-                + (unreadable([pair.certificateChain, pair.privateKey], user) ?? [certificate(pair, now: now)])
+                + (unreadable([pair.certificateChain, pair.privateKey], rights) ?? [certificate(pair, now: now)])
         }
-        if let file = files.clientAuthorities { findings += unreadable([file], user) ?? authorities(file, now: now) }
+        if let file = files.clientAuthorities { findings += unreadable([file], rights) ?? authorities(file, now: now) }
         return findings
     }
 
     /// A finding if this user may not read a file, or if it exists only while the service runs; nil if all can be examined.
-    private static func unreadable(_ paths: [String], _ user: ServerUser) -> [Finding]? {
+    private static func unreadable(_ paths: [String], _ rights: Rights) -> [Finding]? {
         // One file may hold certificate and key.
         let paths = paths.count == 2 && paths[0] == paths[1] ? [paths[0]] : paths
-        var findings = paths.compactMap { user.refusesReading($0, topic) }
-        findings += paths.filter(user.awaitsCredential).map {
+        var findings = paths.compactMap { rights.refusesReading($0, topic) }
+        findings += paths.filter(StoreCredential.isTransient).map {
             .warning(
                 topic, "\($0) is a credential, which is there only while the service runs",
                 "run token-cache doctor again while the service runs"

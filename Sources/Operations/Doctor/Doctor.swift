@@ -10,21 +10,15 @@ internal import TokenStore
 /// Changes nothing, and reports no secrets.
 package struct Doctor: Sendable {
     private let loader: SettingsLoader
-    private let user: ServerUser
     private let version: String
 
     /// - Parameters:
     ///   - loader: Finds the settings as the server does.
-    ///   - user: The user that the server runs as.
     ///   - version: This program's version.
-    package init(_ loader: SettingsLoader, for user: ServerUser, version: String) {
+    package init(_ loader: SettingsLoader, version: String) {
         self.loader = loader
-        self.user = user
         self.version = version
     }
-
-    /// The heading of what is said about the server's user.
-    static let userTopic = "User"
 
     /// The versions of what the server runs on.
     private func versions(_ store: StoreSoftware?) -> [Finding] {
@@ -38,20 +32,6 @@ package struct Doctor: Sendable {
             names.append(name)
         }
         return names.map { .ok("Versions", $0) }
-    }
-
-    /// With whose rights the findings were made.
-    private var viewpoint: Finding {
-        guard !user.isPresent else {
-            return .ok(Self.userTopic, "everything was tried with the rights of \(user.text)")
-        }
-        return .warning(
-            Self.userTopic,
-            "the server runs as \(user.text), and everything was tried with the rights of \(UserAccount.present.name)",
-            geteuid() == 0
-                ? "name the user that the server runs as with --user"
-                : "run token-cache doctor as root, which tries it with the rights of the server's user"
-        )
     }
 
     /// Warns if what is looked at is probably not what the operator means.
@@ -72,21 +52,6 @@ package struct Doctor: Sendable {
         return [.warning("Store", "\(weakness)", weakness.advice)]
     }
 
-    /// Says how to look from inside of the service's sandbox, of which nothing is tried outside of it.
-    private var sandbox: [Finding] {
-        guard let unit = user.service?.unit, ProcessInfo.processInfo.environment["INVOCATION_ID"] == nil else {
-            return []
-        }
-        return [
-            .ok(
-                "Service",
-                """
-                what \(unit) keeps from the server was not tried: as root, systemctl start token-cache-doctor does, and \
-                journalctl -eu token-cache-doctor shows it
-                """)
-        ]
-    }
-
     /// Warns about settings without effect.
     private static func contradictions(_ settings: Settings) -> [Finding] {
         guard settings.accessLog == .off, !settings.accessLogFile.isEmpty else { return [] }
@@ -104,9 +69,7 @@ package struct Doctor: Sendable {
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
         } catch {
-            let refusal = loader.filePath.flatMap { user.settingsRefusal($0) }
-            var findings =
-                versions(nil) + [viewpoint] + (refusal.map { [$0] } ?? error.each.map { .problem("Settings", $0) })
+            var findings = versions(nil) + error.each.map { .problem("Settings", $0) }
             findings.append(
                 .warning(
                     "Settings", "the files and addresses of the settings were not checked",
@@ -124,25 +87,25 @@ package struct Doctor: Sendable {
             findings.append(.problem("Store", error))
         }
         findings = versions(provider?.software) + findings
-        findings.append(viewpoint)
         let directory = settings.dataDirectoryPath
+        let rights = Rights(directory: directory)
+        findings += rights.findings
         let server = RunningServer(directory: directory, provider?.examiner)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += forgottenFile(directory)
         findings += Self.contradictions(settings)
         findings += Self.exposure(settings)
-        findings += server.findings(version: version, user)
-        findings += ListenerCheck(user, server).findings(settings)
-        findings += sandbox
-        findings += AccessCheck.findings(settings, user, now: Int64(time(nil)))
-        findings += FolderCheck(user).findings(directory, provider)
+        findings += server.findings(version: version)
+        findings += ListenerCheck(rights, server).findings(settings)
+        findings += AccessCheck.findings(settings, rights, now: Int64(time(nil)))
+        findings += FolderCheck(rights).findings(directory, provider)
         if let provider {
-            findings += await StoreCheck(settings, provider, user, directory: directory, server: server).findings()
+            findings += await StoreCheck(settings, provider, rights, directory: directory, server: server).findings()
         }
-        findings += CertificateCheck.findings(settings, user, now: Int64(time(nil)))
-        findings += KeySetCheck.findings(settings, user)
-        findings += LogCheck.findings(settings, user, server)
+        findings += CertificateCheck.findings(settings, rights, now: Int64(time(nil)))
+        findings += KeySetCheck.findings(settings, rights)
+        findings += LogCheck.findings(settings, rights, server)
         findings += MachineCheck.findings(settings, server)
         let values = Setting.all.map {
             DoctorReport.Value(

@@ -6,15 +6,15 @@ internal import TokenStore
 
 /// Checks the data folder: its permissions, its file system and the free space there.
 struct FolderCheck {
-    private let user: ServerUser
+    private let rights: Rights
     private static let topic = "Data folder"
     /// Less free space than this is a problem: the WAL takes about 16 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
 
-    init(_ user: ServerUser) {
-        self.user = user
+    init(_ rights: Rights) {
+        self.rights = rights
     }
 
     /// - Parameter provider: Nil if it is not known where tokens are stored.
@@ -25,11 +25,7 @@ struct FolderCheck {
             guard status.isFolder else {
                 return [.problem(Self.topic, DataDirectoryError.notADirectory(path: directory))]
             }
-            findings +=
-                handover(status, directory).map { [$0] }
-                ?? permissions(status, directory, provider?.fileNames ?? [])
-        } else if user.awaitsFolder(of: directory) {
-            findings.append(.ok(Self.topic, "\(directory) does not exist yet; systemd creates it for the service"))
+            findings += permissions(status, directory, provider?.fileNames ?? [])
         } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
             findings.append(inaccessible(directory))
         } else if unsafe access(place, W_OK | X_OK) == 0 {
@@ -38,9 +34,9 @@ struct FolderCheck {
             findings.append(readOnly(directory))
         } else {
             findings.append(
-                user.refusal(
+                rights.refusal(
                     Self.topic, "create \(directory), which does not exist, in \(place)",
-                    "create it for that user: install -d -m 700 -o \(user.account.name) \(directory)"
+                    rights.advice(forCreating: directory)
                 )
             )
         }
@@ -50,17 +46,6 @@ struct FolderCheck {
         findings.append(Self.fileSystem(disk.type, place))
         if let bytes = disk.freeBytes { findings.append(Self.room(bytes, place)) }
         return findings
-    }
-
-    /// Warns of a folder that is another user's and that systemd gives to the server's user before it starts the service; nil if
-    /// it does not.
-    private func handover(_ status: FileStatus, _ directory: String) -> Finding? {
-        guard user.awaitsFolder(of: directory), let unit = user.service?.unit else { return nil }
-        let (owner, name) = (UserAccount(id: status.user, group: status.group).name, user.account.name)
-        return .warning(
-            Self.topic, "\(directory) is owned by \(owner); systemd gives it to \(name) when it starts \(unit)",
-            "to have its files checked now, chown -R \(name) \(directory), and run the doctor again"
-        )
     }
 
     private func permissions(
@@ -85,7 +70,7 @@ struct FolderCheck {
         findings += controlSocket(directory)
         findings += otherOwners(status, directory, storeFiles)
         for name in [DataDirectory.lockName] + storeFiles where FileStatus(directory + "/" + name) != nil {
-            findings += user.refusesWriting(directory + "/" + name, Self.topic).map { [$0] } ?? []
+            findings += rights.refusesWriting(directory + "/" + name, Self.topic).map { [$0] } ?? []
         }
         for name in DataDirectory.fileNames + storeFiles {
             findings += FileCheck.secret(directory + "/" + name, Self.topic)
@@ -93,21 +78,17 @@ struct FolderCheck {
         return findings
     }
 
-    /// Warns of files of another user than the folder's, who may be the server's user if nothing else says who that is.
+    /// Warns of files of another user than the folder's, who may be the server's user.
     private func otherOwners(_ status: FileStatus, _ directory: String, _ storeFiles: [String]) -> [Finding] {
-        guard case .folder = user.source else { return [] }
         let names = [DataDirectory.lockName, KeyRingFile.standardName] + storeFiles
         let found = names.lazy.compactMap { name in FileStatus("\(directory)/\(name)").map { (name, $0) } }
         guard let (name, file) = found.first(where: { $1.user != status.user }) else { return [] }
-        let (owner, other) = (
-            UserAccount(id: status.user, group: status.group).name, UserAccount(id: file.user, group: file.group).name
-        )
+        let (owner, other) = (UserName.of(status.user), UserName.of(file.user))
         return [
             .warning(
                 Self.topic, "\(directory) is owned by \(owner), and \(name) in it by \(other)",
                 """
-                if the server runs as \(other), chown -R \(other) \(directory), and look as that user: token-cache doctor --user \
-                \(other); if it runs as \(owner), chown -R \(owner) \(directory)
+                if the server runs as \(other), chown -R \(other) \(directory); if it runs as \(owner), chown -R \(owner) \(directory)
                 """
             )
         ]
@@ -134,7 +115,7 @@ struct FolderCheck {
     }
 
     private func inaccessible(_ directory: String) -> Finding {
-        user.refusal(Self.topic, "access \(directory)", user.advice(for: directory, permissions: "rwx"))
+        rights.refusal(Self.topic, "access \(directory)", rights.advice(for: directory, permissions: "rwx"))
     }
 
     /// Network file systems and those in user space, by the magic numbers of statfs(2).

@@ -6,10 +6,10 @@ internal import TokenService
 enum KeySetCheck {
     private static let topic = "JWT keys"
 
-    static func findings(_ settings: Settings, _ user: ServerUser) -> [Finding] {
+    static func findings(_ settings: Settings, _ rights: Rights) -> [Finding] {
         guard settings.access.mode == .bearer else { return [] }
         let path = settings.access.bearer.keysFile
-        if let refusal = user.refusesReading(path, topic) { return [refusal] }
+        if let refusal = rights.refusesReading(path, topic) { return [refusal] }
         return keys(path, JWTRules(settings.access.bearer))
     }
 

@@ -6,11 +6,11 @@ internal import System
 
 /// Checks that the server can listen on the addresses of the settings, or already does.
 struct ListenerCheck {
-    private let user: ServerUser
+    private let rights: Rights
     private let server: RunningServer
 
-    init(_ user: ServerUser, _ server: RunningServer) {
-        self.user = user
+    init(_ rights: Rights, _ server: RunningServer) {
+        self.rights = rights
         self.server = server
     }
 
@@ -48,7 +48,7 @@ struct ListenerCheck {
     private func findings(_ address: ListenAddress, _ key: String, _ own: [String]) -> [Finding] {
         switch address.place {
         case .systemd: return [.ok(Self.topic, "\(key): systemd passes its sockets when it starts the server")]
-        case .unix(let path): return UnixSocketCheck(user, server).findings(path, owner: address.owner, key, own)
+        case .unix(let path): return UnixSocketCheck(rights, server).findings(path, owner: address.owner, key, own)
         case .tcp(let host, let port):
             guard port != 0 else { return [.ok(Self.topic, "\(key): the system chooses the port of \(address)")] }
             do throws(SocketAddress.ResolutionError) {
@@ -74,9 +74,6 @@ struct ListenerCheck {
                 Self.topic, "\(key): the running server does not listen on \(address)",
                 "restart it, as the settings have changed")
         } catch {
-            if key == "listen", let service = user.service, service.listens(on: address.port) {
-                return .ok(Self.topic, "\(key): systemd listens on port \(address.port) for \(service.unit)")
-            }
             return fault(error, address, key)
         }
     }
@@ -88,7 +85,7 @@ struct ListenerCheck {
             if case .hidden = server {
                 return .warning(
                     Self.topic, "\(key): \(name) is in use, by the running server or by another program",
-                    "run token-cache doctor as root or as the server's user"
+                    "run token-cache doctor as the server's user"
                 )
             }
             return .problem(
@@ -96,17 +93,11 @@ struct ListenerCheck {
                 "stop that program (as root, ss -ltnp shows it), or set \(key) to another address")
         }
         if error.isPermissionDenied {
-            if let service = user.service, service.mayUseLowPorts {
-                return .ok(Self.topic, "\(key): \(service.unit) lets the server listen on \(name)")
-            }
             let advice = """
                 ports below 1024 need CAP_NET_BIND_SERVICE: use the socket unit, or give the service this capability as the \
                 comment in its unit says
                 """
-            guard user.isPresent else {
-                return .warning(Self.topic, "\(key): this user may not listen on \(name)", advice)
-            }
-            return user.refusal(Self.topic, "listen on \(name), as \(key) says", advice)
+            return rights.refusal(Self.topic, "listen on \(name), as \(key) says", advice)
         }
         return .problem(
             Self.topic, "\(key): listening on \(name) fails: \(error.reason)",

@@ -8,7 +8,7 @@ internal import TokenStore
 /// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {
     private let settings: Settings
-    private let user: ServerUser
+    private let rights: Rights
     private let directory: String
     /// Nil for a store that cannot be examined while it is closed.
     private let examiner: (any StoreExaminer)?
@@ -23,10 +23,10 @@ struct StoreCheck {
     private static let timeoutInSeconds = 60
 
     init(
-        _ settings: Settings, _ provider: any StoreProvider, _ user: ServerUser, directory: String,
+        _ settings: Settings, _ provider: any StoreProvider, _ rights: Rights, directory: String,
         server: RunningServer
     ) {
-        self.user = user
+        self.rights = rights
         self.settings = settings
         self.directory = directory
         examiner = provider.examiner
@@ -116,9 +116,6 @@ struct StoreCheck {
 
     private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
         guard let examiner else { return ring(file, permissions, of: nil, hasStore: false) }
-        guard FileStatus(directory) == nil || !user.awaitsFolder(of: directory) else {
-            return [.warning(Self.topic, "the store could not be checked", "see the finding about the data folder")]
-        }
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try examiner.examine()
@@ -171,12 +168,11 @@ struct StoreCheck {
 
     /// The finding about a store that this user may not read, which is a problem of the data folder.
     private var unreadable: Finding {
-        guard user.isPresent else { return refusal(Self.topic, "its files") }
-        return .warning(Self.topic, "the store could not be checked", "see the findings about the data folder")
+        .warning(Self.topic, "the store could not be checked", "see the findings about the data folder")
     }
 
     private func refusal(_ topic: String, _ path: String) -> Finding {
-        user.refusal(topic, "read \(path)", user.advice(for: path, permissions: "r"))
+        rights.refusal(topic, "read \(path)", rights.advice(for: path, permissions: "r"))
     }
 
     private func ring(
@@ -194,7 +190,7 @@ struct StoreCheck {
                     }
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
-                if let credential = user.keyRingCredential, settings.sealing.keyRing.isEmpty {
+                if let credential = StoreCredential.path(), settings.sealing.keyRing.isEmpty {
                     return [
                         .warning(
                             Self.ringTopic, "\(credential) is a credential, which only the service can open",

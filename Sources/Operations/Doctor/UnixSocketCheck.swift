@@ -4,12 +4,12 @@ internal import System
 
 /// Checks that the server can create a Unix socket at the path in the settings, or already listens there.
 struct UnixSocketCheck {
-    private let user: ServerUser
+    private let rights: Rights
     private let server: RunningServer
     private static let topic = ListenerCheck.topic
 
-    init(_ user: ServerUser, _ server: RunningServer) {
-        self.user = user
+    init(_ rights: Rights, _ server: RunningServer) {
+        self.rights = rights
         self.server = server
     }
 
@@ -31,7 +31,7 @@ struct UnixSocketCheck {
         } catch {
             // Without permission to connect, a program may be listening all the same.
             guard error.code == EACCES || error.code == EPERM else { return nil }
-            return user.refusal(
+            return rights.refusal(
                 Self.topic, "connect to unix:\(path) of \(key), which exists already",
                 "if no program listens on it (ss -lxp shows it), remove the file; otherwise name another path")
         }
@@ -39,7 +39,7 @@ struct UnixSocketCheck {
         if case .hidden = server {
             return .warning(
                 Self.topic, "\(key): unix:\(path) is in use, by the running server or by another program",
-                "run token-cache doctor as root or as the server's user")
+                "run token-cache doctor as the server's user")
         }
         return problem(key, UnixSocketFault(path, .inUse))
     }
@@ -48,18 +48,13 @@ struct UnixSocketCheck {
     private func folder(_ path: String, _ key: String) -> Finding? {
         let folder = Path.folder(of: path)
         guard unsafe access(folder, W_OK | X_OK) != 0 else { return nil }
-        let code = errno
-        if user.awaitsFolder(of: folder) {
-            return .ok(
-                Self.topic, "\(key): unix:\(path) can be created when systemd has made its folder for the service")
-        }
-        switch code {
+        switch errno {
         case ENOENT: return problem(key, UnixSocketFault(path, .noFolder))
         case EROFS: return problem(key, UnixSocketFault(path, .readOnly))
         case EACCES, EPERM:
-            return user.refusal(
+            return rights.refusal(
                 Self.topic, "create unix:\(path) in \(folder), as \(key) says",
-                user.advice(for: path, "give it write access to \(folder), or name a path in another folder"))
+                rights.advice(for: path, "give it write access to \(folder), or name a path in another folder"))
         case let code:
             let reason = SystemError.reason(code)
             return problem(key, UnixSocketFault(path, .other(reason)))
@@ -76,7 +71,7 @@ struct UnixSocketCheck {
         }
         let isOwn = owner.user == geteuid() && (owner.group == getegid() || Self.ownGroups.contains(owner.group))
         guard geteuid() != 0 && !isOwn else { return nil }
-        return user.refusal(
+        return rights.refusal(
             Self.topic, "give unix:\(path) to \(name), as \(key) says and as only root can",
             "remove ?owner=, or use the socket unit with SocketUser= and SocketGroup="
         )

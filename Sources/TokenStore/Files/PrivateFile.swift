@@ -24,7 +24,7 @@ package enum PrivateFile {
     /// What to do about a folder in which no file can be created; nil if the folder is not the reason.
     private static func refusedCreation(in folder: String, _ error: SystemError) -> StoreError? {
         // Looked up only for messages that name the user, because the lookup may have to ask other programs.
-        var user: String { UserAccount.present.name }
+        var user: String { UserName.present }
         switch error.code {
         case ENOENT: return .refused("there is no folder \(folder); make it, so that the user \(user) can write in it")
         case ENOTDIR: return .refused("\(folder) is no folder; name a file in a folder")

@@ -3,12 +3,12 @@ internal import TokenStore
 
 /// The key ring in the folders in which systemd searches for credentials (systemd.exec(5), LoadCredential=).
 enum StoreCredential {
-    static let folders = [
+    static let standardFolders = [
         "/etc/credstore", "/etc/credstore.encrypted", "/run/credstore", "/run/credstore.encrypted",
     ]
 
     /// The path of the credential in one of the folders; nil if there is none.
-    static func path(in folders: [String]) -> String? {
+    static func path(in folders: [String] = standardFolders) -> String? {
         folders.map { "\($0)/\(KeyRingFile.credentialName)" }.first { FileStatus($0) != nil }
     }
 

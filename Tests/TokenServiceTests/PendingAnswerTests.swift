@@ -14,7 +14,7 @@ import TokenStore
     }
 
     private static func pending() -> PendingAnswer {
-        PendingAnswer(bytes: 10, timeLimit: nil)
+        PendingAnswer(bytes: 10, timeLimit: nil, failure: { _ in Response(body: []) })
     }
 
     private static var answer: Answer { .now(Response(body: [])) }
@@ -34,21 +34,39 @@ import TokenStore
         #expect(taker.count == 1)
     }
 
-    @Test("a store can see that nobody waits any more, also behind an answer that is changed when it comes")
+    @Test("a store can see that nobody waits any more")
     func waiting() {
-        let (original, taker) = (Self.pending(), Taker())
-        guard case .later(let changed) = Answer.later(original).then({ $0 }) else {
-            Issue.record("the answer does not come later")
-            return
-        }
-        #expect(original.isWaiting && changed.isWaiting)
-        #expect(changed.begin(for: taker) == nil)
-        #expect(original.isWaiting && changed.isWaiting)
-        changed.abandon()
-        #expect(!original.isWaiting && !changed.isWaiting)
+        let (pending, taker) = (Self.pending(), Taker())
+        #expect(pending.isWaiting)
+        #expect(pending.begin(for: taker) == nil)
+        #expect(pending.isWaiting)
+        pending.abandon()
+        #expect(!pending.isWaiting)
         // What was begun nevertheless may still end, and reaches nobody.
-        original.finish(Self.answer)
+        pending.finish(Self.answer)
         #expect(taker.count == 0)
+    }
+
+    @Test("changes are made in their order, also after one that leads to another pending answer, and also for nobody")
+    func changes() {
+        for isAbandoned in [false, true] {
+            var made: [Int] = []
+            let (first, second, taker) = (Self.pending(), Self.pending(), Taker())
+            let note: (Int) -> (Answer) -> Answer = { number in
+                { answer in
+                    made.append(number)
+                    return answer
+                }
+            }
+            _ = Answer.later(first).then(note(1)).then { _ in .later(second) }.then(note(2)).then(note(3))
+            #expect(first.begin(for: taker) == nil)
+            if isAbandoned { first.abandon() }
+            first.finish(Self.answer)
+            #expect(made == [1])
+            second.finish(Self.answer)
+            #expect(made == [1, 2, 3])
+            #expect(taker.count == (isAbandoned ? 0 : 1))
+        }
     }
 
     @Test("a second outcome stops the program: it could be another client's")

@@ -149,10 +149,9 @@ package final class BackendAPI {
     ) -> Answer {
         let service = service
         return .later(
-            PendingOperation(
+            PendingAnswer(
                 bytes: Token.waitingBytes(id: [], info: []) + UniqueID.limit, timeLimit: service.timeLimit,
-                operation: operation, answer: answer, refusal: { service.operationFailed($0, call.requestID) }
-            ))
+                failure: { service.operationFailed($0, call.requestID) }, operation: operation, answer: answer))
     }
 
     // MARK: - Sessions
@@ -214,12 +213,11 @@ package final class BackendAPI {
         guard let match = call.preconditions.writeMatch else { return .now(.twoPreconditions) }
         let (service, requestID) = (service, call.requestID)
         return .later(
-            PendingOperation(
+            PendingAnswer(
                 bytes: Token.waitingBytes(id: user, info: []), timeLimit: service.timeLimit,
+                failure: { Self.refusal($0) ?? service.writeFailed($0, requestID) },
                 operation: { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
-                answer: { .now(Response($0 ? .stored : .notFound)) },
-                refusal: { Self.refusal($0) ?? service.writeFailed($0, requestID) }
-            ))
+                answer: { .now(Response($0 ? .stored : .notFound)) }))
     }
 
     private static func refusal(_ error: StoreError) -> Response? {

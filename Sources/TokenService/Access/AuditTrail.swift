@@ -15,7 +15,14 @@ package final class AuditTrail {
     private var isRequired: Bool
     private let hasher: AuditHasher
     private var events: [AuditEvent] = []
-    private var waiting: [RecordedAnswer] = []
+    private var waiting: [Held] = []
+
+    /// An answer that waits until its event is in the audit log.
+    private struct Held {
+        let pending: PendingAnswer
+        let answer: Answer
+        let failure: () -> Response
+    }
 
     /// - Parameters:
     ///   - log: The process's.
@@ -76,9 +83,11 @@ package final class AuditTrail {
             if isRepeated(event, from: address) { return answer }
             event.address = address?.description
             events.append(event)
-            let held = RecordedAnswer(answer, orElse: failure)
-            waiting.append(held)
-            return .later(held)
+            // Of no bytes: refused for lack of room, it would deny what the log is about to say. It waits until the end of the
+            // turn, which limits how much waits.
+            let pending = PendingAnswer(bytes: 0, timeLimit: nil, failure: { _ in failure() })
+            waiting.append(Held(pending: pending, answer: answer, failure: failure))
+            return .later(pending)
         }
     }
 
@@ -123,7 +132,7 @@ package final class AuditTrail {
     /// Writes the events of the turn, and lets the answers go.
     package func flush() {
         guard !waiting.isEmpty else { return }
-        var (events, answers): ([AuditEvent], [RecordedAnswer]) = ([], [])
+        var (events, answers): ([AuditEvent], [Held]) = ([], [])
         swap(&events, &self.events)
         swap(&answers, &waiting)
         var isRecorded = true
@@ -133,24 +142,8 @@ package final class AuditTrail {
             // The log reports that it fails, and that it works again.
             isRecorded = false
         }
-        for answer in answers { answer.release(isRecorded: isRecorded || !isRequired) }
+        for held in answers {
+            held.pending.finish(isRecorded || !isRequired ? held.answer : .now(held.failure()))
+        }
     }
-}
-
-/// An answer that waits until its event is in the audit log.
-private final class RecordedAnswer: PendingAnswer {
-    private let answer: Answer
-    private let unrecorded: () -> Response
-
-    init(_ answer: Answer, orElse unrecorded: @escaping () -> Response) {
-        self.answer = answer
-        self.unrecorded = unrecorded
-        // None: refused for lack of room, it would deny what the log is about to say. It waits until the end of the turn, which
-        // limits how much waits.
-        super.init(bytes: 0, timeLimit: nil)
-    }
-
-    func release(isRecorded: Bool) { finish(isRecorded ? answer : .now(unrecorded())) }
-
-    override func failure(_ error: StoreError) -> Response { unrecorded() }
 }

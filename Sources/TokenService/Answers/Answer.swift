@@ -16,12 +16,4 @@ package enum Answer {
 package protocol AnswerTaker: AnyObject {
     /// Takes the answer of the `PendingAnswer` that was begun for this taker; called once, after `begin` has returned.
     func take(_ answer: Answer)
-
-    /// Whether the answer would reach somebody.
-    var isWaiting: Bool { get }
-}
-
-extension AnswerTaker {
-    /// True: a taker that waits on nobody else's behalf calls `abandon` when it stops waiting.
-    package var isWaiting: Bool { true }
 }

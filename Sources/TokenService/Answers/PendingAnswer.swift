@@ -3,13 +3,13 @@ internal import TokenStore
 
 /// An answer that comes later: from a store, or from another service that has to be asked.
 ///
-/// Each kind is a subclass that holds everything it needs of the request. The connection counts its `bytes` against
-/// `limits.buffers`, calls `begin`, and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun
-/// runs to its end and its answer is dropped; what a store has not begun yet, it need not begin. The answer may be another pending
-/// one, so a request can take several such steps.
+/// It holds everything that it needs of the request. The connection counts its `bytes` against `limits.buffers`, calls `begin`,
+/// and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun runs to its end and its answer is
+/// dropped; what a store has not begun yet, it need not begin. The answer may be another pending one, so a request can take
+/// several such steps.
 ///
 /// Belongs to its loop's thread.
-package class PendingAnswer: OutcomeWaiter {
+package final class PendingAnswer: OutcomeWaiter {
     private enum State {
         /// `begin` has not been called, or has not returned.
         case new
@@ -30,11 +30,40 @@ package class PendingAnswer: OutcomeWaiter {
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
+    /// Begins what the answer needs, and is then dropped with what it holds; nil if that was begun before this was made.
+    private var work: ((PendingAnswer) -> Void)?
+    /// Made to the answer when it comes, in this order.
+    private var changes: [(Answer) -> Answer] = []
+    /// Reports an error and returns the answer of failure.
+    private let failure: (StoreError) -> Response
 
-    init(bytes: Int, timeLimit: Duration?, takesLong: Bool = false) {
+    init(
+        bytes: Int, timeLimit: Duration?, takesLong: Bool = false, failure: @escaping (StoreError) -> Response,
+        work: ((PendingAnswer) -> Void)? = nil
+    ) {
         self.bytes = bytes
         self.timeLimit = timeLimit
         self.takesLong = takesLong
+        self.failure = failure
+        self.work = work
+    }
+
+    /// The answer to a request for which the store does something.
+    ///
+    /// - Parameters:
+    ///   - bytes: Bytes of memory that are held until the answer comes.
+    ///   - timeLimit: How long the client waits.
+    ///   - takesLong: Whether beginning may take some milliseconds.
+    ///   - failure: Reports an error and gives its answer.
+    ///   - operation: Begins the operation, and calls its completion once.
+    ///   - answer: The answer to what was done.
+    convenience init<Outcome>(
+        bytes: Int, timeLimit: Duration?, takesLong: Bool = false, failure: @escaping (StoreError) -> Response,
+        operation: @escaping (Completion<Outcome>) -> Void, answer: @escaping (Outcome) -> Answer
+    ) {
+        self.init(bytes: bytes, timeLimit: timeLimit, takesLong: takesLong, failure: failure) {
+            operation($0.completion(answer))
+        }
     }
 
     // MARK: - The side that waits
@@ -42,8 +71,9 @@ package class PendingAnswer: OutcomeWaiter {
     /// Begins what the answer needs.
     ///
     /// - Returns: The answer if it comes at once; nil if the taker gets it later.
-    package final func begin(for taker: any AnswerTaker) -> Answer? {
-        start()
+    package func begin(for taker: any AnswerTaker) -> Answer? {
+        let work = work.take()
+        work?(self)
         switch state {
         case .answered(let answer):
             state = .over
@@ -56,43 +86,49 @@ package class PendingAnswer: OutcomeWaiter {
     }
 
     /// Gives up before `begin`, as there is no room for its bytes, and returns the answer of failure.
-    package final func refuse() -> Response {
+    package func refuse() -> Response {
         abandon()
         return failure(.overloaded(.buffers))
     }
 
     /// Gives up after the time limit, and returns the answer of failure.
-    package final func timeOut() -> Response {
+    package func timeOut() -> Response {
         abandon()
         return failure(.overloaded(.unanswered(limit: timeLimit ?? .zero)))
     }
 
     /// Gives up, as the client has disconnected.
-    package final func abandon() {
+    package func abandon() {
         state = .abandoned
     }
 
     /// Whether the answer would reach somebody.
-    package final var isWaiting: Bool {
+    package var isWaiting: Bool {
         switch state {
-        case .new, .answered: true
-        case .awaited(let taker): taker.isWaiting
+        case .new, .answered, .awaited: true
         case .abandoned, .over: false
         }
     }
 
     // MARK: - The side that answers
 
-    /// Begins what the answer needs, unless that was begun before the answer was made.
-    func start() {}
-
-    /// Reports an error and returns the answer of failure.
-    func failure(_ error: StoreError) -> Response {
-        preconditionFailure("each kind of pending answer has its own failure")
+    /// Takes the outcome of what the store was asked for.
+    ///
+    /// - Parameter answer: The answer to it.
+    func completion<Outcome>(_ answer: @escaping (Outcome) -> Answer) -> Completion<Outcome> {
+        Completion(for: self) { [self] outcome in
+            switch outcome {
+            case .success(let outcome): finish(answer(outcome))
+            case .failure(let error): finish(.now(failure(error)))
+            }
+        }
     }
 
     /// Gives the answer; to be called once.
-    final func finish(_ answer: Answer) {
+    func finish(_ answer: Answer) {
+        var changes: [(Answer) -> Answer] = []
+        swap(&changes, &self.changes)
+        let answer = changes.reduce(answer) { $0.then($1) }
         switch state {
         case .new: state = .answered(answer)
         case .awaited(let taker):
@@ -100,6 +136,24 @@ package class PendingAnswer: OutcomeWaiter {
             taker.take(answer)
         case .abandoned: state = .over
         case .answered, .over: preconditionFailure("an outcome comes once")
+        }
+    }
+
+    /// Changes the answer when it comes; before it has come.
+    fileprivate func add(_ change: @escaping (Answer) -> Answer) { changes.append(change) }
+}
+
+extension Answer {
+    /// Changes an answer, or what it leads to, once it is there.
+    ///
+    /// The change also runs if the client has left in the meantime, so it may record what was done for that client. It does not run
+    /// for a pending answer that was given up: then the answer of failure goes out as it is.
+    func then(_ change: @escaping (Answer) -> Answer) -> Answer {
+        switch self {
+        case .now, .inPieces: return change(self)
+        case .later(let pending):
+            pending.add(change)
+            return self
         }
     }
 }

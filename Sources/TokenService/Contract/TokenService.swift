@@ -164,9 +164,15 @@ package final class TokenService {
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ requestID: RequestID,
         refusal: @escaping (StoreError) -> Response?
     ) -> Answer {
-        .later(
-            PendingWrite(
-                self, TagRemoval.removeTags(from: tokenInfo), under: id, condition, requestID, refusal: refusal))
+        let tokenInfo = TagRemoval.removeTags(from: tokenInfo)
+        return .later(
+            PendingAnswer(
+                bytes: Token.waitingBytes(id: id, info: tokenInfo), timeLimit: handle.timeLimit,
+                failure: { [self] in refusal($0) ?? writeFailed($0, requestID) },
+                work: { [self] pending in
+                    let completion = pending.completion { [self] in .now(stored($0)) }
+                    handle.store(tokenInfo, under: id, if: condition, completion: completion)
+                }))
     }
 
     // MARK: - The store
@@ -194,12 +200,12 @@ package final class TokenService {
         noteRead()
         // Before the store is read.
         let ticket = answers?.ticket(for: id.span)
-        var pending: PendingRead?
+        var pending: PendingAnswer?
         do throws(StoreError) {
             let fetched = try handle.fetch(id, upTo: Self.shortTokenInfo) {
-                let read = PendingRead(self, id, ticket, requestID)
+                let read = pendingRead(of: id, requestID)
                 pending = read
-                return Completion(for: read) { read.finish($0) }
+                return read.completion { [self] in answer(to: id, ticket, requestID, $0) }
             }
             if let fetched { return answer(to: id, ticket, requestID, fetched) }
         } catch {
@@ -209,14 +215,12 @@ package final class TokenService {
         return .later(pending)
     }
 
-    /// The answer to a read that has come to an end.
-    func answer(
-        to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ outcome: Result<Fetched, StoreError>
-    ) -> Answer {
-        switch outcome {
-        case .success(let fetched): answer(to: id, ticket, requestID, fetched)
-        case .failure(let error): .now(readFailed(error, requestID))
-        }
+    private func pendingRead(
+        of id: [UInt8], _ requestID: RequestID, takesLong: Bool = false, work: ((PendingAnswer) -> Void)? = nil
+    ) -> PendingAnswer {
+        PendingAnswer(
+            bytes: Token.waitingBytes(id: id, info: []), timeLimit: timeLimit, takesLong: takesLong,
+            failure: { [self] in readFailed($0, requestID) }, work: work)
     }
 
     private func answer(
@@ -224,7 +228,7 @@ package final class TokenService {
     ) -> Answer {
         switch fetched {
         case .nothing: return .now(Response(.notFound))
-        case .longer: return .later(PendingLongRead(self, id, requestID))
+        case .longer: return fetchLong(id, requestID)
         case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
             ContractAnswer.appendFound(tokenInfo, to: &body)
@@ -241,26 +245,23 @@ package final class TokenService {
         }
     }
 
-    /// Reads a long token info, which takes some milliseconds for each MiB.
-    func fetchLong(_ id: [UInt8], completion: Completion<Fetched>) {
-        do throws(StoreError) {
-            if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
-                completion(.success(fetched))
-            }
-        } catch {
-            completion(.failure(error))
-        }
-    }
-
-    /// The answer to a read of `fetchLong`.
-    func answer(toLong requestID: RequestID, _ outcome: Result<Fetched, StoreError>) -> Answer {
-        switch outcome {
-        // It was long a moment ago: now there is nothing, or the store does not do what it was asked for.
-        case .success(.nothing), .success(.longer): .now(Response(.notFound))
-        case .success(.found(let tokenInfo, _, let version)):
-            .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
-        case .failure(let error): .now(readFailed(error, requestID))
-        }
+    /// Reads a long token info, which takes some milliseconds for each MiB, in the part of a turn that is meant for that.
+    private func fetchLong(_ id: [UInt8], _ requestID: RequestID) -> Answer {
+        .later(
+            pendingRead(of: id, requestID, takesLong: true) { [self] pending in
+                let completion = pending.completion { [self] (fetched: Fetched) in
+                    // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
+                    guard case .found(let tokenInfo, _, let version) = fetched else { return .now(Response(.notFound)) }
+                    return .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
+                }
+                do throws(StoreError) {
+                    if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
+                        completion(.success(fetched))
+                    }
+                } catch {
+                    completion(.failure(error))
+                }
+            })
     }
 
     /// How long a client waits for the store; nil if it waits until the store gives the outcome.
@@ -273,7 +274,7 @@ package final class TokenService {
     }
 
     /// The answer to a write that is durable.
-    func stored(_ version: TokenVersion) -> Response {
+    private func stored(_ version: TokenVersion) -> Response {
         var response = Response(.stored)
         if showsVersions { response.version = version.rawValue }
         return response

@@ -99,12 +99,14 @@ final class AuthorizedContract {
     private func read(
         _ key: SessionKey, for request: AuthorizedRequest, _ proceed: @escaping (FoundSession) -> Answer
     ) -> Answer {
-        var pending: PendingSession?
+        var pending: PendingAnswer?
         do throws(StoreError) {
             let found = try service.handle.findSession(key) {
-                let waiting = PendingSession(service, request, proceed)
+                let waiting = PendingAnswer(
+                    bytes: request.waitingBytes, timeLimit: service.timeLimit,
+                    failure: { [self] in failed(request, $0) })
                 pending = waiting
-                return Completion(for: waiting) { waiting.take($0) }
+                return waiting.completion(proceed)
             }
             if let found { return proceed(found) }
         } catch {
@@ -206,30 +208,5 @@ final class AuthorizedContract {
         guardian.recorded(
             answer, request.isWrite ? .store : .read, by: grant, isWrite: request.isWrite, from: request.address,
             request.requestID)
-    }
-}
-
-/// The answer to a request whose session is being read from a store that is far away.
-private final class PendingSession: PendingAnswer {
-    private let service: TokenService
-    private let request: (isWrite: Bool, id: RequestID)
-    private let proceed: (FoundSession) -> Answer
-
-    init(_ service: TokenService, _ request: AuthorizedRequest, _ proceed: @escaping (FoundSession) -> Answer) {
-        self.service = service
-        self.request = (request.isWrite, request.requestID)
-        self.proceed = proceed
-        super.init(bytes: request.waitingBytes, timeLimit: service.timeLimit)
-    }
-
-    func take(_ outcome: Result<FoundSession, StoreError>) {
-        switch outcome {
-        case .success(let found): finish(proceed(found))
-        case .failure(let error): finish(.now(failure(error)))
-        }
-    }
-
-    override func failure(_ error: StoreError) -> Response {
-        request.isWrite ? service.writeFailed(error, request.id) : service.readFailed(error, request.id)
     }
 }

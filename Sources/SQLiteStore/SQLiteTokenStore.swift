@@ -63,7 +63,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         let open = OpenDatabase(
             directory: directory, path: path, options: options, state: state, writerThread: writerThread)
         let eraser = UserEraser(open, report: report)
-        erase = { await eraser.outcome(of: $0) }
+        erase = { (user) throws(StoreError) in try await eraser.erase(user) }
         administrator = SQLiteAdministrator(open, erase: erase)
     }
 
@@ -86,9 +86,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     ) throws(StoreError) -> any StoreHandle {
         do throws(SQLiteError) {
             return try SQLiteStoreHandle(
-                path: path, state: state, writerThread: writerThread,
-                erase: erase,
-                deliver: deliver)
+                path: path, state: state, writerThread: writerThread, erase: erase, deliver: deliver)
         } catch {
             throw .read(StoreFault(error))
         }

@@ -112,14 +112,14 @@ package protocol StoreHandle: AnyObject {
     /// - Parameter completion: Called once, on this thread, maybe before this returns.
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>)
 
-    /// Erases a user: its token, its sessions, and what the store's files hold of them.
+    /// Erases a user: its token and its sessions.
     ///
-    /// A restore of an older backup removes it again, unless something of it was written after the erasure.
+    /// A write that was handed over before, or that depends on a session that this ends, does not bring the user back. A restore of
+    /// an older backup removes it again, unless something of it was written after the erasure.
     ///
     /// - Parameters:
     ///   - user: Its bytes are the unique id of its token.
-    ///   - completion: Called when nothing of the user is in any file of the data folder, except a keyed hash in the file of
-    ///     the erasures. After an error it is to be erased again.
+    ///   - completion: Called when the rows are erased as far as the database erases. After an error it is to be erased again.
     func erase(_ user: [UInt8], completion: Completion<Erasure>)
 
     /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for

@@ -178,22 +178,6 @@ internal import System
         }
     }
 
-    /// Writes to the database's file directly, bypassing the connection's page cache.
-    ///
-    /// - Parameters:
-    ///   - bytes: Fewer than 128 KiB.
-    ///   - offset: From the file's beginning.
-    func writeFile(_ bytes: [UInt8], at offset: Int) throws(SQLiteError) {
-        guard let file = unsafe file else { return }
-        let code = unsafe bytes.withUnsafeBytes { bytes in
-            unsafe file.pointee.pMethods.pointee.xWrite(
-                file, bytes.baseAddress, Int32(bytes.count), sqlite3_int64(offset))
-        }
-        guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "erase")
-        }
-    }
-
     /// Empties the connection's page cache, so that its next statements read the files again.
     func forgetPages() {
         _ = unsafe sqlite3_db_release_memory(handle)

@@ -41,7 +41,7 @@ extension SQLiteAdministrator: UserAdministrator {
     }
 
     package func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
-        try await eraseUser(user).get()
+        try await eraseUser(user)
     }
 
     /// Makes a change and waits until it is durable.

@@ -158,7 +158,12 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         erasureNumber += 1
         erasures[number] = completion
         Task { [self] in
-            let outcome = await erase(user)
+            let outcome: Result<Erasure, StoreError>
+            do throws(StoreError) {
+                outcome = .success(try await erase(user))
+            } catch {
+                outcome = .failure(error)
+            }
             deliver { self.erasures.removeValue(forKey: number)?(outcome) }
         }
     }

@@ -1,7 +1,7 @@
 internal import TokenStore
 
 /// Erases a user; called on any thread.
-typealias Erasing = @Sendable (_ user: [UInt8]) async -> Result<Erasure, StoreError>
+typealias Erasing = @Sendable (_ user: [UInt8]) async throws(StoreError) -> Erasure
 
 /// A database that is open for writing, with everything that works on it.
 struct OpenDatabase: Sendable {

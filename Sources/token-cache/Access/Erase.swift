@@ -7,7 +7,7 @@ import TokenStore
 /// The command `token-cache erase`.
 struct Erase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Erase a user: token, sessions, and what the files of the data folder hold of them.",
+        abstract: "Erase a user: the token and all sessions.",
         discussion: """
             Copies of damaged WALs are removed as well. A keyed hash of the user is kept in the file erasures beside the key \
             ring, so that token-cache restore leaves the user out of older backups, unless something was stored for it \
@@ -33,7 +33,7 @@ struct Erase: AsyncParsableCommand {
         let reply = try await options.withStore(for: .erase) { try await $0.perform(request) }
         let rest =
             try options.load().store.url.isEmpty
-            ? "nothing of the user is left in the data folder"
+            ? "no row of the user is left in the data folder"
             : "no row of the user is left in the database, whose WAL and backups keep what they hold"
         try options.output.print(
             reply,

@@ -30,11 +30,3 @@ static inline void csqlite_distrust_file(sqlite3 *database) {
 static inline void csqlite_allow_no_journal(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)0);
 }
-
-// The methods of an open file, some of them replaced (sqlite.org/c3ref/io_methods.html), and what those need: SQLite passes
-// them only the file, which begins with a pointer to `methods`.
-struct csqlite_replaced_methods {
-    sqlite3_io_methods methods;
-    const sqlite3_io_methods *standard;
-    void *owner;
-};

@@ -66,8 +66,6 @@ internal import System
     }
 
     deinit {
-        // It refers to the database's file, which is closed together with the connection.
-        readAhead = nil
         // With _v2 the connection is closed when its last statement is finalized.
         _ = unsafe sqlite3_close_v2(handle)
     }
@@ -128,28 +126,6 @@ internal import System
 
     /// The buffer, once the WAL is open, which it then stays; cached because every commit needs it.
     private var openFile: UnsafeMutablePointer<sqlite3_file>?
-
-    /// Whether the system reads the pages of B-trees ahead, as `ChildReadAhead` says.
-    ///
-    /// Stays false if the system cannot be told to.
-    var readsChildrenAhead: Bool {
-        get { readAhead?.isActive ?? false }
-        set {
-            if newValue && readAhead == nil { readAhead = ChildReadAhead(self) }
-            readAhead?.isActive = newValue
-        }
-    }
-
-    /// Kept while it is inactive, because making a new one means searching all descriptors of the process again.
-    private var readAhead: ChildReadAhead?
-
-    /// Runs what goes over many rows; the system reads their pages ahead meanwhile.
-    func readingChildrenAhead<Value>(_ body: () throws(SQLiteError) -> Value) throws(SQLiteError) -> Value {
-        let before = readsChildrenAhead
-        readsChildrenAhead = true
-        defer { readsChildrenAhead = before }
-        return try body()
-    }
 
     /// Bytes of the database's file; 0 if unknown.
     var fileSize: Int {

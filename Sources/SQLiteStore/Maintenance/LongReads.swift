@@ -20,7 +20,6 @@ actor LongReads {
         } catch {
             return .failure(error)
         }
-        connection.readsChildrenAhead = true
         return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
     }
 

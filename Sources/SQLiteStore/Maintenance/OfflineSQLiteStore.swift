@@ -176,8 +176,6 @@ package final class OfflineSQLiteStore: OfflineStore {
     ) throws(StoreError) {
         var coder = RowCoder(sealing)
         var done = 0
-        connection.readsChildrenAhead = true
-        defer { connection.readsChildrenAhead = false }
         let select = try Self.reading { () throws(SQLiteError) in
             try SQLiteStatement("SELECT \(StoredRow.columns) FROM token", on: connection)
         }

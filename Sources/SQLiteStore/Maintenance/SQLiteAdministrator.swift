@@ -47,14 +47,12 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         }
     }
 
-    /// Reads rows that follow one another, with their pages read ahead.
+    /// Reads with the administration's connection.
     func readingRows<Result>(
         _ body: (SQLiteConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let connection = try reader().connection
-        return try reading { () throws(SQLiteError) in
-            try connection.readingChildrenAhead { () throws(SQLiteError) in try body(connection) }
-        }
+        return try reading { () throws(SQLiteError) in try body(connection) }
     }
 
     /// Runs a long read, which fails when the task is cancelled.

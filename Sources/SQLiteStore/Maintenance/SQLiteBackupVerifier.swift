@@ -83,7 +83,6 @@ package struct SQLiteBackupVerifier: BackupVerifier {
         var coder = RowCoder(sealing)
         var duplicates = DuplicateTokens()
         let total = try connection.integer("SELECT tokens FROM store")
-        connection.readsChildrenAhead = true
         let select = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token NOT INDEXED", on: connection)
         while try select.step() {
             let row = StoredRow(select)

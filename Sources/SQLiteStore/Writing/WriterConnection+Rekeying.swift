@@ -41,9 +41,6 @@ extension WriterConnection {
         try select.bind(Int64(count) + 1, at: 2)
         var result = RekeyedRows()
         var (bytes, isLast) = (0, true)
-        // Only during this step: a client's write needs a single leaf, and would read its neighbours in vain.
-        connection.readsChildrenAhead = true
-        defer { connection.readsChildrenAhead = false }
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
             while try select.step() {

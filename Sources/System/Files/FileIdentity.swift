@@ -18,14 +18,6 @@ package struct FileIdentity: Hashable, Sendable {
         return (status.identity, UInt64(status.size))
     }
 
-    /// A descriptor with which this process has the file open; nil if there is none.
-    ///
-    /// Its owner may close it at any time.
-    package var openDescriptor: Int32? {
-        let folder = "/proc/self/fd"
-        return Folder.names(in: folder)?.first { Self.find("\(folder)/\($0)")?.identity == self }.flatMap(Int32.init)
-    }
-
     /// Whether two paths lead to one file.
     package static func areSame(_ first: String, _ second: String) -> Bool {
         guard let one = find(first), let other = find(second) else { return false }

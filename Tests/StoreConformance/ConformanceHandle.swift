@@ -77,12 +77,12 @@ package actor ConformanceHandle {
     /// Begins writes without handing them over.
     ///
     /// - Returns: The outcomes that came at once, by the writes' numbers.
-    package func begin(_ writes: [(id: String, value: String)]) throws -> [Int] {
+    package func begin(_ writes: [(id: String, value: String)], session: SessionKey? = nil) throws -> [Int] {
         let handle = try opened
         finished = []
         for (number, write) in writes.enumerated() {
             handle.store(
-                Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition(),
+                Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition(session: session),
                 completion: Completion { _ in self.finished.append(number) })
         }
         return finished

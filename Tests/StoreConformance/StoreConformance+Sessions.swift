@@ -116,6 +116,37 @@ extension StoreConformance {
             try expectEqual(try await other.list("anna"), [], "the sessions after a restart")
             again.close()
         },
+        Behaviour("neither what began before an erasure nor what depends on a session that it ends brings the user back") {
+            open in
+            let store = try open { _ in }
+            let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            for round in 0..<10 {
+                let (user, secret) = ("user \(round)", "secret \(round)")
+                try await handle.begin(secret, of: user)
+                let session = round.isMultiple(of: 2) ? try await handle.key(secret) : nil
+                if round.isMultiple(of: 3) { try await handle.put("before", under: user) }
+                // Handed over before the erasure, by another handle than that, or the same one; it may fail.
+                let writing = round < 5 ? other : handle
+                _ = try await writing.begin([(user, "during")], session: session)
+                await writing.flush()
+                async let login = try? writing.begin("another \(round)", of: user)
+                try await handle.erase(user)
+                _ = await login
+                while await writing.outcomes.isEmpty { await Task.yield() }
+                try expectEqual(try await handle.get(user), nil, "the token")
+                try expectEqual(try await handle.find(secret), nil, "the session")
+                let ended = try await handle.key(secret)
+                for match in [WriteCondition.Match.any, .exists, .missing] {
+                    let error = try await error { try await other.put("after", under: user, if: match, session: ended) }
+                    try expectEqual(error, .sessionEnded, "the error")
+                }
+                try expectEqual(try await handle.get(user), nil, "the token after writes that depend on the session")
+                try await handle.begin("new \(round)", of: user)
+                try await handle.put("again", under: user, if: .missing, session: try await handle.key("new \(round)"))
+                try expectEqual(try await other.get(user), "again", "the token of the user who came again")
+            }
+            store.close()
+        },
         Behaviour("an observer learns of each session that ends before and after it does") { open in
             let store = try open { _ in }
             guard store.seesAllWrites else { return store.close() }

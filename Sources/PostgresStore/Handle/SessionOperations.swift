@@ -90,9 +90,12 @@ final class CreateSessionOperation: AnsweredOperation<CreatedSession> {
             lockOrder: row.userKey, completion: completion)
     }
 
-    override var statementCount: Int { 2 }
+    override var statementCount: Int { 3 }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
+        rows.parameters.removeAll()
+        rows.parameters.append(row.userKey)
+        try Statement.lockUser.send(on: connection, rows)
         rows.parameters.removeAll()
         rows.parameters.append(row.key)
         rows.parameters.append(row.id.bytes)
@@ -111,7 +114,7 @@ final class CreateSessionOperation: AnsweredOperation<CreatedSession> {
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
-        if statement == 1 { outcome = .success(Self.created(row, ended: result.changedCount)) }
+        if statement == 2 { outcome = .success(Self.created(row, ended: result.changedCount)) }
     }
 
     private static func created(_ row: SessionRow, ended: Int) -> CreatedSession {
@@ -138,10 +141,9 @@ final class EndSessionOperation: AnsweredOperation<EndedSession?> {
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
-        // A row that does not open ends all the same.
-        outcome = .success(
-            result.rowCount == 0
-                ? nil : EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user))
+        // What an attempt before has ended counts as well, and a row that does not open ends all the same.
+        guard result.rowCount > 0 else { return }
+        outcome = .success(EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user))
     }
 }
 
@@ -161,21 +163,14 @@ final class EraseOperation: AnsweredOperation<Erasure> {
         super.init(erasure, deadline: deadline, rows: rows, lockOrder: userKey, completion: completion)
     }
 
-    override var statementCount: Int { erasesToken ? 3 : 1 }
+    override var statementCount: Int { erasesToken ? 3 : 2 }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
         rows.parameters.removeAll()
         rows.parameters.append(userKey)
+        try Statement.lockUser.send(on: connection, rows)
         try Statement.endSessions.send(on: connection, rows)
         guard erasesToken else { return }
-        // Whether there was a token is asked for, as an update does not tell what it has replaced.
-        rows.parameters.append(Int64.min)
-        rows.parameters.append(Int64.min)
-        rows.parameters.append(nil as [UInt8]?)
-        rows.parameters.append(Int64.max)
-        try Statement.examine.send(on: connection, rows)
-        rows.parameters.removeAll()
-        rows.parameters.append(userKey)
         rows.parameters.append(version.rawValue)
         rows.parameters.append(rows.unixTime)
         try Statement.eraseToken.send(on: connection, rows)
@@ -184,8 +179,11 @@ final class EraseOperation: AnsweredOperation<Erasure> {
     override func take(_ result: borrowing QueryResult, of statement: Int) {
         switch statement {
         // What an attempt before has done counts as well.
-        case 0: erasure.sessions = max(erasure.sessions, result.changedCount)
-        case 1: erasure.hadToken = erasure.hadToken || (result.rowCount > 0 && result.integer(0, 3) != 0)
+        case 1: erasure.sessions = max(erasure.sessions, result.changedCount)
+        case 2 where result.rowCount > 0:
+            // So that what this server writes from now on is later.
+            rows.state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
+            erasure.hadToken = erasure.hadToken || result.integer(0, 1) != 0
         default: break
         }
         outcome = .success(erasure)

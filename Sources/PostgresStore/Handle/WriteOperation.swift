@@ -8,7 +8,8 @@ internal import TokenStore
 /// If the statement has found no row that it may change, another one asks why: the condition does not hold, or a later version is
 /// there, as servers have different clocks. In the second case the write is repeated with a still later version, unless an
 /// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since. Nor is a
-/// write repeated that has waited long: its client may have stored something else since, through another server.
+/// write repeated that has waited long: its client may have stored something else since, through another server. Nor one that finds
+/// its user erased, unless it has a session, which is then one from after the erasure.
 final class WriteOperation: Operation {
     /// What is written.
     enum Change {
@@ -43,6 +44,7 @@ final class WriteOperation: Operation {
         var version: TokenVersion?
         var isLive = false
         var hasSession = true
+        var isErased = false
     }
 
     init(
@@ -144,7 +146,8 @@ final class WriteOperation: Operation {
         guard result.rowCount > 0 else { return }
         found = Examination(
             version: result.optionalInteger(0, 0).map(TokenVersion.init(rawValue:)),
-            isLive: result.integer(0, 1) != 0, hasSession: result.integer(0, 2) != 0)
+            isLive: result.integer(0, 1) != 0, hasSession: result.integer(0, 2) != 0,
+            isErased: result.optionalInteger(0, 3) == 1)
     }
 
     // MARK: - The outcome
@@ -180,6 +183,11 @@ final class WriteOperation: Operation {
             }
             if case .remove(_, let completion) = change, !found.isLive {
                 completion(.success(false))
+                return .done
+            }
+            guard !found.isErased || session != nil else {
+                let text = "the user was erased after the write had begun, or by a server whose clock is ahead"
+                fail(.write(StoreFault(text, mayRetry: true)))
                 return .done
             }
             // After this time, it was more likely written later than by a server whose clock is ahead.

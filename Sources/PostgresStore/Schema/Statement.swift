@@ -6,6 +6,10 @@
 /// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been
 /// committed without the standby, and only another change makes the next commit wait for that. A removed token stays
 /// as a row without a value, so that a delayed write of an earlier version does not bring it back.
+///
+/// Of an erasure and what it overlaps, one waits for the other: logins, by a lock on the user (`lockUser`), as nobody sees the row
+/// of a session that is not committed; first writes, as an erasure inserts a row as they do; and writes that depend on a session,
+/// by a lock on that session's row, which the erasure removes (of the weakest kind, so they do not wait for one another).
 enum Statement: String, CaseIterable {
     case fetch
     case fetchAll
@@ -16,6 +20,7 @@ enum Statement: String, CaseIterable {
     case remove
     case examine
     case findSession
+    case lockUser
     case createSession
     case trimSessions
     case noteUse
@@ -41,6 +46,8 @@ enum Statement: String, CaseIterable {
 
     /// What a removed token has in the place of its key's number, so that an index finds it.
     static let tombstoneKeyNumber: Int64 = -1
+    /// The same of a user that was erased.
+    static let erasedKeyNumber: Int64 = -2
 
     /// The columns that a read needs.
     ///
@@ -61,7 +68,7 @@ enum Statement: String, CaseIterable {
     /// Whether a session is there that the request needs; see `MatchKind` for the other parameters.
     private static let hasSession = """
         ($11::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $11::bytea \
-        AND session.expires_at > $12::bigint))
+        AND session.expires_at > $12::bigint FOR KEY SHARE))
         """
     private static let matches = """
         CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
@@ -118,13 +125,14 @@ enum Statement: String, CaseIterable {
             """
             SELECT token.version, \(Self.isLive(2, 3)), \
             ($4::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $4::bytea \
-            AND session.expires_at > $5::bigint)), token.value IS NOT NULL \
+            AND session.expires_at > $5::bigint)), token.key_number = \(Self.erasedKeyNumber) \
             FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea
             """
         case .findSession:
             """
             SELECT \(Self.sessionColumns) FROM session WHERE key = $1::bytea AND expires_at > $2::bigint
             """
+        case .lockUser: "SELECT pg_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), 0))"
         case .createSession:
             """
             INSERT INTO session (\(Self.sessionColumns)) VALUES ($1::bytea, $2::bytea, $3::bytea, $4::bigint, $5::bigint, \
@@ -144,9 +152,13 @@ enum Statement: String, CaseIterable {
             ORDER BY number
             """
         case .eraseToken:
+            // No token has an `expires_at` of 0 by itself: it says that there was one.
             """
-            UPDATE token SET version = greatest(token.version + 1, $2::bigint), written_at = $3::bigint, \
-            expires_at = NULL, key_number = \(Self.tombstoneKeyNumber), value = NULL WHERE key = $1::bytea
+            INSERT INTO token (\(Self.columns)) \
+            VALUES ($1::bytea, $2::bigint, $3::bigint, NULL, \(Self.erasedKeyNumber), NULL) \
+            ON CONFLICT (key) DO UPDATE SET version = greatest(token.version + 1, excluded.version), \
+            written_at = excluded.written_at, expires_at = CASE WHEN token.value IS NOT NULL THEN 0 END, \
+            key_number = excluded.key_number, value = NULL RETURNING version, expires_at IS NOT NULL
             """
         }
     }

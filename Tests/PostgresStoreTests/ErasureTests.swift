@@ -1,0 +1,141 @@
+#if PostgreSQL
+import StoreConformance
+import System
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+/// An erasure and what other transactions, which are not committed yet, do to the same user.
+@Suite struct ErasureTests {
+    private let database: TestDatabase
+    private let store: PostgresTokenStore
+
+    init() throws {
+        database = try TestDatabase()
+        store = try PostgresTokenStore(database)
+    }
+
+    /// The key of a user's row, for a statement.
+    private func key(of user: String) throws -> String {
+        var coder = RowCoder(store.state.sealing)
+        var key = RowKey()
+        try coder.key(of: Array(user.utf8), into: &key)
+        return Self.literal(key.bytes)
+    }
+
+    private static func literal(_ bytes: [UInt8]) -> String {
+        "'\\x\(bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())'::bytea"
+    }
+
+    /// A transaction of another server that has run a statement, and is not committed.
+    private func transaction(_ statements: String...) throws -> BlockingSession {
+        let session = try database.session()
+        for statement in ["BEGIN"] + statements { try session.run(statement, until: TestDatabase.deadline) }
+        return session
+    }
+
+    private func commit(_ session: BlockingSession) throws {
+        try session.run("COMMIT", until: TestDatabase.deadline)
+    }
+
+    /// Waits until that many statements of the store wait for a lock.
+    private func waiting(_ count: Int64) async throws {
+        try await eventually {
+            try database.number(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+                == count
+        }
+    }
+
+    @Test func `an erasure waits for the first write of a user, and erases it`() async throws {
+        let handle = try await ConformanceHandle.open(store)
+        let first = try transaction(
+            """
+            INSERT INTO token (key, version, written_at, key_number, value)
+            VALUES (\(try key(of: "anna")), \(store.state.versions.next()), 0, 1, 'first')
+            """)
+        async let erasing = handle.erase("anna")
+        try await waiting(1)
+        try commit(first)
+        #expect(try await erasing == Erasure(hadToken: true, sessions: 0))
+        #expect(try database.number("SELECT count(*) FROM token WHERE value IS NOT NULL") == 0)
+        store.close()
+    }
+
+    @Test func `an erasure leaves a tombstone that an earlier write does not replace, and a later one does`()
+        async throws
+    {
+        let (handle, delayed) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        // Its version is given now, and it reaches the database after the erasure.
+        _ = try await delayed.begin([("anna", "delayed")])
+        #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))
+        await delayed.flush()
+        try await eventually { await delayed.outcomes == [0] }
+        #expect(try await handle.get("anna") == nil)
+        #expect(try database.number("SELECT count(*) FROM token WHERE value IS NULL") == 1)
+        try await delayed.put("later", under: "anna")
+        #expect(try await handle.get("anna") == "later")
+        #expect(try await handle.erase("anna") == Erasure(hadToken: true, sessions: 0))
+        try await delayed.put("again", under: "anna", if: .missing)
+        #expect(try await handle.get("anna") == "again")
+        store.close()
+    }
+
+    @Test func `a write that depends on a session waits for the erasure that ends it, and fails`() async throws {
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("before", under: "anna")
+        try await handle.begin("s1", of: "anna")
+        let session = try await handle.key("s1")
+        for match in [WriteCondition.Match.any, .exists, .missing] {
+            let erasure = try transaction(
+                "DELETE FROM session WHERE user_key = \(try key(of: "anna"))",
+                """
+                UPDATE token SET value = NULL, key_number = -1, version = version + 1
+                WHERE key = \(try key(of: "anna"))
+                """)
+            let writing = Task { try await handle.put("after", under: "anna", if: match, session: session) }
+            try await waiting(1)
+            try commit(erasure)
+            await #expect(throws: StoreError.sessionEnded) { try await writing.value }
+            #expect(try await handle.get("anna") == nil)
+            try await handle.put("before", under: "anna")
+            try await handle.begin("s1", of: "anna")
+        }
+        store.close()
+    }
+
+    @Test func `an erasure waits for a write that depends on a session which it ends, and erases that`() async throws {
+        let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        try await handle.put("before", under: "anna")
+        try await handle.begin("s1", of: "anna")
+        let session = try await handle.key("s1")
+        let blocking = try transaction("SELECT FROM token FOR UPDATE")
+        async let writing = handle.put("after", under: "anna", if: .any, session: session)
+        try await waiting(1)
+        async let erasing = other.erase("anna")
+        try await waiting(2)
+        try commit(blocking)
+        _ = try await writing
+        #expect(try await erasing == Erasure(hadToken: true, sessions: 1))
+        #expect(try await handle.get("anna") == nil)
+        store.close()
+    }
+
+    @Test func `a login that an erasure overlaps leaves no session`() async throws {
+        let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        try await handle.begin("s1", of: "anna")
+        // Holds up the login, after it has stored the session and before it is committed.
+        let blocking = try transaction("SELECT FROM session FOR UPDATE")
+        async let login = handle.begin("s2", of: "anna", perUser: 1)
+        try await waiting(1)
+        async let erasing = other.erase("anna")
+        try await waiting(2)
+        try commit(blocking)
+        _ = try await login
+        #expect(try await erasing == Erasure(hadToken: false, sessions: 1))
+        #expect(try database.number("SELECT count(*) FROM session") == 0)
+        store.close()
+    }
+}
+#endif

@@ -35,7 +35,8 @@ import TokenStore
         defer { store.close() }
         let handle = try await ConformanceHandle.open(store)
         for user in ["anna@example.com", "berta@example.com"] {
-            try await handle.put("token of \(user) " + String(repeating: "canary of \(user) ", count: 2_000), under: user)
+            let long = String(repeating: "canary of \(user) ", count: 2_000)
+            try await handle.put("token of \(user) \(long)", under: user)
             for number in 0..<3 { try await handle.begin("secret \(number) of \(user)", of: user) }
         }
         // What the rows hold: in the clear the text itself, otherwise hashes and sealed values.

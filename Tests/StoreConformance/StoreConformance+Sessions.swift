@@ -116,7 +116,7 @@ extension StoreConformance {
             try expectEqual(try await other.list("anna"), [], "the sessions after a restart")
             again.close()
         },
-        Behaviour("neither what began before an erasure nor what depends on a session that it ends brings the user back") {
+        Behaviour("nothing that began before an erasure, or needs a session that it ends, brings the user back") {
             open in
             let store = try open { _ in }
             let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))

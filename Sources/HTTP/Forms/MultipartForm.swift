@@ -99,3 +99,152 @@ package struct MultipartForm {
         static let disposition: StaticString = "content-disposition"
     }
 }
+
+/// The parameters of a part's Content-Disposition (RFC 7578, section 4.2) as PHP reads them: with a type before them or
+/// without one, and of equal ones the last.
+struct ContentDisposition {
+    /// Nil if it has none.
+    private(set) var name: [UInt8]?
+    /// Nil if the part is not a file.
+    private(set) var fileName: [UInt8]?
+
+    init(_ value: [UInt8]) {
+        let bytes = value.span
+        var start = 0
+        while start < bytes.count {
+            let end = Self.wordEnd(in: start..<bytes.count, before: UInt8(ascii: ";"), of: bytes)
+            readParameter(start..<end, of: bytes)
+            start = end + 1
+        }
+    }
+
+    private mutating func readParameter(_ range: Range<Int>, of bytes: Span<UInt8>) {
+        let start = Self.skipSpace(in: range, of: bytes)
+        let keyEnd = Self.wordEnd(in: start..<range.upperBound, before: UInt8(ascii: "="), of: bytes)
+        var valueStart = keyEnd
+        while valueStart < range.upperBound && bytes[valueStart] == UInt8(ascii: "=") { valueStart += 1 }
+        guard valueStart > keyEnd else { return }
+        // White space after the key belongs to it and makes it another key.
+        let key = ByteRange(start, keyEnd)
+        let value = valueStart..<range.upperBound
+        if bytes.equalsIgnoringCase(key, Names.name) { name = Self.unquoted(value, of: bytes) }
+        if bytes.equalsIgnoringCase(key, Names.fileName) { fileName = Self.unquoted(value, of: bytes) }
+    }
+
+    /// The position of a separator outside double and single quotes, otherwise the range's end.
+    ///
+    /// A backslash right before the closing quote keeps it from closing, even if another backslash precedes it.
+    private static func wordEnd(in range: Range<Int>, before separator: UInt8, of bytes: Span<UInt8>) -> Int {
+        var quote: UInt8?
+        var index = range.lowerBound
+        while index < range.upperBound {
+            let byte = bytes[index]
+            if byte == quote {
+                quote = nil
+            } else if quote != nil {
+                let isEscape = byte == UInt8(ascii: "\\") && index + 1 < range.upperBound
+                if isEscape && bytes[index + 1] == quote { index += 1 }
+            } else if byte == separator {
+                return index
+            } else if isQuote(byte) {
+                quote = byte
+            }
+            index += 1
+        }
+        return range.upperBound
+    }
+
+    /// A value without its quotes and their escapes; a bare one ends at white space.
+    private static func unquoted(_ range: Range<Int>, of bytes: Span<UInt8>) -> [UInt8] {
+        var text: [UInt8] = []
+        var index = skipSpace(in: range, of: bytes)
+        guard index < range.upperBound else { return text }
+        let quote = isQuote(bytes[index]) ? bytes[index] : nil
+        if quote != nil { index += 1 }
+        while index < range.upperBound {
+            let isEnd = quote == nil ? bytes[index].isSpace : bytes[index] == quote
+            if isEnd { break }
+            let isEscape = bytes[index] == UInt8(ascii: "\\") && index + 1 < range.upperBound
+            if isEscape && (bytes[index + 1] == quote || bytes[index + 1] == UInt8(ascii: "\\")) { index += 1 }
+            text.append(bytes[index])
+            index += 1
+        }
+        return text
+    }
+
+    private static func skipSpace(in range: Range<Int>, of bytes: Span<UInt8>) -> Int {
+        var index = range.lowerBound
+        while index < range.upperBound && bytes[index].isSpace { index += 1 }
+        return index
+    }
+
+    private static func isQuote(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'")
+    }
+
+    private enum Names {
+        static let name: StaticString = "name"
+        static let fileName: StaticString = "filename"
+    }
+}
+
+extension UInt8 {
+    /// What C's `isspace` takes for white space.
+    var isSpace: Bool { self == .space || (0x09...0x0d).contains(self) }
+}
+
+/// The kind of body that a request's Content-Type announces.
+package enum MediaType: Hashable, Sendable {
+    case urlEncodedForm
+    /// With the boundary's bytes; nil if it is missing or its quote is not closed.
+    case multipartForm(boundary: [UInt8]?)
+    case json
+    case other
+
+    /// Reads a Content-Type value as PHP does: the type ends at the first `;`, `,` or space, in any case; the boundary is
+    /// what follows `boundary` and the next `=`, quoted or up to the next `;` or `,`.
+    package init(_ value: ByteRange, of bytes: Span<UInt8>) {
+        var typeEnd = Int(value.start)
+        while typeEnd < Int(value.end) {
+            let byte = bytes[typeEnd]
+            if byte == UInt8(ascii: ";") || byte == UInt8(ascii: ",") || byte == .space { break }
+            typeEnd += 1
+        }
+        let type = ByteRange(Int(value.start), typeEnd)
+        if bytes.equalsIgnoringCase(type, Types.urlEncoded) {
+            self = .urlEncodedForm
+        } else if bytes.equalsIgnoringCase(type, Types.multipart) {
+            self = .multipartForm(boundary: Self.boundary(in: value, of: bytes))
+        } else if bytes.equalsIgnoringCase(type, Types.json) {
+            self = .json
+        } else {
+            self = .other
+        }
+    }
+
+    private static func boundary(in value: ByteRange, of bytes: Span<UInt8>) -> [UInt8]? {
+        let end = Int(value.end)
+        var index = Int(value.start)
+        while !bytes.hasPrefix(Types.boundary, in: index..<end) {
+            index += 1
+            guard index < end else { return nil }
+        }
+        guard let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: index..<end) else { return nil }
+        var start = equals + 1
+        if start < end && bytes[start] == UInt8(ascii: "\"") {
+            start += 1
+            guard let quote = bytes.firstIndex(of: UInt8(ascii: "\""), in: start..<end) else { return nil }
+            return [UInt8](ByteRange(start, quote), in: bytes)
+        }
+        var last = start
+        while last < end && bytes[last] != UInt8(ascii: ";") && bytes[last] != UInt8(ascii: ",") { last += 1 }
+        return [UInt8](ByteRange(start, last), in: bytes)
+    }
+
+    private enum Types {
+        static let urlEncoded: StaticString = "application/x-www-form-urlencoded"
+        static let multipart: StaticString = "multipart/form-data"
+        static let json: StaticString = "application/json"
+        static let boundary: StaticString = "boundary"
+    }
+}

@@ -69,3 +69,187 @@ extension HeaderFields {
         )
     }
 }
+
+/// The header fields that are read; all others are passed over.
+///
+/// The one list of them. To read another field, add a case: the compiler then asks for its name here and for its meaning in
+/// `HeadParser.readField`, and a test asks for its place in `init`.
+package enum HeaderField: CaseIterable, Sendable {
+    case host, connection, expect
+    case contentLength, contentType, transferEncoding
+    /// The client's credential (RFC 9110, section 11.6.2).
+    case authorization
+    /// Preconditions (RFC 9110, section 13.1).
+    case ifMatch, ifNoneMatch
+    /// What browsers say of the page that had them send the request.
+    case origin, fetchSite
+    /// What proxies say of the way that the request came.
+    case forwarded, forwardedFor, forwardedProto, realAddress
+    /// Any other field whose name begins with `X-Forwarded-`.
+    case otherForwarded
+    case requestID
+
+    /// In lower case; of `otherForwarded` how it begins.
+    package var name: StaticString {
+        switch self {
+        case .host: "host"
+        case .connection: "connection"
+        case .expect: "expect"
+        case .contentLength: "content-length"
+        case .contentType: "content-type"
+        case .transferEncoding: "transfer-encoding"
+        case .authorization: "authorization"
+        case .ifMatch: "if-match"
+        case .ifNoneMatch: "if-none-match"
+        case .origin: "origin"
+        case .fetchSite: "sec-fetch-site"
+        case .forwarded: "forwarded"
+        case .forwardedFor: "x-forwarded-for"
+        case .forwardedProto: "x-forwarded-proto"
+        case .realAddress: "x-real-ip"
+        case .otherForwarded: "x-forwarded-"
+        case .requestID: "x-request-id"
+        }
+    }
+
+    /// The field of a name; nil if it is not read.
+    ///
+    /// By the name's length first, as most names have another one.
+    @inline(__always)
+    init?(_ name: ByteRange, in bytes: Span<UInt8>) {
+        switch name.count {
+        case 4 where Self.host.isNamed(name, bytes): self = .host
+        case 6 where Self.expect.isNamed(name, bytes): self = .expect
+        case 6 where Self.origin.isNamed(name, bytes): self = .origin
+        case 8 where Self.ifMatch.isNamed(name, bytes): self = .ifMatch
+        case 9 where Self.forwarded.isNamed(name, bytes): self = .forwarded
+        case 9 where Self.realAddress.isNamed(name, bytes): self = .realAddress
+        case 10 where Self.connection.isNamed(name, bytes): self = .connection
+        case 12 where Self.contentType.isNamed(name, bytes): self = .contentType
+        case 12 where Self.requestID.isNamed(name, bytes): self = .requestID
+        case 13 where Self.authorization.isNamed(name, bytes): self = .authorization
+        case 13 where Self.ifNoneMatch.isNamed(name, bytes): self = .ifNoneMatch
+        case 14 where Self.contentLength.isNamed(name, bytes): self = .contentLength
+        case 14 where Self.fetchSite.isNamed(name, bytes): self = .fetchSite
+        case 15 where Self.forwardedFor.isNamed(name, bytes): self = .forwardedFor
+        case 17 where Self.forwardedProto.isNamed(name, bytes): self = .forwardedProto
+        case 17 where Self.transferEncoding.isNamed(name, bytes): self = .transferEncoding
+        case 12... where bytes.hasPrefix(Self.otherForwarded.name, in: name.indices): self = .otherForwarded
+        default: return nil
+        }
+    }
+
+    @inline(__always)
+    private func isNamed(_ name: ByteRange, _ bytes: Span<UInt8>) -> Bool { bytes.equalsIgnoringCase(name, self.name) }
+}
+
+/// The lines of one field in a head, which may have several of them (RFC 9110, section 5.3).
+///
+/// A proxy that adds a line of its own keeps the client's. As there is nearly always only one line, further ones are searched
+/// for when they are needed, and take no memory before.
+package struct FieldLines: Hashable, Sendable {
+    private enum Count {
+        case none, one, several
+    }
+
+    private var count = Count.none
+    /// The value of the only line, or all from the first line's value to the end of the last one's.
+    private var range = ByteRange.empty
+
+    /// Whether there is no line.
+    package var isEmpty: Bool { count == .none }
+
+    /// The value of the only line; nil if there is none, or several.
+    package var only: ByteRange? { count == .one ? range : nil }
+
+    mutating func add(_ value: ByteRange) {
+        if count == .none {
+            (count, range) = (.one, value)
+        } else {
+            (count, range.end) = (.several, value.end)
+        }
+    }
+
+    /// The lines' values, in order.
+    ///
+    /// - Parameters:
+    ///   - name: The field's, in lower case.
+    ///   - bytes: The request's bytes.
+    func values(named name: StaticString, in bytes: Span<UInt8>) -> [ByteRange] {
+        switch count {
+        case .none: return []
+        case .one: return [range]
+        case .several: break
+        }
+        var values: [ByteRange] = []
+        var start = Int(range.start)
+        while true {
+            let lineFeed = bytes.firstIndex(of: .lineFeed, in: start..<Int(range.end))
+            // Before each line feed of a head that was read is a carriage return.
+            let line = ByteRange(start, lineFeed.map { $0 - 1 } ?? Int(range.end))
+            if values.isEmpty {
+                values.append(bytes.trimmed(line))
+            } else if let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices),
+                bytes.equalsIgnoringCase(ByteRange(start, colon), name)
+            {
+                values.append(bytes.trimmed(ByteRange(colon + 1, Int(line.end))))
+            }
+            guard let lineFeed else { return values }
+            start = lineFeed + 1
+        }
+    }
+
+    func moved(by distance: Int) -> FieldLines {
+        var moved = self
+        moved.range = range.moved(by: distance)
+        return moved
+    }
+}
+
+/// The headers that proxies add, as received.
+///
+/// As in `HeaderFields`, no property has a default value, so that the compiler asks for a new one in `moved(by:)`.
+package struct Forwarding: Sendable {
+    /// Whether there is any of X-Forwarded-*, Forwarded and X-Real-IP.
+    package internal(set) var isPresent: Bool
+    /// X-Forwarded-Proto.
+    var protos: FieldLines
+    /// X-Forwarded-For.
+    var addresses: FieldLines
+    /// Forwarded (RFC 7239).
+    var elements: FieldLines
+    /// The last X-Request-Id; empty if there is none.
+    ///
+    /// Says nothing about the request's way.
+    package internal(set) var requestID: ByteRange
+
+    /// The value of each X-Forwarded-Proto, in order.
+    package func protos(in bytes: Span<UInt8>) -> [ByteRange] {
+        protos.values(named: HeaderField.forwardedProto.name, in: bytes)
+    }
+
+    /// The value of each X-Forwarded-For, in order: the last element of the last one is the nearest proxy's.
+    package func addresses(in bytes: Span<UInt8>) -> [ByteRange] {
+        addresses.values(named: HeaderField.forwardedFor.name, in: bytes)
+    }
+
+    /// The value of each Forwarded, in order: the last element of the last one is the nearest proxy's.
+    package func elements(in bytes: Span<UInt8>) -> [ByteRange] {
+        elements.values(named: HeaderField.forwarded.name, in: bytes)
+    }
+}
+
+extension Forwarding {
+    /// Of no header.
+    init() {
+        self.init(
+            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty)
+    }
+
+    func moved(by distance: Int) -> Forwarding {
+        Forwarding(
+            isPresent: isPresent, protos: protos.moved(by: distance), addresses: addresses.moved(by: distance),
+            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance)
+        )
+    }
+}

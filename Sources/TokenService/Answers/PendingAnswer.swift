@@ -126,9 +126,15 @@ package final class PendingAnswer: OutcomeWaiter {
 
     /// Gives the answer; to be called once.
     func finish(_ answer: Answer) {
-        var changes: [(Answer) -> Answer] = []
-        swap(&changes, &self.changes)
-        let answer = changes.reduce(answer) { $0.then($1) }
+        if !changes.isEmpty {
+            var changes: [(Answer) -> Answer] = []
+            swap(&changes, &self.changes)
+            return give(changes.reduce(answer) { $0.then($1) })
+        }
+        give(answer)
+    }
+
+    private func give(_ answer: Answer) {
         switch state {
         case .new: state = .answered(answer)
         case .awaited(let taker):

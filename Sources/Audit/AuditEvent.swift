@@ -1,0 +1,186 @@
+/// Something that a client, the app's server or an operator did or tried, as the audit log records it.
+package struct AuditEvent: Hashable, Sendable {
+    /// Whose credential or command it was.
+    package enum Actor: Hashable, Sendable {
+        /// A user, by the session, the signed token or whatever else the access mode asks for.
+        case user
+        /// The app's server, by the name of its API key.
+        case apiKey(String)
+        /// A command, by the id of its Unix user; nil if it is not known.
+        case `operator`(uid: UInt32?)
+        /// A request to the administration over TCP, by the name of its admin key.
+        case adminKey(String)
+        /// A signal to the server, by its name; nobody can tell who has sent it.
+        case signal(String)
+        /// Nobody: the credential was missing or is not known.
+        case none
+    }
+
+    /// The words are part of the file format and stay as they are.
+    package enum Action: String, Sendable, CaseIterable {
+        case read = "read_token"
+        case store = "store_token"
+        case remove = "remove_token"
+        /// Age, size and expiry of a token, without the token.
+        case find = "find_token"
+        /// Some of all tokens, whoever's they are.
+        case list = "list_tokens"
+        /// Some of all tokens, whoever's they are, with their contents.
+        case export = "export_tokens"
+        /// Reading rows of this store, to copy them to another one.
+        case copyFrom = "copy_from_store"
+        /// Writing rows of another store to this one, and removing rows that the other one does not have.
+        case copyTo = "copy_to_store"
+        case createSession = "create_session"
+        case listSessions = "list_sessions"
+        case endSession = "end_session"
+        case endSessions = "end_sessions"
+        case erase = "erase_user"
+        /// A request that was refused before it was clear what it wants.
+        case authenticate
+        case backUp = "back_up_store"
+        case restore = "restore_store"
+        case seal = "seal_store"
+        case unseal = "unseal_store"
+        /// Of the key ring.
+        case addKey = "add_key"
+        case retireKey = "retire_key"
+        case rekey = "rekey_store"
+        case addAPIKey = "add_api_key"
+        case removeAPIKey = "remove_api_key"
+        case addAdminKey = "add_admin_key"
+        case removeAdminKey = "remove_admin_key"
+        case reload
+        case drain
+
+        /// Whether the action changes what is stored.
+        package var isChange: Bool {
+            switch self {
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .seal, .unseal,
+                .addKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+                true
+            case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
+            }
+        }
+
+        /// Whether the action is recorded even where only changes are.
+        var isAlwaysRecorded: Bool {
+            switch self {
+            case .export, .copyFrom, .backUp, .reload, .drain: true
+            default: isChange
+            }
+        }
+    }
+
+    package enum Outcome: Hashable, Sendable {
+        case ok
+        /// There was nothing to read, to remove or to end.
+        case notFound
+        /// `If-Match` or `If-None-Match` did not allow it.
+        case preconditionFailed
+        /// Refused; with a reason such as `expired`: a fixed word in snake_case, no text of a client's.
+        case denied(_ reason: String)
+        /// The server could not do it.
+        case failed
+    }
+
+    package var action: Action
+    package var outcome: Outcome
+    package var actor: Actor
+    /// The user whose token or sessions are concerned.
+    package var user: AuditPseudonym?
+    package var session: AuditPseudonym?
+    /// The key that the event is about: its name or its number.
+    package var key: String?
+    /// The client's address.
+    package var address: String?
+    package var requestID: String?
+    /// How many events of this client and kind the line stands for; nil for one that is a line of its own.
+    var count: UInt64?
+
+    package init(
+        _ action: Action, _ outcome: Outcome, by actor: Actor, user: AuditPseudonym? = nil,
+        session: AuditPseudonym? = nil, key: String? = nil, address: String? = nil, requestID: String? = nil
+    ) {
+        self.action = action
+        self.outcome = outcome
+        self.actor = actor
+        self.user = user
+        self.session = session
+        self.key = key
+        self.address = address
+        self.requestID = requestID
+    }
+}
+
+/// Which events are recorded.
+package enum AuditEvents: String, Sendable, CaseIterable {
+    /// Everything but reads that were allowed.
+    case changes
+    case all
+
+    /// Whether an event is recorded; lets a caller skip making it.
+    package func includes(_ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome) -> Bool {
+        if self == .all || action.isAlwaysRecorded { return true }
+        return switch outcome {
+        case .denied: true
+        case .ok, .notFound, .preconditionFailed, .failed: false
+        }
+    }
+}
+
+/// Something that concerns the log itself, which it records like any other event.
+enum LogEvent {
+    /// A start of the server.
+    case opened(Finding, removedBytes: Int)
+    /// A new file continues the chain.
+    case continued
+    /// The last line of a period, which the next key follows.
+    case keyChanged
+    /// The server's end, and that of the period.
+    case closed
+    /// Lines are written again after some could not be.
+    case resumed(lostEvents: UInt64)
+
+    /// What a start found in the file.
+    enum Finding: String, CaseIterable {
+        /// The file ends as the server left it.
+        case unaltered
+        /// There is no line yet in this chain.
+        case newChain = "new_chain"
+        /// The file is empty, and continues a chain of other files.
+        case newFile = "new_file"
+        /// The file lacks lines at its end.
+        case linesMissing = "lines_missing"
+        /// The last lines are not the ones that the server wrote.
+        case linesChanged = "lines_changed"
+
+        /// Whether the line before the start may not be the one that the start's line follows.
+        var isBreak: Bool { self == .linesMissing || self == .linesChanged }
+    }
+
+    /// The words are part of the file format.
+    enum Action: String, CaseIterable {
+        case openLog = "open_log"
+        case continueLog = "continue_log"
+        case changeKey = "change_key"
+        case closeLog = "close_log"
+        case resumeLog = "resume_log"
+
+        /// Whether it is the last line of its period.
+        var endsPeriod: Bool { self == .changeKey || self == .closeLog }
+    }
+
+    var action: Action {
+        switch self {
+        case .opened: .openLog
+        case .continued: .continueLog
+        case .keyChanged: .changeKey
+        case .closed: .closeLog
+        case .resumed: .resumeLog
+        }
+    }
+
+    /// Whether the line names the chain and the line before, so that a file that begins with it can be verified alone.
+    var isAnchor: Bool { action == .openLog || action == .continueLog }
+}

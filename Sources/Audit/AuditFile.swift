@@ -1,0 +1,296 @@
+internal import Cryptography
+internal import Glibc
+internal import Synchronization
+internal import System
+
+/// A file of the log, open for appending whole lines.
+///
+/// One thread at a time appends; any thread synchronizes.
+final class AuditFile: Sendable {
+    let path: String
+    private let descriptor: FileDescriptor
+    /// How many bytes of half a line are at the end, and could not be cut off yet.
+    private let tornBytes = Atomic<Int>(0)
+
+    /// Opens a file, and creates it (mode 0640) if it does not exist.
+    init(_ path: String) throws(AuditError) {
+        self.path = path
+        do throws(SystemError) {
+            descriptor = try Self.open(path, Self.flags)
+        } catch {
+            throw .file(path: path, error)
+        }
+        guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
+        // Two servers would tear each other's chain. A file on a file system without locks is used without one.
+        guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else { throw .inUse(path: path) }
+    }
+
+    deinit {
+        // A process that is just being spawned may still have a copy of the descriptor, which would keep the lock.
+        _ = flock(descriptor.number, LOCK_UN)
+    }
+
+    /// Opens a file that nothing is appended to, and does not lock it; nil if it does not exist and could be created.
+    init?(examining path: String) throws(AuditError) {
+        self.path = path
+        do throws(SystemError) {
+            descriptor = try FileDescriptor(opening: path, Self.flags)
+        } catch {
+            guard error.code == ENOENT else { throw .file(path: path, error) }
+            guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return nil }
+            throw .file(path: path, SystemError.last("open"))
+        }
+        guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
+    }
+
+    /// O_NONBLOCK makes it fail at once for a pipe, which cannot be an audit log anyway.
+    private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
+
+    private static func open(_ path: String, _ flags: Int32) throws(SystemError) -> FileDescriptor {
+        do throws(SystemError) {
+            return try FileDescriptor(opening: path, flags)
+        } catch {
+            guard error.code == ENOENT else { throw error }
+        }
+        do throws(SystemError) {
+            // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
+            // create a file anywhere.
+            let file = try FileDescriptor(opening: path, flags | O_CREAT | O_EXCL, mode: 0o640)
+            // A command that root runs must not keep the server's user from it.
+            file.adoptOwner(of: Path.folder(of: path))
+            try Folder.synchronize(Path.folder(of: path))
+            return file
+        } catch {
+            // Another process, such as logrotate, has created the file in between.
+            guard error.code == EEXIST else { throw error }
+            return try FileDescriptor(opening: path, flags)
+        }
+    }
+
+    /// In bytes.
+    var size: Int { (try? FileStatus.read(descriptor.number))?.size ?? 0 }
+
+    /// Whether a path leads to this file.
+    func isAt(_ path: String) -> Bool {
+        guard let own = try? FileStatus.read(descriptor.number), let found = FileStatus(path) else { return false }
+        return own.identity == found.identity
+    }
+
+    /// Whether the file has no name any more: what is written to it is lost.
+    var isRemoved: Bool { (try? FileStatus.read(descriptor.number))?.linkCount == 0 }
+
+    func read(at offset: Int, count: Int) throws(AuditError) -> [UInt8] {
+        do throws(SystemError) {
+            return try BlockingIO.read(from: descriptor.number, at: offset, count: count)
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+
+    /// Appends lines in one call, all of them or none.
+    func append(_ lines: Span<UInt8>) throws(AuditError) {
+        try cutTornBytes()
+        let count = unsafe lines.withUnsafeBufferPointer { lines in
+            retryingInterrupts { unsafe write(descriptor.number, lines.baseAddress, lines.count) }
+        }
+        guard count >= 0 else { throw .file(path: path, SystemError.last("write")) }
+        guard count < lines.count else { return }
+        tornBytes.store(count, ordering: .relaxed)
+        try cutTornBytes()
+        throw .full(path: path)
+    }
+
+    /// Cuts the file off.
+    func truncate(to size: Int) throws(AuditError) {
+        do throws(SystemError) {
+            try BlockingIO.truncate(descriptor.number, to: size)
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+
+    /// Tries again to cut off what a failed call has left.
+    func cutTornBytes() throws(AuditError) {
+        let count = tornBytes.load(ordering: .relaxed)
+        guard count > 0 else { return }
+        // By the present size, as the file may have been emptied in between.
+        let size = size
+        do throws(SystemError) {
+            try BlockingIO.truncate(descriptor.number, to: max(0, size - count))
+        } catch {
+            throw .torn(path: path, error)
+        }
+        tornBytes.store(0, ordering: .relaxed)
+    }
+
+    /// Returns when the lines so far are on the disk.
+    func synchronize() throws(AuditError) {
+        do throws(SystemError) {
+            try BlockingIO.synchronizeData(descriptor.number)
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+}
+
+/// Where a chain goes on at a start, by the end of its file and what the server remembers of it.
+struct LogEnd {
+    /// What the next line follows.
+    let head: ChainHead
+    /// The key of the next line.
+    let key: ChainKey
+    let finding: LogEvent.Finding
+    /// Bytes of a line without an end, which were cut off.
+    let removedBytes: Int
+
+    /// Examines a file and cuts off half a line at its end.
+    ///
+    /// - Parameters:
+    ///   - file: The log's file.
+    ///   - running: The running key and the chain's end at the beginning of its period.
+    ///   - saved: The chain's end as it was saved last; nil if that is not known.
+    init(of file: AuditFile, _ running: RunningKey, saved: HeadFile.Place?) throws(AuditError) {
+        var known = HeadFile.Place(head: running.head, period: running.chainKey.period)
+        // Only a later one counts: the head is not synced, the running key is.
+        if let saved, saved.head.sequence > running.head.sequence, saved.period >= running.chainKey.period,
+            saved.period - running.chainKey.period < Self.periodLimit
+        {
+            known = saved
+        }
+        let tail = LogTail(file)
+        try tail.checkOrigin(chain: running.chain)
+        removedBytes = try tail.cutHalfLine()
+        let knownKey = try Self.key(of: known.period, from: running.chainKey)
+        guard file.size > 0 else {
+            (head, key) = (known.head, knownKey)
+            finding = known.head.sequence == 0 ? .newChain : .newFile
+            return
+        }
+        guard let last = try tail.lastLine() else {
+            (head, key, finding) = (known.head, knownKey, .linesChanged)
+            return
+        }
+        if last.sequence == known.head.sequence {
+            (head, key) = (known.head, knownKey)
+            finding = (last.mac == known.head.mac) ? .unaltered : .linesChanged
+        } else if last.sequence < known.head.sequence {
+            (head, key, finding) = (known.head, knownKey, .linesMissing)
+        } else {
+            // A power cut has lost the newer end that was saved, but not the lines.
+            let end = try Self.follow(tail, from: known.head, knownKey)
+            (head, key) = (end.head, end.key)
+            finding = end.head.sequence == last.sequence ? .unaltered : .linesChanged
+        }
+    }
+
+    /// How many periods the saved end can be ahead of the running key, which is replaced in each.
+    private static let periodLimit: UInt64 = 1_000
+
+    private static func key(of period: UInt64, from key: ChainKey) throws(AuditError) -> ChainKey {
+        do throws(CryptographyError) {
+            var key = key
+            while key.period < period { key = try key.next() }
+            return key
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    /// Accepts lines from an end on, until one does not follow.
+    private static func follow(
+        _ tail: LogTail, from head: ChainHead, _ key: ChainKey
+    ) throws(AuditError) -> (head: ChainHead, key: ChainKey) {
+        let bytes = try tail.bytes(after: head.sequence)
+        do throws(CryptographyError) {
+            var check = try LineCheck(after: head, key)
+            for text in bytes.split(separator: UInt8(ascii: "\n")) {
+                guard let line = AuditLine(text) else { break }
+                if line.sequence <= head.sequence { continue }
+                guard line.sequence == check.head.sequence + 1, line.period == check.key.period,
+                    try check.accept(line, text, after: check.head.mac)
+                else { break }
+                if check.isPeriodEnded { try check.enterNextPeriod() }
+            }
+            return (check.head, check.key)
+        } catch {
+            throw .library(error)
+        }
+    }
+}
+
+/// Reads the end of a log's file, however long the file is.
+struct LogTail {
+    private let file: AuditFile
+
+    init(_ file: AuditFile) {
+        self.file = file
+    }
+
+    /// How much is read at once.
+    private static let window = 1 << 20
+    private static let newline = UInt8(ascii: "\n")
+
+    /// Refuses a file that is no audit log, or that of another chain, before anything in it is changed.
+    func checkOrigin(chain: String) throws(AuditError) {
+        let start = try file.read(at: 0, count: AuditLine.lengthLimit + 1)
+        guard !start.isEmpty else { return }
+        guard let end = start.firstIndex(of: Self.newline) else {
+            // The first line of all can have been torn as well.
+            let beginning = Array(#"{"sequence":"#.utf8)
+            guard start.count <= AuditLine.lengthLimit, start.prefix(beginning.count).elementsEqual(beginning) else {
+                throw .foreign(path: file.path)
+            }
+            return
+        }
+        guard let line = AuditLine(start[..<end]) else { throw .foreign(path: file.path) }
+        // A file that was emptied while the server wrote to it does not begin with the chain's name.
+        guard line.chain == nil || line.chain == chain else { throw .ofAnotherChain(path: file.path) }
+    }
+
+    /// Cuts off what follows the last newline.
+    ///
+    /// - Returns: How many bytes.
+    func cutHalfLine() throws(AuditError) -> Int {
+        let size = file.size
+        let end = try lastNewline(before: size).map { $0 + 1 } ?? 0
+        if end < size { try file.truncate(to: end) }
+        return size - end
+    }
+
+    /// The last line of a file that ends with a newline; nil if it cannot be read.
+    func lastLine() throws(AuditError) -> AuditLine? {
+        let size = file.size
+        let start = try lastNewline(before: size - 1).map { $0 + 1 } ?? 0
+        guard size - 1 - start <= AuditLine.lengthLimit else { return nil }
+        return AuditLine(try file.read(at: start, count: size - 1 - start)[...])
+    }
+
+    /// Whole lines from the end of the file, among them those that follow a line; from the file's start if need be.
+    func bytes(after sequence: UInt64) throws(AuditError) -> ArraySlice<UInt8> {
+        let size = file.size
+        var count = Self.window
+        while true {
+            let start = max(0, size - count)
+            let bytes = try file.read(at: start, count: size - start)
+            // The first line is a part of one, unless the file begins there.
+            let whole = start == 0 ? bytes[...] : bytes.drop { $0 != Self.newline }.dropFirst()
+            if start == 0 { return whole }
+            if let first = AuditLine(whole.prefix { $0 != Self.newline }), first.sequence <= sequence + 1 {
+                return whole
+            }
+            count *= 2
+        }
+    }
+
+    private func lastNewline(before offset: Int) throws(AuditError) -> Int? {
+        var end = offset
+        while end > 0 {
+            let start = max(0, end - Self.window)
+            if let index = try file.read(at: start, count: end - start).lastIndex(of: Self.newline) {
+                return start + index
+            }
+            end = start
+        }
+        return nil
+    }
+}

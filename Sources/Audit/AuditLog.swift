@@ -1,0 +1,306 @@
+internal import Cryptography
+internal import Glibc
+internal import Synchronization
+internal import System
+
+/// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.
+///
+/// The lines of a call are written with one write(2), under one lock, so that their order is that of their numbers. They are
+/// on the disk, and survive a power cut, when the key or the file changes and at the end. Before that they survive the
+/// process, however that ends.
+///
+/// Any thread.
+package final class AuditLog: Sendable {
+    /// How long a key is used, in seconds.
+    package static let period: Int64 = 900
+
+    private let path: String
+    private let keyPath: String
+    private let pseudonymKey: SecretKey
+    private let writer: Mutex<ChainWriter>
+    private let repeated = Mutex(RepeatedEvents())
+    /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
+    private let published: Mutex<AuditFigures>
+    /// Locked while the file of the running key or the log's file is replaced.
+    private let replacing = Mutex(())
+    /// Whether the last attempt to replace the running key's file has failed.
+    private let keyIsFailing = Atomic<Bool>(false)
+    private let clock: @Sendable () -> Int64
+    private let report: @Sendable (AuditNotice) -> Void
+
+    /// Opens the log and records the start.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file; created if it does not exist.
+    ///   - keyPath: Of the running key, which `token-cache audit key` has made.
+    ///   - clock: Microseconds since 1970.
+    ///   - report: Called with what an operator should know, on any thread, without a lock.
+    package init(
+        path: String, keyPath: String, clock: @escaping @Sendable () -> Int64 = AuditLog.now,
+        report: @escaping @Sendable (AuditNotice) -> Void
+    ) throws(AuditError) {
+        guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
+        let file = try AuditFile(path)
+        let headFile = try HeadFile(RunningKey.headPath(beside: keyPath))
+        let end = try LogEnd(of: file, running, saved: headFile.load())
+        var writer: ChainWriter
+        do throws(CryptographyError) {
+            writer = try ChainWriter(file, running, headFile, after: end)
+        } catch {
+            throw .library(error)
+        }
+        try writer.write([], .opened(end.finding, removedBytes: end.removedBytes), at: clock())
+        published = Mutex(writer.figures)
+        self.writer = Mutex(writer)
+        self.path = path
+        self.keyPath = keyPath
+        pseudonymKey = running.pseudonymKey
+        self.clock = clock
+        self.report = report
+        if let notice = AuditNotice(end, path: path) { report(notice) }
+        keepUp()
+    }
+
+    /// Fails if a log could not be opened; changes nothing.
+    ///
+    /// - Parameters:
+    ///   - path: The log's path; the file need not exist.
+    ///   - keyPath: The path of the running key.
+    ///   - isAlone: True if no server runs in the data folder, so that a process that holds the log's lock is a foreign one.
+    package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
+        guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
+        guard let file = try AuditFile(examining: path) else { return }
+        if isAlone, FileLock.isHeld(path) { throw .inUse(path: path) }
+        try LogTail(file).checkOrigin(chain: running.chain)
+    }
+
+    /// The time as the lines show it: microseconds since 1970.
+    @Sendable package static func now() -> Int64 {
+        var time = timespec()
+        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+    }
+
+    /// Makes the pseudonyms for the events of one thread.
+    package func makeHasher() throws(AuditError) -> AuditHasher {
+        do throws(CryptographyError) {
+            return try AuditHasher(pseudonymKey)
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    package var figures: AuditFigures { published.withLock(\.self) }
+
+    /// Records events: all of them or, with an error, none.
+    ///
+    /// An answer that is sent after this has returned is in the log for certain.
+    ///
+    /// - Parameter retried: How many of the events the caller appends again if they cannot be written; these do not count as
+    ///   lost.
+    package func append(_ events: [AuditEvent], retrying retried: Int = 0) throws(AuditError) {
+        guard !events.isEmpty else { return }
+        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
+    }
+
+    /// Whether an event need not be appended, as it was added to those of its client and kind: one of them was recorded within the
+    /// last minute, and their number will be when the minute is over.
+    ///
+    /// If the process dies, the number is lost.
+    ///
+    /// - Parameter event: Without what tells it from others of its client and kind, such as the request's id.
+    package func isCounted(_ event: AuditEvent) -> Bool {
+        repeated.withLock { $0.count(event, at: clock()) }
+    }
+
+    // MARK: - Upkeep
+
+    /// Records the numbers of repeated events, replaces the key when its period is over, tries again to write after a failure,
+    /// and begins a new file if the present one was removed.
+    ///
+    /// To be called every second or so, on a thread that may wait for the disk.
+    package func keepUp() {
+        record(repeated.withLock { $0.takeDue(at: clock()) })
+        // What fails is reported when it begins, and tried again at the next call.
+        let isRemoved = try? perform { (writer, now) throws(AuditError) in
+            if writer.figures.isFailing { try writer.write([], at: now) }
+            let age = now / 1_000_000 - writer.running.periodStart
+            // Below zero the clock was set back, and nobody knows how old the key is.
+            if age >= Self.period || age < 0 { try writer.endPeriod(.keyChanged, at: now) }
+            return writer.file.isRemoved
+        }
+        saveKey()
+        guard isRemoved == true else { return }
+        report(.fileRemoved(path: path))
+        try? reopen()
+    }
+
+    /// Goes on in a new file after the present one was renamed; without effect if it was not.
+    package func reopen() throws(AuditError) {
+        try replacing.withLock { (_) throws(AuditError) in
+            let file = writer.withLock { $0.file }
+            guard !file.isAt(path) else { return }
+            let new = try AuditFile(path)
+            guard new.size == 0 else { throw .notEmpty(path: path) }
+            let former = try perform { (writer, now) throws(AuditError) in try writer.change(to: new, at: now) }
+            do throws(AuditError) {
+                try former.synchronize()
+            } catch {
+                report(.formerNotSynced(error))
+            }
+        }
+    }
+
+    /// Records the server's end; later events are refused.
+    package func close() {
+        record(repeated.withLock { $0.takeAll() })
+        try? perform { (writer, now) throws(AuditError) in
+            defer { writer.close() }
+            try writer.endPeriod(.closed, at: now)
+        }
+        saveKey()
+    }
+
+    /// Records numbers of repeated events, or keeps them for the next time.
+    private func record(_ sums: [AuditEvent]) {
+        do throws(AuditError) {
+            try append(sums, retrying: sums.count)
+        } catch {
+            repeated.withLock { $0.restore(sums) }
+        }
+    }
+
+    /// Replaces the running key's file if the key has changed.
+    private func saveKey() {
+        replacing.withLock { _ in
+            guard let (running, file) = writer.withLock({ $0.isKeyUnsaved ? ($0.running, $0.file) : nil }) else {
+                return
+            }
+            do throws(AuditError) {
+                // Otherwise a power cut could leave a key without the line that it follows.
+                try file.synchronize()
+                try running.save(keyPath)
+            } catch {
+                if !keyIsFailing.exchange(true, ordering: .relaxed) { report(.keyNotSaved(error)) }
+                return
+            }
+            keyIsFailing.store(false, ordering: .relaxed)
+            // Another period may have ended in between.
+            writer.withLock { if $0.running.chainKey.period == running.chainKey.period { $0.isKeyUnsaved = false } }
+        }
+    }
+
+    /// Calls `body` with the writer and the time, and reports what came of it.
+    private func perform<Result: Sendable>(
+        _ body: (inout ChainWriter, _ now: Int64) throws(AuditError) -> Result
+    ) throws(AuditError) -> Result {
+        var notices: [AuditNotice] = []
+        defer { for notice in notices { report(notice) } }
+        return try writer.withLock { (writer) throws(AuditError) in
+            defer {
+                swap(&notices, &writer.notices)
+                published.withLock { $0 = writer.figures }
+            }
+            // Within the lock, so that the times of lines are in order.
+            return try body(&writer, clock())
+        }
+    }
+}
+
+/// The audit log in numbers.
+package struct AuditFigures: Sendable {
+    /// The sequence number of the last line.
+    package var sequence: UInt64 = 0
+    /// The first 48 bits of the last line's MAC, as a number: metrics have no texts, and represent this one exactly.
+    package var headNumber: UInt64 = 0
+    /// Since the start.
+    package var lines: UInt64 = 0
+    /// Calls that could not write their lines, since the start.
+    package var failures: UInt64 = 0
+    /// Whether lines cannot be written at present.
+    package var isFailing = false
+
+    package init() {}
+
+    mutating func setHead(_ head: borrowing ChainHead) {
+        sequence = head.sequence
+        headNumber = head.number
+    }
+}
+
+extension ChainHead {
+    /// The first 48 bits of the MAC.
+    var number: UInt64 { mac.prefix(6).reduce(0) { $0 << 8 | UInt64($1) } }
+}
+
+/// What an operator should know of the audit log.
+package enum AuditNotice: Sendable, CustomStringConvertible {
+    /// Lines cannot be written from now on.
+    case failing(AuditError)
+    /// Lines are written again.
+    case working(lostEvents: UInt64)
+    /// A start has found half a line at the file's end.
+    case halfLineRemoved(path: String, bytes: Int)
+    /// A start has found a new file for a chain that others began.
+    case newFile(path: String, sequence: UInt64)
+    /// A start has found fewer lines than were written.
+    case linesMissing(path: String, sequence: UInt64)
+    /// A start has found other lines than were written.
+    case linesChanged(path: String)
+    /// The file was removed while the server wrote to it; there is a new one.
+    case fileRemoved(path: String)
+    /// The file of the running key still has the last period's key.
+    case keyNotSaved(AuditError)
+    /// The last lines of a file that was renamed may not be on the disk.
+    case formerNotSynced(AuditError)
+
+    /// Whether the log may be the work of an attacker, or is not written.
+    package var isAlarm: Bool {
+        switch self {
+        case .working, .halfLineRemoved, .newFile: false
+        case .failing, .linesMissing, .linesChanged, .fileRemoved, .keyNotSaved, .formerNotSynced: true
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .failing(let error): "the audit log cannot be written: \(error)"
+        case .working(let lostEvents): "the audit log is written again; \(lostEvents) events are not in it"
+        case .halfLineRemoved(let path, let bytes):
+            "the last line of the audit log \(path) was not complete, and its \(bytes) bytes were removed"
+        case .newFile(let path, let sequence):
+            "the audit log \(path) is new or empty, and continues after line \(sequence), which is in an earlier file"
+        case .linesMissing(let path, let sequence):
+            """
+            the audit log \(path) lacks lines at its end, the last of them with sequence number \(sequence): after a power \
+            cut the disk may have lost them, otherwise find out who removed them
+            """
+        case .linesChanged(let path):
+            """
+            the last lines of the audit log \(path) are not the ones that the server wrote; find out who changed them, with \
+            token-cache audit verify
+            """
+        case .fileRemoved(let path):
+            "the audit log \(path) was removed, with its lines; find out who did that. A new file continues the log"
+        case .keyNotSaved(let error):
+            """
+            the running key of the audit log cannot be replaced, so lines of more than 15 minutes ago can still be forged on \
+            this machine: \(error)
+            """
+        case .formerNotSynced(let error):
+            "the renamed audit log could not be synced, so a power cut may lose its last lines: \(error)"
+        }
+    }
+
+    /// What a start has found; nil if that is as it should be.
+    init?(_ end: LogEnd, path: String) {
+        switch end.finding {
+        case .unaltered, .newChain:
+            guard end.removedBytes > 0 else { return nil }
+            self = .halfLineRemoved(path: path, bytes: end.removedBytes)
+        case .newFile: self = .newFile(path: path, sequence: end.head.sequence)
+        case .linesMissing: self = .linesMissing(path: path, sequence: end.head.sequence)
+        case .linesChanged: self = .linesChanged(path: path)
+        }
+    }
+}

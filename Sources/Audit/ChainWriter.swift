@@ -1,0 +1,201 @@
+internal import Cryptography
+
+/// Writes a chain to its file.
+///
+/// Used by one thread at a time.
+struct ChainWriter: ~Copyable {
+    private(set) var file: AuditFile
+    private(set) var running: RunningKey
+    private(set) var figures = AuditFigures()
+    /// What has to be reported, in this order.
+    var notices: [AuditNotice] = []
+    /// Whether the file of the running key has to be replaced.
+    var isKeyUnsaved = false
+    private var encoder: LineEncoder
+    private var headFile: HeadFile
+    /// Events that were lost since the failure.
+    private var lostEvents: UInt64 = 0
+    private var lines: [UInt8] = []
+    private var isClosed = false
+
+    /// - Parameters:
+    ///   - file: Whose end was examined.
+    ///   - running: The running key as its file has it.
+    ///   - headFile: The chain's end is saved there.
+    ///   - end: Where the chain goes on.
+    init(
+        _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after end: LogEnd
+    ) throws(CryptographyError) {
+        self.file = file
+        self.running = running
+        // The period's beginning stays, so that its key is replaced when its time is over.
+        self.running.chainKey = end.key
+        self.headFile = headFile
+        encoder = try LineEncoder(after: end.head, end.key)
+        figures.setHead(end.head)
+    }
+
+    /// Writes lines: all of them or, with an error, none.
+    ///
+    /// - Parameters:
+    ///   - events: Of clients and operators.
+    ///   - own: An event of the log itself; before the others if a file begins with it, otherwise behind them.
+    ///   - microseconds: The present time, since 1970.
+    ///   - retried: How many of the events are written later if they cannot be written now.
+    mutating func write(
+        _ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64, retrying retried: Int = 0
+    ) throws(AuditError) {
+        let before = encoder.head
+        do throws(AuditError) {
+            guard !isClosed else { throw .closed }
+            try encode(events, own, microseconds)
+            try file.append(lines.span)
+        } catch {
+            encoder.revert(to: before)
+            figures.failures += 1
+            lostEvents += UInt64(events.count - retried)
+            if !figures.isFailing && !isClosed { notices.append(.failing(error)) }
+            figures.isFailing = true
+            throw error
+        }
+        if figures.isFailing {
+            notices.append(.working(lostEvents: lostEvents))
+            (figures.isFailing, lostEvents) = (false, 0)
+        }
+        figures.lines += encoder.head.sequence - before.sequence
+        figures.setHead(encoder.head)
+        headFile.save(encoder.head, period: encoder.period)
+    }
+
+    private mutating func encode(_ events: [AuditEvent], _ own: LogEvent?, _ microseconds: Int64) throws(AuditError) {
+        lines.removeAll(keepingCapacity: true)
+        let chain = running.chain
+        do throws(CryptographyError) {
+            if let own, own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
+            if figures.isFailing {
+                try encoder.append(.resumed(lostEvents: lostEvents), chain: chain, at: microseconds, to: &lines)
+            }
+            for event in events { try encoder.append(event, at: microseconds, to: &lines) }
+            if let own, !own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    /// Writes the last line of the period and goes on with the next key.
+    ///
+    /// - Parameters:
+    ///   - event: The line's.
+    ///   - microseconds: The present time, since 1970.
+    mutating func endPeriod(_ event: LogEvent, at microseconds: Int64) throws(AuditError) {
+        let (key, hash): (ChainKey, KeyedHash)
+        do throws(CryptographyError) {
+            key = try running.chainKey.next()
+            hash = try KeyedHash(key.macKey())
+        } catch {
+            throw .library(error)
+        }
+        try write([], event, at: microseconds)
+        encoder.enter(key.period, hash)
+        running.chainKey = key
+        running.periodStart = microseconds / 1_000_000
+        running.head = encoder.head
+        isKeyUnsaved = true
+        headFile.save(encoder.head, period: encoder.period)
+    }
+
+    /// Goes on in another file, which is empty; stays in the present one if that fails.
+    ///
+    /// - Returns: The file so far.
+    mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
+        let former = file
+        // What is left of half a line there is found by whoever verifies it.
+        try? former.cutTornBytes()
+        file = new
+        do throws(AuditError) {
+            try write([], .continued, at: microseconds)
+        } catch {
+            file = former
+            throw error
+        }
+        return former
+    }
+
+    /// Refuses further lines.
+    mutating func close() {
+        isClosed = true
+    }
+}
+
+/// Events that a client can cause in any number, such as refusals: the first of a client and a kind is a line at once, the others
+/// of a minute are one line with their number, so that nobody fills the disk.
+///
+/// Used by one thread at a time.
+struct RepeatedEvents {
+    /// What the events have in common.
+    private var series: [AuditEvent: Series] = [:]
+
+    private struct Series {
+        /// The events that no line has yet.
+        var count: UInt64
+        /// When the last line was written, in microseconds since 1970.
+        var writtenAt: Int64
+    }
+
+    private static let period: Int64 = 60_000_000
+    /// The most series that tell clients apart; the events of further clients are added up by their kind alone.
+    static let limit = 1_000
+
+    /// Whether an event is only counted, as a line of its client and kind was written within the last minute.
+    ///
+    /// - Parameter event: Without what tells it from others of its client and kind.
+    mutating func count(_ event: AuditEvent, at now: Int64) -> Bool {
+        var event = event
+        if series[event] == nil, series.count >= Self.limit {
+            (event.address, event.user, event.session) = (nil, nil, nil)
+        }
+        guard series[event] != nil else {
+            series[event] = Series(count: 0, writtenAt: now)
+            return false
+        }
+        add(event, 1)
+        return true
+    }
+
+    /// The events that were counted in series whose last line is a minute old.
+    mutating func takeDue(at now: Int64) -> [AuditEvent] {
+        // Below zero the clock was set back.
+        take({ !(0..<Self.period).contains(now - $0.writtenAt) }, thenFrom: now)
+    }
+
+    /// All events that were counted.
+    mutating func takeAll() -> [AuditEvent] {
+        take({ _ in true }, thenFrom: nil)
+    }
+
+    /// - Parameter time: When the next minute of a series begins that went on; nil if it ends.
+    private mutating func take(_ isDue: (Series) -> Bool, thenFrom time: Int64?) -> [AuditEvent] {
+        var sums: [AuditEvent] = []
+        for (event, series) in series where isDue(series) {
+            self.series[event] = series.count > 0 ? time.map { Series(count: 0, writtenAt: $0) } : nil
+            guard series.count > 0 else { continue }
+            var sum = event
+            sum.count = series.count
+            sums.append(sum)
+        }
+        return sums
+    }
+
+    /// Takes back what could not be written.
+    mutating func restore(_ sums: [AuditEvent]) {
+        for sum in sums {
+            var event = sum
+            event.count = nil
+            add(event, sum.count ?? 0)
+        }
+    }
+
+    private mutating func add(_ event: AuditEvent, _ count: UInt64) {
+        series[event, default: Series(count: 0, writtenAt: 0)].count += count
+    }
+}

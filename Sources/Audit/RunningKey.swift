@@ -1,0 +1,285 @@
+package import Cryptography
+internal import Glibc
+internal import System
+
+/// The end of a chain: what the next line follows.
+struct ChainHead: Hashable, Sendable {
+    /// Of the last line; 0 before the first.
+    var sequence: UInt64
+    /// Of the last line; zeros before the first.
+    var mac: [UInt8]
+
+    static let macLength = KeyedHash.length
+    static let start = ChainHead(sequence: 0, mac: [UInt8](repeating: 0, count: macLength))
+}
+
+/// What the server keeps on its disk to continue the chain: the present period's key, and nothing that leads to an earlier
+/// one.
+package struct RunningKey: Sendable {
+    /// The name of the file in the data folder.
+    package static let standardName = "audit-key"
+
+    let chain: String
+    let pseudonymKey: SecretKey
+    var chainKey: ChainKey
+    /// When the period began, in seconds since 1970.
+    var periodStart: Int64
+    /// The chain's end when the period began.
+    var head: ChainHead
+
+    /// The key of a chain that begins.
+    package init(_ first: AuditFirstKey, at unixTime: Int64) throws(CryptographyError) {
+        chain = try first.chainName()
+        pseudonymKey = try first.pseudonymKey()
+        chainKey = try first.chainKey()
+        periodStart = unixTime
+        head = .start
+    }
+
+    /// The path of the file with the chain's end, see `HeadFile`.
+    static func headPath(beside path: String) -> String { path + ".head" }
+
+    private static func removeHead(beside path: String) {
+        _ = unsafe unlink(headPath(beside: path))
+    }
+
+    private static let heading = """
+        # The running key of token-cache's audit log, which the server replaces every 15 minutes. It verifies nothing:
+        # for that there is the first key. A copy of this file is of no use.
+
+        """
+
+    /// Nil if there is no such file.
+    init?(contentsOf path: String) throws(AuditError) {
+        guard var lines = try KeyFile.lines(of: path) else { return nil }
+        defer { for index in lines.indices { SecretKey.wipe(&lines[index]) } }
+        let words = lines.map { $0.split(separator: UInt8(ascii: " ")) }
+        func number(_ text: ArraySlice<UInt8>) -> Int64? {
+            Int64(String(decoding: text, as: UTF8.self)).flatMap { $0 < 0 ? nil : $0 }
+        }
+        guard words.map(\.count) == [2, 2, 4, 3],
+            zip(words, ["chain", "pseudonyms", "period", "head"]).allSatisfy({ $0[0].elementsEqual($1.utf8) }),
+            let pseudonymKey = KeyFile.key(words[1][1]), let period = number(words[2][1]),
+            let start = number(words[2][2]), let key = KeyFile.key(words[2][3]), let sequence = number(words[3][1]),
+            let mac = Base64URL.decode(Array(words[3][2]).span), mac.count == ChainHead.macLength
+        else {
+            throw .keyFile(path: path, reason: "it is not as the server writes it")
+        }
+        chain = String(decoding: words[0][1], as: UTF8.self)
+        self.pseudonymKey = pseudonymKey
+        chainKey = ChainKey(period: UInt64(period), key: key)
+        periodStart = start
+        head = ChainHead(sequence: UInt64(sequence), mac: mac)
+    }
+
+    /// Writes a file that must not exist.
+    package func create(_ path: String) throws(AuditError) {
+        var text = bytes
+        defer { SecretKey.wipe(&text) }
+        try KeyFile.create(path, text)
+    }
+
+    /// Puts the key of a new chain in the place of a former one, if there is one, and forgets where that ended.
+    package func install(_ path: String) throws(AuditError) {
+        guard FileStatus.exists(path) else { return try create(path) }
+        // First: the end of another chain would be taken for this one's.
+        Self.removeHead(beside: path)
+        try save(path)
+    }
+
+    /// Replaces the file.
+    package func save(_ path: String) throws(AuditError) {
+        var text = bytes
+        defer { SecretKey.wipe(&text) }
+        try KeyFile.replace(path, text)
+    }
+
+    /// The text; the caller wipes it.
+    private var bytes: [UInt8] {
+        var text: [UInt8] = []
+        // Enough, so that growing leaves no copies in memory.
+        text.reserveCapacity(1024)
+        text += Self.heading.utf8
+        text += "chain \(chain)\npseudonyms ".utf8
+        pseudonymKey.withBytes { Base64URL.append($0, to: &text) }
+        text += "\nperiod \(chainKey.period) \(periodStart) ".utf8
+        chainKey.key.withBytes { Base64URL.append($0, to: &text) }
+        text += "\nhead \(head.sequence) ".utf8
+        Base64URL.append(head.mac.span, to: &text)
+        text.append(UInt8(ascii: "\n"))
+        return text
+    }
+}
+
+/// The key that everything in an audit log follows from.
+///
+/// It verifies the log and could rewrite all of it, so it is kept elsewhere than on the server.
+package struct AuditFirstKey: Sendable {
+    private let key: SecretKey
+
+    package static func random() throws(CryptographyError) -> AuditFirstKey {
+        AuditFirstKey(key: try .random())
+    }
+
+    /// The key of the first period.
+    func chainKey() throws(CryptographyError) -> ChainKey {
+        ChainKey(period: 0, key: try ChainKey.derive(key, "token-cache audit: chain"))
+    }
+
+    /// The key of users' and sessions' pseudonyms.
+    package func pseudonymKey() throws(CryptographyError) -> SecretKey {
+        try ChainKey.derive(key, "token-cache audit: pseudonyms")
+    }
+
+    /// Names the chain in the log; no secret.
+    func chainName() throws(CryptographyError) -> String {
+        try ChainKey.derive(key, "token-cache audit: name").withBytes { Base64URL.encode($0.extracting(..<16)) }
+    }
+
+    // MARK: - File
+
+    private static let heading = """
+        # The first key of an audit log of token-cache: verifies it, and could rewrite it.
+        # Keep this file where the log is verified, and not on the server.
+
+        """
+    private static let word = "first-key "
+
+    /// Writes the key to a new file (mode 0600).
+    package func save(to path: String) throws(AuditError) {
+        var text = Array((Self.heading + Self.word).utf8)
+        defer { SecretKey.wipe(&text) }
+        text.reserveCapacity(text.count + Base64URL.length(of: SecretKey.length) + 1)
+        key.withBytes { Base64URL.append($0, to: &text) }
+        text.append(UInt8(ascii: "\n"))
+        try KeyFile.create(path, text)
+    }
+
+    package init(contentsOf path: String) throws(AuditError) {
+        guard var lines = try KeyFile.lines(of: path) else {
+            throw .keyFile(path: path, reason: "there is no such file")
+        }
+        defer { for index in lines.indices { SecretKey.wipe(&lines[index]) } }
+        guard lines.count == 1, lines[0].starts(with: Self.word.utf8),
+            let key = KeyFile.key(lines[0].dropFirst(Self.word.utf8.count))
+        else {
+            throw .keyFile(path: path, reason: "it is not a file that token-cache audit key has made")
+        }
+        self.key = key
+    }
+
+    private init(key: SecretKey) {
+        self.key = key
+    }
+}
+
+/// The key of one period of the chain.
+///
+/// The scheme is that of Schneier and Kelsey ("Secure Audit Logs to Support Computer Forensics", 1999), which journald's
+/// sealing follows too: each key gives the next one by a one-way function and is then destroyed. So nobody can make or
+/// change a line of an earlier period with what is found on the machine, while the first key leads to all of them.
+struct ChainKey: Sendable {
+    /// From 0.
+    let period: UInt64
+    let key: SecretKey
+
+    /// The key that makes the lines' MACs; it does not lead to the next period's.
+    func macKey() throws(CryptographyError) -> SecretKey {
+        try Self.derive(key, "token-cache audit: lines")
+    }
+
+    func next() throws(CryptographyError) -> ChainKey {
+        ChainKey(period: period + 1, key: try Self.derive(key, "token-cache audit: next period"))
+    }
+
+    /// A key that another one leads to, and that does not lead back (NIST SP 800-108, with HMAC for a single block).
+    static func derive(_ key: SecretKey, _ purpose: String) throws(CryptographyError) -> SecretKey {
+        var bytes: [UInt8] = []
+        defer { SecretKey.wipe(&bytes) }
+        try KeyedHash(key).hash(Array(purpose.utf8).span, into: &bytes)
+        return SecretKey(bytes.span)
+    }
+}
+
+/// Files with keys: short texts that only their owner may read.
+enum KeyFile {
+    /// Longer than any of them.
+    private static let sizeLimit = 1 << 16
+
+    /// The lines without comments; nil if there is no such file.
+    static func lines(of path: String) throws(AuditError) -> [[UInt8]]? {
+        do throws(SystemError) {
+            let file = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            let status = try FileStatus.read(file.number)
+            guard status.isFile else { return [] }
+            guard !status.isOpenToOthers else { throw SystemError(call: modeCall, code: Int32(status.mode & 0o777)) }
+            var bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
+            defer { SecretKey.wipe(&bytes) }
+            let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))
+            return lines.map(Array.init).filter { $0.first != UInt8(ascii: "#") }
+        } catch {
+            if error.code == ENOENT && error.call == "open" { return nil }
+            if error.call == modeCall { throw .keyFileMode(path: path, mode: UInt32(error.code)) }
+            throw .file(path: path, error)
+        }
+    }
+
+    private static let modeCall = "mode"
+
+    /// Writes a file that must not exist.
+    static func create(_ path: String, _ text: [UInt8]) throws(AuditError) {
+        do throws(SystemError) {
+            let file = try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
+            do throws(SystemError) {
+                try write(text, to: file.number)
+                file.adoptOwner(of: Path.folder(of: path))
+                try Folder.synchronize(Path.folder(of: path))
+            } catch {
+                _ = unsafe unlink(path)
+                throw error
+            }
+        } catch {
+            if error.code == EEXIST { throw .keyFileExists(path: path) }
+            throw .file(path: path, error)
+        }
+    }
+
+    /// Replaces a file, or makes it; one of both texts is there whatever happens.
+    ///
+    /// The former text is overwritten afterwards, as a file that is only removed often stays readable on its disk.
+    static func replace(_ path: String, _ text: [UInt8]) throws(AuditError) {
+        let temporary = path + ".new"
+        do throws(SystemError) {
+            let former = try? FileDescriptor(opening: path, O_WRONLY | O_NOFOLLOW)
+            _ = unsafe unlink(temporary)
+            let file = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+            file.adoptOwner(of: path)
+            do throws(SystemError) {
+                try write(text, to: file.number)
+                guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
+            } catch {
+                _ = unsafe unlink(temporary)
+                throw error
+            }
+            try Folder.synchronize(Path.folder(of: path))
+            if let former {
+                try? BlockingIO.write([UInt8](repeating: 0x23, count: text.count)[...], to: former.number, at: 0)
+                try? BlockingIO.synchronizeData(former.number)
+            }
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+
+    private static func write(_ text: [UInt8], to descriptor: Int32) throws(SystemError) {
+        try BlockingIO.write(text, to: descriptor)
+        try BlockingIO.synchronize(descriptor)
+    }
+
+    /// A key in base64url.
+    static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {
+        guard var bytes = Base64URL.decode(Array(text).span) else { return nil }
+        defer { SecretKey.wipe(&bytes) }
+        return bytes.count == SecretKey.length ? SecretKey(bytes.span) : nil
+    }
+}

@@ -1,0 +1,243 @@
+internal import COpenSSL
+internal import Glibc
+internal import System
+
+/// What a server's certificate says of itself.
+package struct TLSCertificate: Hashable, Sendable {
+    /// The file that it was read from, as configured.
+    package let path: String
+    /// From when on it is valid, in seconds since 1970.
+    package let start: Int64
+    /// Until when it is valid, in seconds since 1970; the certificates that signed it outlive it.
+    package let expiry: Int64
+    /// The DNS names that it is for.
+    package let names: [String]
+
+    package init(path: String, start: Int64, expiry: Int64, names: [String]) {
+        self.path = path
+        self.start = start
+        self.expiry = expiry
+        self.names = names
+    }
+}
+
+/// What the certificate of a client says, after it has been verified.
+///
+/// Each name is there only if the certificate has exactly one of its kind, which is not empty, has no NUL and, but for the
+/// common name, is ASCII: which of several was meant would be a guess, and the part before a NUL would be another name.
+///
+/// Any thread.
+package final class TLSClientCertificate: Sendable {
+    /// SHA-256 of the certificate in DER, 32 bytes (`x5t#S256` of RFC 8705, section 3.1).
+    package let thumbprint: [UInt8]
+    /// The subject alternative name of type URI (RFC 5280, section 4.2.1.6).
+    package let uriName: [UInt8]?
+    /// The subject alternative name of type DNS, in lower case, as case means nothing in it.
+    package let dnsName: [UInt8]?
+    /// The common name of the subject, in UTF-8.
+    package let commonName: [UInt8]?
+
+    package init(thumbprint: [UInt8], uriName: [UInt8]?, dnsName: [UInt8]?, commonName: [UInt8]?) {
+        self.thumbprint = thumbprint
+        self.uriName = uriName
+        self.dnsName = dnsName
+        self.commonName = commonName
+    }
+}
+
+/// Reads the names of certificates.
+enum CertificateNames {
+    /// The subject alternative names of a kind, such as `GEN_DNS`, as their bytes.
+    ///
+    /// None if the certificate has the extension twice, or one that cannot be read.
+    static func alternative(_ certificate: OpaquePointer, kind wanted: Int32) -> [[UInt8]] {
+        OpenSSLErrors.clear()
+        defer { OpenSSLErrors.clear() }
+        guard let list = unsafe X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else { return [] }
+        let names = OpaquePointer(list)
+        defer { unsafe GENERAL_NAMES_free(names) }
+        var found: [[UInt8]] = []
+        let count = unsafe OPENSSL_sk_num(names)
+        for index in 0..<count {
+            guard let entry = unsafe OPENSSL_sk_value(names, index)?.assumingMemoryBound(to: GENERAL_NAME.self) else {
+                continue
+            }
+            var kind: Int32 = 0
+            guard let value = unsafe GENERAL_NAME_get0_value(entry, &kind), kind == wanted else { continue }
+            let text = unsafe value.assumingMemoryBound(to: ASN1_STRING.self)
+            // Not a C string: a NUL in it is part of the name.
+            let bytes = unsafe UnsafeBufferPointer(
+                start: ASN1_STRING_get0_data(text), count: Int(ASN1_STRING_length(text))
+            )
+            unsafe found.append(Array(bytes))
+        }
+        return found
+    }
+
+    /// The common names of the subject in UTF-8; nil for one that is no text.
+    static func common(_ certificate: OpaquePointer) -> [[UInt8]?] {
+        OpenSSLErrors.clear()
+        defer { OpenSSLErrors.clear() }
+        guard let subject = unsafe X509_get_subject_name(certificate) else { return [] }
+        var found: [[UInt8]?] = []
+        var index = unsafe X509_NAME_get_index_by_NID(subject, NID_commonName, -1)
+        while index >= 0 {
+            let value = unsafe X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, index))
+            unsafe found.append(text(value))
+            index = unsafe X509_NAME_get_index_by_NID(subject, NID_commonName, index)
+        }
+        return found
+    }
+
+    /// The subject as one line (RFC 2253), such as `CN=Devices,O=Example`, shortened if it is long.
+    static func subject(_ certificate: OpaquePointer) -> String {
+        guard let line = unsafe BIO_new(BIO_s_mem()) else { return "" }
+        defer { unsafe BIO_free_all(line) }
+        _ = unsafe X509_NAME_print_ex(line, X509_get_subject_name(certificate), 0, COPENSSL_NAME_AS_LINE)
+        var bytes = [UInt8](repeating: 0, count: 200)
+        let count = unsafe BIO_read(line, &bytes, Int32(bytes.count))
+        return count > 0 ? String(decoding: bytes.prefix(Int(count)), as: UTF8.self) : "a certificate without a subject"
+    }
+
+    /// The text of a string of any type of ASN.1 in UTF-8; nil if it is none.
+    private static func text(_ value: UnsafePointer<ASN1_STRING>?) -> [UInt8]? {
+        var bytes: UnsafeMutablePointer<UInt8>?
+        let count = unsafe ASN1_STRING_to_UTF8(&bytes, value)
+        defer { unsafe CRYPTO_free(bytes, nil, 0) }
+        guard count >= 0, let bytes = unsafe bytes else { return nil }
+        let text = unsafe Array(UnsafeBufferPointer(start: bytes, count: Int(count)))
+        // OpenSSL takes the bytes of some types as they are.
+        return String(validating: text, as: UTF8.self) == nil ? nil : text
+    }
+}
+
+extension TLSClientCertificate {
+    /// Reads a certificate; nil if OpenSSL cannot make its digest.
+    ///
+    /// - Parameter certificate: An X509 object, which the caller keeps.
+    convenience init?(_ certificate: OpaquePointer) {
+        OpenSSLErrors.clear()
+        var thumbprint = [UInt8](repeating: 0, count: 32)
+        var count: UInt32 = 0
+        guard unsafe X509_digest(certificate, EVP_sha256(), &thumbprint, &count) == 1, count == 32 else {
+            ERR_clear_error()
+            return nil
+        }
+        let isASCII = { (name: [UInt8]) in name.allSatisfy { $0 < 0x80 } }
+        let dnsName = unsafe Self.only(CertificateNames.alternative(certificate, kind: GEN_DNS), where: isASCII)
+        unsafe self.init(
+            thumbprint: thumbprint,
+            uriName: Self.only(CertificateNames.alternative(certificate, kind: GEN_URI), where: isASCII),
+            dnsName: dnsName.map { $0.map { UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 ? $0 | 0x20 : $0 } },
+            commonName: Self.only(CertificateNames.common(certificate), where: { _ in true })
+        )
+    }
+
+    /// The only name of a list, if it can be used.
+    private static func only(_ names: [[UInt8]?], where isUsable: ([UInt8]) -> Bool) -> [UInt8]? {
+        guard names.count == 1, let name = names[0] else { return nil }
+        return !name.isEmpty && !name.contains(0) && isUsable(name) ? name : nil
+    }
+}
+
+/// Text in PEM, for OpenSSL to read; wiped and freed in `deinit`, as there may be keys in it.
+@safe struct PEMText: ~Copyable {
+    /// A BIO, which OpenSSL reads from its place on.
+    let source: OpaquePointer
+
+    /// Longer than any file of certificates that somebody has looked through.
+    private static let sizeLimit = 1 << 20
+
+    /// Reads a plain file, without waiting for it.
+    init(file path: String) throws(TLSConfigurationError) {
+        var bytes = try Self.contents(of: path)
+        defer {
+            unsafe bytes.withUnsafeMutableBytes { bytes in
+                if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
+            }
+        }
+        try self.init(bytes[...], of: path)
+    }
+
+    /// A part of a file.
+    init(_ bytes: ArraySlice<UInt8>, of path: String) throws(TLSConfigurationError) {
+        OpenSSLErrors.clear()
+        let source = unsafe BIO_new(BIO_s_mem())
+        // The copy that it takes is wiped when it is freed.
+        let count = unsafe bytes.withUnsafeBytes { unsafe BIO_write(source, $0.baseAddress, Int32($0.count)) }
+        guard let source = unsafe source, bytes.isEmpty || count == bytes.count else {
+            unsafe BIO_free_all(source)
+            throw .fromOpenSSL(path, .unusable)
+        }
+        unsafe self.source = unsafe source
+    }
+
+    deinit {
+        unsafe BIO_free_all(source)
+    }
+
+    static func contents(of path: String) throws(TLSConfigurationError) -> [UInt8] {
+        do throws(SystemError) {
+            return try BlockingIO.contents(ofFile: path, limit: sizeLimit)
+        } catch {
+            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
+        }
+    }
+}
+
+extension TLSConfigurationError {
+    /// An error with OpenSSL's reason, which is removed from its queue.
+    static func fromOpenSSL(_ file: String, _ problem: Problem) -> TLSConfigurationError {
+        TLSConfigurationError(file: file, problem: problem, reason: OpenSSLErrors.drain().first?.text ?? "")
+    }
+}
+
+/// This thread's queue of OpenSSL errors (ERR_get_error(3)).
+///
+/// An error that a call leaves there would be taken for an error of the next call: the queue is cleared before a call and
+/// drained after it.
+enum OpenSSLErrors {
+    /// One entry: its codes, and OpenSSL's text, which has no data of the connection or the file.
+    struct Entry {
+        let library: Int32
+        let reason: Int32
+        let text: String
+
+        /// There is no further block of the kind that was asked for in a text in PEM.
+        var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
+
+        /// There already is a certificate whose key is of the same kind.
+        var isOfSameKind: Bool { library == Int32(ERR_LIB_SSL) && reason == SSL_R_NOT_REPLACING_CERTIFICATE }
+
+        /// The peer's certificate is not valid; the session knows why.
+        var isFailedVerification: Bool {
+            library == Int32(ERR_LIB_SSL) && reason == SSL_R_CERTIFICATE_VERIFY_FAILED
+        }
+    }
+
+    /// Cheap if there is nothing to clear, as nearly always.
+    @inline(__always)
+    static func clear() {
+        if ERR_peek_error() != 0 { ERR_clear_error() }
+    }
+
+    /// Removes and returns all entries, the one nearest to the cause first.
+    static func drain() -> [Entry] {
+        var entries: [Entry] = []
+        while true {
+            let code = ERR_get_error()
+            guard code != 0 else { return entries }
+            let (library, reason) = (ERR_GET_LIB(code), ERR_GET_REASON(code))
+            let text =
+                if library == Int32(ERR_LIB_SYS) {
+                    SystemError(call: "", code: reason).reason
+                } else if let words = unsafe ERR_reason_error_string(code) {
+                    // A constant of the library.
+                    unsafe String(cString: words)
+                } else {
+                    "error \(library):\(reason)"
+                }
+            entries.append(Entry(library: library, reason: reason, text: text))
+        }
+    }
+}

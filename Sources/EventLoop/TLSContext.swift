@@ -1,0 +1,298 @@
+internal import COpenSSL
+internal import Glibc
+internal import Synchronization
+package import System
+
+/// What the TLS connections of all listeners share: certificates, keys, rules.
+///
+/// Any thread. Connections keep the certificates that they began with, and end when the authorities that their clients were
+/// verified by are replaced; apart from that, a reload affects later connections.
+package final class TLSContext: Sendable {
+    private let state: Mutex<State>
+    private let applicationProtocols: [String]
+    /// Of the authorities in use, for a look without the mutex.
+    private let authoritiesNumber: Atomic<Int>
+
+    fileprivate struct State: Sendable {
+        var files: TLSFiles
+        var credentials: TLSCredentials
+        /// The files as they were before the last attempt to read them, even if it failed, so that a failure is reported once.
+        var stamps: [FileStamp?]
+    }
+
+    /// The TLS library's version, for example `3.0.22`.
+    package static var libraryVersion: String { TLSCredentials.libraryVersion }
+
+    /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
+    package static func examine(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) -> TLSCertificate {
+        try TLSServerContext(pair, nil, applicationProtocols: []).certificate(from: pair.certificateChain)
+    }
+
+    /// Reads the authorities for clients' certificates as a listener does, without using them.
+    package static func examine(authorities path: String) throws(TLSConfigurationError) -> TLSClientAuthorities {
+        try TLSAuthorities(file: path).summary
+    }
+
+    /// Reads the files; blocks for as long as that takes.
+    ///
+    /// - Parameters:
+    ///   - files: What to read.
+    ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
+    ///     the preferred one first. A client that offers only others is refused.
+    package init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
+        // Before reading, so that a change in between is noticed.
+        let stamps = files.stamps
+        let credentials = try TLSCredentials(files, applicationProtocols)
+        state = Mutex(State(files: files, credentials: credentials, stamps: stamps))
+        authoritiesNumber = Atomic(credentials.authoritiesNumber)
+        self.applicationProtocols = applicationProtocols
+    }
+
+    /// Files that were read and are not used yet.
+    package struct Reading: Sendable {
+        fileprivate let state: State
+    }
+
+    /// Reads the files again, for connections that begin from now on; after an error nothing changes.
+    ///
+    /// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a
+    /// full handshake. Called once a day even without a change, this limits what a stolen ticket key can decrypt.
+    /// Blocks for as long as reading takes.
+    package func reload() throws(TLSConfigurationError) {
+        let reading = try read(state.withLock(\.files))
+        // If the settings have named other files in the meantime, those stay in use.
+        state.withLock { if $0.files == reading.state.files { use(reading.state, in: &$0) } }
+    }
+
+    /// Reads files without using them yet; blocks for as long as that takes.
+    package func read(_ files: TLSFiles) throws(TLSConfigurationError) -> Reading {
+        let stamps = files.stamps
+        do throws(TLSConfigurationError) {
+            return Reading(
+                state: State(files: files, credentials: try TLSCredentials(files, applicationProtocols), stamps: stamps)
+            )
+        } catch {
+            state.withLock { if $0.files == files { $0.stamps = stamps } }
+            throw error
+        }
+    }
+
+    /// Uses what was read for connections that begin from now on.
+    package func use(_ reading: Reading) {
+        state.withLock { use(reading.state, in: &$0) }
+    }
+
+    private func use(_ new: State, in state: inout State) {
+        state = new
+        authoritiesNumber.store(new.credentials.authoritiesNumber, ordering: .relaxed)
+    }
+
+    /// Whether a file was written or replaced since the last attempt to read it, successful or not.
+    ///
+    /// Costs a stat(2) for each file. Files that are replaced one after the other may not match in between; after a failed
+    /// reload the next change leads to another.
+    package var filesHaveChanged: Bool {
+        let (files, stamps) = state.withLock { ($0.files, $0.stamps) }
+        return files.stamps != stamps
+    }
+
+    /// The certificates in use, in the order of the files.
+    package var certificates: [TLSCertificate] { credentials.certificates }
+
+    /// When the first of the certificates in use expires, in seconds since 1970.
+    package var earliestExpiry: Int64 { certificates.map(\.expiry).min() ?? 0 }
+
+    /// The authorities for clients' certificates that are in use; nil if no client shows one.
+    package var clientAuthorities: TLSClientAuthorities? { credentials.clientAuthorities }
+
+    /// Whether clients whose certificates these authorities have verified are still let in.
+    @inline(__always)
+    func trusts(authorities number: Int) -> Bool { authoritiesNumber.load(ordering: .relaxed) == number }
+
+    /// For a connection that begins now.
+    var credentials: TLSCredentials { state.withLock(\.credentials) }
+}
+
+/// The files that a TLS listener is configured with, all in PEM.
+package struct TLSFiles: Hashable, Sendable {
+    /// A certificate with its intermediate ones, and the key it belongs to.
+    package struct Pair: Hashable, Sendable {
+        /// The server's certificate first, then each certificate that signed the previous one; the root may be missing.
+        package let certificateChain: String
+        /// Not encrypted.
+        package let privateKey: String
+
+        package init(certificateChain: String, privateKey: String) {
+            self.certificateChain = certificateChain
+            self.privateKey = privateKey
+        }
+    }
+
+    /// For clients that ask for no server name, or for one that no certificate has.
+    package let standard: Pair
+    /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
+    package let others: [Pair]
+    /// The authorities of which one must have signed a client's certificate; nil if no client shows one.
+    package let clientAuthorities: String?
+
+    package init(standard: Pair, others: [Pair] = [], clientAuthorities: String? = nil) {
+        self.standard = standard
+        self.others = others
+        self.clientAuthorities = clientAuthorities
+    }
+
+    /// All pairs, the standard one first.
+    package var pairs: [Pair] { [standard] + others }
+
+    /// All files, in a fixed order; one that is both certificate and key is there twice.
+    package var paths: [String] {
+        pairs.flatMap { [$0.certificateChain, $0.privateKey] } + [clientAuthorities].compactMap(\.self)
+    }
+
+    /// The state of all files, in the order of `paths`.
+    var stamps: [FileStamp?] { paths.map { FileStamp(path: $0) } }
+}
+
+/// Why certificates and keys cannot be used, and what to do about it.
+///
+/// Its text names files and never shows what is in them.
+package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
+    /// What is wrong with the file.
+    package enum Problem: Hashable, Sendable {
+        /// The file cannot be opened.
+        case unreadable(SystemError)
+        case noCertificate
+        case noPrivateKey
+        case encryptedPrivateKey
+        case keyMismatch(certificate: String)
+        case noClientAuthority
+        /// OpenSSL itself failed, with the file at hand or before.
+        case unusable
+    }
+
+    /// The path as configured.
+    package let file: String
+    package let problem: Problem
+    /// OpenSSL's short reason; empty if the error does not come from OpenSSL.
+    package let reason: String
+
+    private static let noAccess = "check the path, and that the server's user may read it"
+
+    package var description: String {
+        let text =
+            switch problem {
+            case .unreadable(let error):
+                "cannot be read: \(error.reason)\(error.fileAdvice(otherwise: Self.noAccess))"
+            case .noCertificate:
+                "holds no usable certificate; give a PEM file with the server's certificate first and the "
+                    + "intermediate ones after it"
+            case .noPrivateKey:
+                "holds no usable private key; give an unencrypted PEM file"
+            case .encryptedPrivateKey:
+                "is encrypted with a passphrase, which cannot be entered here; store it with "
+                    + "\"openssl pkey -in FILE -out NEW\" and let only the server's user read it"
+            case .keyMismatch(let certificate):
+                "does not belong to the certificate in \(certificate); put the pair in place together"
+            case .noClientAuthority:
+                "holds no certificate authority for client certificates; give a PEM file with at least one"
+            case .unusable:
+                "cannot be used"
+            }
+        return reason.isEmpty ? "\(file) \(text)" : "\(file) \(text) (OpenSSL: \(reason))"
+    }
+}
+
+/// The certificates and keys of one reading of a listener's files, which never change afterwards.
+///
+/// Any thread.
+final class TLSCredentials: @unchecked Sendable {
+    // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
+
+    private var contexts: [TLSServerContext] = []
+    private var names = TLSServerNames()
+    private let authorities: TLSAuthorities?
+    /// In the order of the files.
+    private(set) var certificates: [TLSCertificate] = []
+
+    init(_ files: TLSFiles, _ applicationProtocols: [String]) throws(TLSConfigurationError) {
+        authorities = try files.clientAuthorities.map { (path) throws(TLSConfigurationError) in
+            try TLSAuthorities(file: path)
+        }
+        var places: [Set<String>: Int] = [:]
+        for pair in files.pairs {
+            let context = try TLSServerContext(pair, authorities, applicationProtocols: applicationProtocols)
+            let certificate = context.certificate(from: pair.certificateChain)
+            certificates.append(certificate)
+            let place = Set(certificate.names.map { $0.lowercased() })
+            if let index = places[place], !place.isEmpty {
+                // RSA beside ECDSA, for clients that cannot check the other.
+                try contexts[index].load(pair)
+                continue
+            }
+            places[place] = contexts.count
+            for name in certificate.names { names.add(name, at: contexts.count) }
+            contexts.append(context)
+        }
+        // One certificate leaves no choice.
+        if contexts.count > 1 { chooseByName() }
+    }
+
+    /// The authorities for clients' certificates; nil if no client shows one.
+    var clientAuthorities: TLSClientAuthorities? { authorities?.summary }
+
+    /// Equal for equal authorities; 0 if there are none.
+    var authoritiesNumber: Int { authorities?.number ?? 0 }
+
+    /// OpenSSL's version, for example `3.0.22`.
+    static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
+
+    /// A new SSL object for the server's side of a connection; nil if memory is short.
+    ///
+    /// The caller owns it, and keeps `self` during the handshake.
+    ///
+    /// - Parameter clients: Whether the client shows a certificate.
+    func makeHandle(clients: TLSClientAuthentication) -> OpaquePointer? {
+        guard let handle = unsafe SSL_new(contexts[0].handle) else { return nil }
+        let mode: Int32 =
+            switch clients {
+            case .none: SSL_VERIFY_NONE
+            case .optional: SSL_VERIFY_PEER
+            case .requiredByAuthorities where authorities == nil: SSL_VERIFY_NONE
+            case .required, .requiredByAuthorities: SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+            }
+        unsafe SSL_set_verify(handle, mode, nil)
+        if mode != SSL_VERIFY_NONE {
+            // A resumed session would not look at the certificate again, nor at the authorities; and one that was begun where
+            // none is asked for would get in without any.
+            _ = unsafe SSL_set_options(handle, COPENSSL_OP_NO_TICKET)
+            _ = unsafe SSL_set_num_tickets(handle, 0)
+        }
+        return unsafe handle
+    }
+
+    private func chooseByName() {
+        // Unretained: sessions keep these credentials, and only their handshakes call back.
+        let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
+        unsafe copenssl_set_server_name_callback(
+            contexts[0].handle,
+            { session, _, argument in
+                guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
+                let credentials = unsafe Unmanaged<TLSCredentials>.fromOpaque(argument).takeUnretainedValue()
+                return unsafe credentials.choose(for: session)
+            },
+            argument
+        )
+    }
+
+    /// Gives a session the certificate for the name that its client asks for (RFC 6066, section 3).
+    ///
+    /// An unknown name gets the first certificate rather than an alert: clients without names and probes by address work.
+    private func choose(for session: OpaquePointer?) -> Int32 {
+        guard let asked = unsafe SSL_get_servername(session, TLSEXT_NAMETYPE_host_name),
+            let index = names.index(for: unsafe String(cString: asked))
+        else { return SSL_TLSEXT_ERR_NOACK }
+        // Tickets stay with the first context's key, so that they work for every name.
+        _ = unsafe SSL_set_SSL_CTX(session, contexts[index].handle)
+        return SSL_TLSEXT_ERR_OK
+    }
+}

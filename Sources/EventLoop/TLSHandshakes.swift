@@ -1,0 +1,170 @@
+internal import Glibc
+package import System
+
+/// The TLS handshakes of one loop that are under way, and the memory that is counted for them.
+///
+/// Beyond their share of `limits.buffers` the oldest ends: an honest handshake takes a few round trips, one of an attacker as
+/// long as it may.
+///
+/// Belongs to the loop's thread.
+package final class TLSHandshakes {
+    private let budget: BufferBudget
+    /// By their numbers, which rise in the order in which they began.
+    private var underWay: [Int: TLSHandshake] = [:]
+    private var nextNumber = 0
+    /// None that is under way has a lower number.
+    private var lowestNumber = 0
+    private var countedBytes = 0
+
+    package init(_ budget: BufferBudget) {
+        self.budget = budget
+    }
+
+    fileprivate func add(_ handshake: TLSHandshake) -> Int {
+        underWay[nextNumber] = handshake
+        nextNumber += 1
+        return nextNumber - 1
+    }
+
+    fileprivate func remove(_ handshake: TLSHandshake) {
+        guard let number = handshake.number else { return }
+        underWay[number] = nil
+        budget.giveBack(handshake.countedBytes)
+        countedBytes -= handshake.countedBytes
+    }
+
+    /// Counts what a handshake holds now.
+    ///
+    /// - Returns: False if there is no room for it although all older ones have ended.
+    fileprivate func account(for bytes: Int, of handshake: TLSHandshake) -> Bool {
+        let more = bytes - handshake.countedBytes
+        // A small share is enough for one.
+        while underWay.count > 1 && countedBytes + more > budget.handshakeShare || !budget.take(more) {
+            guard let oldest, oldest !== handshake else { return false }
+            oldest.end(.failure(.displaced))
+        }
+        handshake.countedBytes = bytes
+        countedBytes += more
+        return true
+    }
+
+    private var oldest: TLSHandshake? {
+        while lowestNumber < nextNumber {
+            if let handshake = underWay[lowestNumber] { return handshake }
+            lowestNumber += 1
+        }
+        return nil
+    }
+}
+
+/// A handshake as the server; each of its steps is done in the part of a turn that is for handshakes.
+///
+/// Belongs to the loop's thread.
+final class TLSHandshake: ReadinessHandler {
+    private let loop: EventLoop
+    private let id: RegistrationID
+    private let deadline: MonotonicTime
+    private let all: TLSHandshakes
+    /// Makes the session when the first step is due: until then others may be waiting for their turn, and hold nothing.
+    private let makeSession: () -> TLSSession?
+    private var session: TLSSession?
+    private var waiter: Waiter<Void>?
+    private var outcome = Result<TLSSession, TLSError>.failure(.stopped)
+    /// Nil before the first step.
+    fileprivate private(set) var number: Int?
+    fileprivate var countedBytes = 0
+
+    // What OpenSSL 3 holds beside what is sent and received at the moment, rounded up. On a hello's first bytes it makes room
+    // for the length that the hello claims, of which it allows 128 KiB (TLS 1.3 may have two hellos).
+    private static let bytes = 64 << 10
+    private static let bytesWhileReadingHello = 192 << 10
+
+    init(
+        on loop: EventLoop, _ id: RegistrationID, until deadline: MonotonicTime, among all: TLSHandshakes,
+        _ makeSession: @escaping () -> TLSSession?
+    ) {
+        self.loop = loop
+        self.id = id
+        self.deadline = deadline
+        self.all = all
+        self.makeSession = makeSession
+    }
+
+    /// Performs the handshake.
+    func perform() async throws(TLSError) -> TLSSession {
+        await Waiter<Void>.suspend { waiter in
+            self.waiter = waiter
+            loop.enqueue(self, for: .handshake)
+        }
+        return try outcome.get()
+    }
+
+    func wake(_ reason: WakeReason) {
+        switch reason {
+        case .ready: loop.enqueue(self, for: .handshake)
+        case .timedOut: end(.failure(.timedOut))
+        case .draining, .abandoned: end(.failure(.stopped))
+        }
+    }
+
+    func takeTurn() {
+        // It may have ended while it was queued.
+        guard waiter != nil else { return }
+        if loop.isAbandoned { return end(.failure(.stopped)) }
+        if loop.now >= deadline { return end(.failure(.timedOut)) }
+        if session == nil {
+            number = all.add(self)
+            guard all.account(for: Self.bytes, of: self) else { return end(.failure(.displaced)) }
+            session = makeSession()
+        }
+        guard let session else { return end(.failure(.system(SystemError(call: "SSL_new", code: ENOMEM)))) }
+        switch session.handshake() {
+        case .done: end(.success(session))
+        case .needs(let direction):
+            let bytes = session.isReadingHello ? Self.bytesWhileReadingHello : Self.bytes
+            guard all.account(for: bytes, of: self) else { return end(.failure(.displaced)) }
+            if let reason = loop.wait(for: direction, of: id, until: deadline, isIdle: false, calling: self) {
+                wake(reason)
+            }
+        case .failed(let error): end(.failure(error))
+        }
+    }
+
+    fileprivate func end(_ outcome: Result<TLSSession, TLSError>) {
+        loop.endWait(of: id)
+        all.remove(self)
+        session = nil
+        self.outcome = outcome
+        waiter.take()?.resume(returning: ())
+    }
+}
+
+/// Why a handshake failed.
+package enum TLSError: Error, Hashable, CustomStringConvertible {
+    /// The client sent text, most likely a plain HTTP request. None of it was read, and it can be answered in clear.
+    case plainRequest
+    /// The client disconnected during the handshake.
+    case closed
+    /// The handshake did not finish by its deadline.
+    case timedOut
+    /// Newer handshakes needed the memory that it held.
+    case displaced
+    /// The loop is draining.
+    case stopped
+    /// One side did not accept what the other offered; the library's short reason, for example `no shared cipher`.
+    case refused(reason: String)
+    /// The socket failed.
+    case system(SystemError)
+
+    package var description: String {
+        switch self {
+        case .plainRequest: "plain text on a TLS port"
+        case .closed: "closed by the client during the TLS handshake"
+        case .timedOut: "TLS handshake timed out"
+        case .displaced: "TLS handshake given up for newer ones, which needed its part of limits.buffers"
+        case .stopped: "TLS handshake given up, the server is stopping"
+        case .refused(let reason): "TLS handshake failed: \(reason)"
+        case .system(let error): "TLS handshake failed: \(error)"
+        }
+    }
+}

@@ -1,0 +1,299 @@
+internal import COpenSSL
+internal import Glibc
+internal import System
+
+/// An SSL_CTX for one certificate and its key, or for several of the same names; freed when the last user has gone.
+///
+/// Any thread, as it does not change after init.
+@safe final class TLSServerContext {
+    let handle: OpaquePointer
+
+    /// Mozilla's intermediate list for TLS 1.2 (https://wiki.mozilla.org/Security/Server_Side_TLS) without its DHE suites:
+    /// every client that knows them with AEAD knows ECDHE, and they cost the server many times as much.
+    private static let ciphers = """
+        ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:\
+        ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305
+        """
+    private static let suites = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+    private static let groups = "X25519:prime256v1:secp384r1"
+    private static let sessionLifetimeInSeconds = 3_600
+
+    /// The names for ALPN.
+    private let applicationProtocols: [[UInt8]]
+
+    /// - Parameters:
+    ///   - pair: The files of the certificate and its key.
+    ///   - authorities: Those of which one must have issued a client's certificate; nil if no client shows one.
+    ///   - applicationProtocols: As for `TLSContext`.
+    init(
+        _ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?, applicationProtocols: [String]
+    ) throws(TLSConfigurationError) {
+        self.applicationProtocols = applicationProtocols.map { Array($0.utf8) }
+        OpenSSLErrors.clear()
+        guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
+            throw .fromOpenSSL(pair.certificateChain, .unusable)
+        }
+        unsafe self.handle = unsafe handle
+        guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, .unusable) }
+        try load(pair)
+        // Each session decides whether it asks for a certificate.
+        if let authorities { unsafe authorities.trust(in: handle) }
+    }
+
+    deinit {
+        unsafe SSL_CTX_free(handle)
+    }
+
+    /// Sets the rules of every connection, whatever the certificate; false if OpenSSL does not know a name in the lists.
+    private func applyRules() -> Bool {
+        unsafe SSL_CTX_set_security_level(handle, 2)
+        _ = unsafe SSL_CTX_set_options(
+            handle,
+            COPENSSL_OP_NO_COMPRESSION | COPENSSL_OP_NO_RENEGOTIATION
+                // Our order, except ChaCha20 for clients that prefer it: phones without AES instructions.
+                | COPENSSL_OP_CIPHER_SERVER_PREFERENCE | COPENSSL_OP_PRIORITIZE_CHACHA
+                // Many clients end without close_notify; the framing of the protocol above shows whether a message was cut off.
+                | COPENSSL_OP_IGNORE_UNEXPECTED_EOF
+        )
+        unsafe copenssl_set_mode(
+            handle,
+            COPENSSL_MODE_ENABLE_PARTIAL_WRITE | COPENSSL_MODE_ACCEPT_MOVING_WRITE_BUFFER
+                // An idle connection then keeps no 16 KiB buffers.
+                | COPENSSL_MODE_RELEASE_BUFFERS
+        )
+        // For a claimed length room is made at once, as for a hello.
+        unsafe copenssl_set_max_certificates(handle, 16 << 10)
+        // Otherwise each record costs two reads, one of them for its five-byte header.
+        unsafe copenssl_set_read_ahead(handle)
+        // Sessions are kept in the clients' tickets only, one for each handshake: API clients open few connections at once.
+        unsafe copenssl_set_tickets(handle, 1, Self.sessionLifetimeInSeconds)
+        // Unretained: sessions keep this context, and only their handshakes call back.
+        let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
+        unsafe SSL_CTX_set_alpn_select_cb(
+            handle,
+            { _, chosen, length, offered, count, argument in
+                guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
+                let context = unsafe Unmanaged<TLSServerContext>.fromOpaque(argument).takeUnretainedValue()
+                return unsafe context.chooseProtocol(
+                    chosen, length, UnsafeBufferPointer(start: offered, count: Int(count)))
+            }, argument
+        )
+        return unsafe copenssl_set_versions(handle, TLS1_2_VERSION, TLS1_3_VERSION) == 1
+            && SSL_CTX_set_cipher_list(handle, Self.ciphers) == 1
+            && SSL_CTX_set_ciphersuites(handle, Self.suites) == 1
+            && copenssl_set_groups(handle, Self.groups) == 1
+    }
+
+    /// Chooses our first protocol that a client offers, in a list of names behind their lengths (RFC 7301, section 3.1).
+    ///
+    /// A client that offers only other protocols gets the alert no_application_protocol.
+    private func chooseProtocol(
+        _ chosen: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ length: UnsafeMutablePointer<UInt8>?,
+        _ offered: UnsafeBufferPointer<UInt8>
+    ) -> Int32 {
+        for name in applicationProtocols {
+            var start = 0
+            while start < offered.count {
+                let end = unsafe min(start + 1 + Int(offered[start]), offered.count)
+                if unsafe offered[(start + 1)..<end].elementsEqual(name) {
+                    // It has to point into the offer or to a constant (SSL_CTX_set_alpn_select_cb(3)).
+                    unsafe chosen?.pointee = unsafe offered.baseAddress?.advanced(by: start + 1)
+                    unsafe length?.pointee = UInt8(name.count)
+                    return SSL_TLSEXT_ERR_OK
+                }
+                start = end
+            }
+        }
+        return SSL_TLSEXT_ERR_ALERT_FATAL
+    }
+
+    // MARK: - Files
+
+    /// Adds a certificate and its key, unless there is one with a key of the same kind already: for each client, OpenSSL
+    /// chooses one that it can check.
+    func load(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) {
+        let certificates = try PEMText(file: pair.certificateChain)
+        guard let certificate = unsafe PEM_read_bio_X509_AUX(certificates.source, nil, { _, _, _, _ in -1 }, nil),
+            let chain = unsafe OPENSSL_sk_new_null()
+        else { throw .fromOpenSSL(pair.certificateChain, .noCertificate) }
+        defer {
+            unsafe X509_free(certificate)
+            unsafe OPENSSL_sk_pop_free(chain) { certificate in unsafe X509_free(OpaquePointer(certificate)) }
+        }
+        while let next = unsafe PEM_read_bio_X509(certificates.source, nil, { _, _, _, _ in -1 }, nil) {
+            _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(next))
+        }
+        guard OpenSSLErrors.drain().first?.isEndOfPEM == true else {
+            throw .fromOpenSSL(pair.certificateChain, .noCertificate)
+        }
+        let key = try unsafe Self.privateKey(pair.privateKey)
+        defer { unsafe EVP_PKEY_free(key) }
+        guard unsafe X509_check_private_key(certificate, key) == 1 else {
+            throw .fromOpenSSL(pair.privateKey, .keyMismatch(certificate: pair.certificateChain))
+        }
+        guard unsafe SSL_CTX_use_cert_and_key(handle, certificate, key, chain, 0) != 1 else { return }
+        let entries = OpenSSLErrors.drain()
+        guard entries.first?.isOfSameKind == true else {
+            throw TLSConfigurationError(
+                file: pair.certificateChain, problem: .noCertificate, reason: entries.first?.text ?? "")
+        }
+    }
+
+    private static func privateKey(_ path: String) throws(TLSConfigurationError) -> OpaquePointer {
+        let text = try PEMText(file: path)
+        var wantsPassphrase = false
+        let key = unsafe withUnsafeMutablePointer(to: &wantsPassphrase) { flag in
+            // OpenSSL would otherwise ask on the terminal and wait.
+            unsafe PEM_read_bio_PrivateKey(
+                text.source, nil,
+                { _, _, _, flag in
+                    unsafe flag?.assumingMemoryBound(to: Bool.self).pointee = true
+                    return -1
+                }, flag)
+        }
+        guard let key = unsafe key else {
+            throw .fromOpenSSL(path, wantsPassphrase ? .encryptedPrivateKey : .noPrivateKey)
+        }
+        return unsafe key
+    }
+
+    /// What the server's own certificate says; the first one's, if there are several for the same names.
+    ///
+    /// - Parameter path: The file that it was read from.
+    func certificate(from path: String) -> TLSCertificate {
+        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else {
+            return TLSCertificate(path: path, start: 0, expiry: 0, names: [])
+        }
+        // Its common name is ignored (RFC 9525). A NUL in a name is part of it; the name then matches nothing.
+        let names = unsafe CertificateNames.alternative(certificate, kind: GEN_DNS)
+        return unsafe TLSCertificate(
+            path: path, start: CertificateTime.start(certificate), expiry: CertificateTime.expiry(certificate),
+            names: names.map { String(decoding: $0, as: UTF8.self) }
+        )
+    }
+}
+
+/// When certificates are valid, in seconds since 1970; 0 for a time that cannot be read.
+enum CertificateTime {
+    static func start(_ certificate: OpaquePointer) -> Int64 { unsafe unixTime(X509_get0_notBefore(certificate)) }
+
+    static func expiry(_ certificate: OpaquePointer) -> Int64 { unsafe unixTime(X509_get0_notAfter(certificate)) }
+
+    private static func unixTime(_ value: UnsafePointer<ASN1_TIME>?) -> Int64 {
+        var time = unsafe tm()
+        guard unsafe ASN1_TIME_to_tm(value, &time) == 1 else { return 0 }
+        return unsafe Int64(timegm(&time))
+    }
+}
+
+/// The certificates by which clients' certificates are verified, as one reading of their file has found them.
+///
+/// Each is trusted by itself: an intermediate authority without its root too.
+///
+/// Any thread, as it does not change after init.
+@safe final class TLSAuthorities {
+    private var certificates: [OpaquePointer] = unsafe []
+    /// What the file holds.
+    private(set) var summary: TLSClientAuthorities
+    /// Equal for equal certificates, and different for others.
+    private(set) var number = 0
+
+    init(file path: String) throws(TLSConfigurationError) {
+        summary = TLSClientAuthorities(path: path)
+        let text = try PEMText.contents(of: path)
+        let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        let starts = lines.indices.filter { lines[$0].starts(with: Self.beginning) }
+        var digests = Hasher()
+        // One by one, so that a block that is damaged costs only itself.
+        for (start, end) in zip(starts, starts.dropFirst() + [lines.endIndex]) {
+            let block = try PEMText(ArraySlice(lines[start..<end].joined(separator: [UInt8(ascii: "\n")])), of: path)
+            guard let certificate = unsafe PEM_read_bio_X509_AUX(block.source, nil, { _, _, _, _ in -1 }, nil) else {
+                let reason = OpenSSLErrors.drain().first
+                let kind = reason?.isEndOfPEM == true ? "it is no certificate" : "OpenSSL: \(reason?.text ?? "unknown")"
+                summary.leftOut.append("line \(start + 1) (\(kind))")
+                continue
+            }
+            unsafe certificates.append(certificate)
+            unsafe digests.combine(TLSClientCertificate(certificate)?.thumbprint)
+            unsafe summary.taken.append(
+                .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
+        }
+        guard unsafe !certificates.isEmpty else {
+            throw TLSConfigurationError(file: path, problem: .noClientAuthority, reason: "")
+        }
+        number = digests.finalize()
+    }
+
+    private static let beginning = Array("-----BEGIN ".utf8)
+
+    deinit {
+        for index in unsafe certificates.indices { unsafe X509_free(certificates[index]) }
+    }
+
+    /// Has the sessions of an SSL_CTX verify clients' certificates, and tell clients which they may show.
+    func trust(in context: OpaquePointer) {
+        let store = unsafe SSL_CTX_get_cert_store(context)
+        _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
+        for index in unsafe certificates.indices {
+            _ = unsafe X509_STORE_add_cert(store, certificates[index])
+            _ = unsafe SSL_CTX_add_client_CA(context, certificates[index])
+        }
+    }
+}
+
+/// What the file of the authorities for clients' certificates holds.
+package struct TLSClientAuthorities: Hashable, Sendable {
+    package struct Authority: Hashable, Sendable {
+        /// The subject, such as `CN=Devices,O=Example`.
+        package let name: String
+        /// In seconds since 1970.
+        package let expiry: Int64
+    }
+
+    /// As configured.
+    package let path: String
+    /// The authorities that are trusted.
+    package internal(set) var taken: [Authority] = []
+    /// Where the blocks of PEM begin that are no certificate or cannot be read, and why: `line 12 (it is no certificate)`.
+    package internal(set) var leftOut: [String] = []
+}
+
+/// Finds the certificate for a name: exact names before wildcards, earlier certificates before later ones.
+struct TLSServerNames {
+    private var exact: [String: Int] = [:]
+    /// Keyed by what follows `*.`.
+    private var wildcards: [String: Int] = [:]
+
+    /// Adds a name as certificates have them, for example `example.com` or `*.example.com`.
+    mutating func add(_ name: String, at index: Int) {
+        let name = name.lowercased()
+        if name.hasPrefix("*.") {
+            let rest = String(name.dropFirst(2))
+            wildcards[rest] = wildcards[rest] ?? index
+        } else {
+            exact[name] = exact[name] ?? index
+        }
+    }
+
+    /// The certificate for a name that a client asks for.
+    ///
+    /// A wildcard stands for exactly one label, the leftmost (RFC 9525, section 6.3).
+    func index(for asked: String) -> Int? {
+        var name = asked.lowercased()
+        // Complete names end with a dot, as a client may have them (RFC 1034, section 3.1), and certificates do not.
+        if name.last == "." { name.removeLast() }
+        if let index = exact[name] { return index }
+        guard let dot = name.firstIndex(of: "."), dot != name.startIndex else { return nil }
+        return wildcards[String(name[name.index(after: dot)...])]
+    }
+}
+
+/// Whether the clients of a listener show certificates in the handshake.
+package enum TLSClientAuthentication: Sendable {
+    case none
+    /// Clients without a certificate are let in; a certificate that is not valid ends the handshake.
+    case optional
+    case required
+    /// `required` while the files of the context name authorities, otherwise `none`.
+    case requiredByAuthorities
+}

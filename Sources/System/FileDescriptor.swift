@@ -1,0 +1,110 @@
+public import Glibc
+
+/// The one owner of an open descriptor, which it closes when it goes.
+package struct FileDescriptor: ~Copyable, Sendable {
+    package let number: Int32
+
+    /// Takes over a descriptor that nobody else will close.
+    package init(owning number: Int32) {
+        precondition(number >= 0, "a descriptor is never negative")
+        self.number = number
+    }
+
+    deinit {
+        // Even after EINTR Linux has freed the number when close returns (close(2)): a retry could close another file.
+        _ = close(number)
+    }
+}
+
+extension FileDescriptor {
+    /// Opens a file (open(2)), always with `O_CLOEXEC`.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file.
+    ///   - flags: Such as `O_RDONLY`.
+    ///   - mode: The permission bits of a file that is created, before the umask.
+    package init(opening path: String, _ flags: Int32, mode: mode_t = 0) throws(SystemError) {
+        let number = retryingInterrupts { unsafe open(path, flags | O_CLOEXEC, mode) }
+        guard number >= 0 else { throw SystemError.last("open") }
+        self.init(owning: number)
+    }
+
+    /// Opens a file that somebody has named, without waiting for it: a pipe has no writer perhaps, and a device no medium.
+    ///
+    /// What is no plain file is refused with `SystemError.notPlain`. A file system that does not answer is waited for.
+    package init(openingFile path: String, _ flags: Int32 = O_RDONLY) throws(SystemError) {
+        // A pipe that is opened for writing alone, and that nobody reads, fails by itself.
+        let file = try FileDescriptor(opening: path, flags | O_NONBLOCK | O_NOCTTY)
+        let isFile = try FileStatus.read(file.number).isFile
+        guard isFile else { throw SystemError(call: "open", code: SystemError.notPlain) }
+        self = file
+    }
+
+    /// Opens a file for reading and writing; creates it (mode 0600) if it is missing.
+    ///
+    /// Does not follow a link in its place. A file that root creates gets the owner of its folder, as in `adoptOwner`.
+    package init(openingOrCreating path: String) throws(SystemError) {
+        let flags = O_RDWR | O_NOFOLLOW
+        do throws(SystemError) {
+            try self.init(opening: path, flags | O_CREAT | O_EXCL, mode: 0o600)
+            adoptOwner(of: Path.folder(of: path))
+        } catch {
+            guard error.code == EEXIST else { throw error }
+            try self.init(openingFile: path, flags)
+        }
+    }
+
+    /// Gives a file that root has created to the owner of the file that it replaces, or else of that file's folder: a server
+    /// that does not run as root has to open it.
+    ///
+    /// - Parameter target: The path that the file is meant for; it may not exist yet.
+    package func adoptOwner(of target: String) {
+        guard geteuid() == 0, let status = FileStatus(target) ?? FileStatus(Path.folder(of: target)) else { return }
+        // By descriptor: the file's path may have come to lead elsewhere.
+        _ = fchown(number, status.user, status.group)
+    }
+}
+
+extension FileDescriptor {
+    /// A new socket, close-on-exec.
+    ///
+    /// - Parameters:
+    ///   - family: Such as `AF_UNIX`.
+    ///   - type: `SOCK_STREAM` or `SOCK_DGRAM`, if wanted with `SOCK_NONBLOCK`.
+    package init(socket family: Int32, _ type: UInt32) throws(SystemError) {
+        let number = socket(family, Int32(type | SOCK_CLOEXEC.rawValue), 0)
+        guard number >= 0 else { throw SystemError.last("socket") }
+        self.init(owning: number)
+    }
+
+    /// Turns a socket option on.
+    ///
+    /// - Parameter name: The option's name, for the error.
+    package func setOption(_ level: Int32, _ option: Int32, _ name: String) throws(SystemError) {
+        var on: Int32 = 1
+        guard unsafe setsockopt(number, level, option, &on, socklen_t(MemoryLayout<Int32>.size)) == 0 else {
+            throw SystemError.last("setsockopt \(name)")
+        }
+    }
+
+    /// Lets connecting and each later call on a blocking socket fail after a time.
+    package func setTimeout(seconds: Int) throws(SystemError) {
+        var time = timeval(tv_sec: seconds, tv_usec: 0)
+        // Connecting has the time of sending (socket(7)).
+        for (option, name) in [(SO_RCVTIMEO, "SO_RCVTIMEO"), (SO_SNDTIMEO, "SO_SNDTIMEO")] {
+            let size = socklen_t(MemoryLayout<timeval>.size)
+            guard unsafe setsockopt(number, SOL_SOCKET, option, &time, size) == 0 else {
+                throw SystemError.last("setsockopt \(name)")
+            }
+        }
+    }
+}
+
+/// Repeats a system call for as long as a signal interrupts it; every other result is for the caller to judge.
+@inlinable @inline(__always)
+package func retryingInterrupts<Result: FixedWidthInteger>(_ call: () -> Result) -> Result {
+    while true {
+        let result = call()
+        if result != -1 || errno != EINTR { return result }
+    }
+}

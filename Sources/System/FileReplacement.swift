@@ -1,0 +1,153 @@
+internal import Glibc
+
+/// Replaces small files as a whole, so that the old or the new one exists whatever happens.
+package enum FileReplacement {
+    /// Writes bytes to a new file beside the old one, syncs it and renames it over the old one, durably.
+    ///
+    /// If root creates the file, it gets the owner of the one that it replaces, or of its folder. Two processes must not
+    /// replace the same file at once.
+    ///
+    /// - Parameters:
+    ///   - path: Not a symbolic link, which would be replaced itself.
+    ///   - bytes: The new contents.
+    ///   - permissions: Those that the new file has if the one that it replaces has them; otherwise its mode is 0600.
+    package static func replace(
+        _ path: String, with bytes: [UInt8], keeping permissions: UInt32 = 0
+    ) throws(SystemError) {
+        let temporary = path + ".new"
+        // One that an earlier attempt has left.
+        _ = unsafe unlink(temporary)
+        let descriptor = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+        descriptor.adoptOwner(of: path)
+        do throws(SystemError) {
+            if permissions != 0 { try keep(permissions, of: path, descriptor) }
+            try BlockingIO.write(bytes, to: descriptor.number)
+            try BlockingIO.synchronize(descriptor.number)
+            guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
+        } catch {
+            _ = unsafe unlink(temporary)
+            throw error
+        }
+        try Folder.synchronize(Path.folder(of: path))
+    }
+
+    /// Gives a new file those of `permissions` that the file at a path has, and its group if this user is in that group.
+    private static func keep(
+        _ permissions: UInt32, of path: String, _ descriptor: borrowing FileDescriptor
+    ) throws(SystemError) {
+        guard let former = FileStatus(path, followingLinks: false), former.isFile else { return }
+        // The group comes first, because the permissions are meant for it.
+        _ = fchown(descriptor.number, uid_t.max, former.group)
+        guard fchmod(descriptor.number, former.mode & permissions) == 0 else { throw SystemError.last("fchmod") }
+    }
+
+    /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that no change of another process
+    /// that does the same is lost.
+    package static func withLock<Result, Failure: Error>(
+        onFolderOf path: String, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        // A folder that cannot be locked, as on some network file systems, is changed all the same.
+        let folder = Path.folder(of: path)
+        let descriptor = retryingInterrupts { unsafe open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
+        defer { close(descriptor) }
+        _ = retryingInterrupts { flock(descriptor, LOCK_EX) }
+        return try body()
+    }
+}
+
+/// The path of a file of the store, with the symbolic links in its place followed.
+///
+/// Links are followed one by one, as any user who may write to a folder on the way could point them anywhere: root follows
+/// only links of its own, in folders that nobody else can change. The folder that the operator has named is taken as it is.
+package struct FollowedPath {
+    /// Without symbolic links from the file's folder on; the path as it was given if there are none.
+    package let path: String
+    /// Whether the given path is that of a link.
+    package let isLink: Bool
+
+    /// The most links that the kernel follows as well (path_resolution(7)).
+    private static let linkLimit = 40
+
+    /// Follows the links at a path.
+    ///
+    /// A file that is not a link may be missing; the target of a link may not.
+    package init(_ path: String) throws(LinkError) {
+        guard Self.isLink(path) else {
+            (self.path, isLink) = (path, false)
+            return
+        }
+        let slash = path.lastIndex(of: "/")
+        var resolved = Path.resolved(Path.folder(of: path))
+        // The components that are left, in reverse order.
+        var components = [slash.map { String(path[path.index(after: $0)...]) } ?? path]
+        var links = 0
+        while let name = components.popLast() {
+            if name == "." { continue }
+            if name == ".." {
+                resolved = Path.folder(of: resolved)
+                continue
+            }
+            let candidate = resolved == "/" ? "/" + name : resolved + "/" + name
+            guard let status = FileStatus(candidate, followingLinks: false) else {
+                throw .leadsNowhere(path: path, target: candidate)
+            }
+            guard status.isLink else {
+                resolved = candidate
+                continue
+            }
+            links += 1
+            guard links <= Self.linkLimit else { throw .leadsNowhere(path: path, target: candidate) }
+            guard geteuid() != 0 || Self.belongsToRoot(status, in: resolved) else { throw .ofOthers(path: candidate) }
+            guard let target = Self.target(of: candidate) else {
+                throw .leadsNowhere(path: path, target: candidate)
+            }
+            if target.hasPrefix("/") { resolved = "/" }
+            components += target.split(separator: "/").reversed().map(String.init)
+        }
+        (self.path, isLink) = (resolved, true)
+    }
+
+    /// Whether only root can have made a link, or put it where it is.
+    private static func belongsToRoot(_ link: FileStatus, in folder: String) -> Bool {
+        guard link.user == 0, let status = FileStatus(folder), status.user == 0 else { return false }
+        // In a sticky folder, such as /tmp, only a file's owner can replace it.
+        return status.mode & 0o022 == 0 || status.mode & S_ISVTX != 0
+    }
+
+    /// The text of a symbolic link (readlink(2)), whether or not its target exists; nil if the path is no symbolic link.
+    static func target(of link: String) -> String? {
+        var bytes = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = unsafe readlink(link, &bytes, bytes.count)
+        guard count > 0 else { return nil }
+        return String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+
+    /// Whether a path is that of a link, wherever that leads.
+    package static func isLink(_ path: String) -> Bool {
+        FileStatus(path, followingLinks: false)?.isLink ?? false
+    }
+}
+
+/// A symbolic link in the place of a file that is not followed; says what to do about it.
+package enum LinkError: Error, Hashable, CustomStringConvertible {
+    /// Its target does not exist, and is not created, as that could be anywhere.
+    case leadsNowhere(path: String, target: String)
+    /// Users other than root could make it lead to any file.
+    case ofOthers(path: String)
+    /// It stands in the place of a file that may not be a link.
+    case unexpected(path: String)
+
+    package var description: String {
+        switch self {
+        case .leadsNowhere(let path, let target):
+            "\(path) is a link to \(target), which does not exist; mount the disk that holds it, or remove the link"
+        case .ofOthers(let path):
+            """
+            \(path) is a link that other users than root can change, so root does not follow it; run this as the owner of \
+            its folder, or make root the owner of the link and its folder
+            """
+        case .unexpected(let path):
+            "\(path) is a link, which is not allowed for this file; find out who made the link, and remove it"
+        }
+    }
+}

@@ -1,0 +1,158 @@
+internal import CLinux
+internal import Glibc
+
+/// What stat(2) tells of a file.
+package struct FileStatus: Sendable {
+    package enum Kind: Sendable {
+        case file, folder, link, socket, pipe
+        /// A device.
+        case other
+    }
+
+    package let kind: Kind
+    /// The permission bits, at most 0o7777.
+    package let mode: UInt32
+    package let user: UInt32
+    package let group: UInt32
+    /// In bytes.
+    package let size: Int
+    /// How many names the file has.
+    package let linkCount: Int
+    package let identity: FileIdentity
+    /// Since 1970.
+    package let modificationTime: (seconds: Int, nanoseconds: Int)
+
+    /// Nil if there is no file, or none that this user may see.
+    ///
+    /// - Parameters:
+    ///   - path: Of the file.
+    ///   - followingLinks: Whether a link in its place is followed.
+    package init?(_ path: String, followingLinks: Bool = true) {
+        guard let status = try? Self.read(path, followingLinks: followingLinks) else { return nil }
+        self = status
+    }
+
+    package static func read(_ path: String, followingLinks: Bool = true) throws(SystemError) -> FileStatus {
+        var status = stat()
+        guard unsafe followingLinks ? stat(path, &status) == 0 : lstat(path, &status) == 0 else {
+            throw SystemError.last(followingLinks ? "stat" : "lstat")
+        }
+        return FileStatus(status)
+    }
+
+    /// Of an open file.
+    package static func read(_ descriptor: Int32) throws(SystemError) -> FileStatus {
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError.last("fstat") }
+        return FileStatus(status)
+    }
+
+    private init(_ status: stat) {
+        kind =
+            switch status.st_mode & S_IFMT {
+            case S_IFREG: .file
+            case S_IFDIR: .folder
+            case S_IFLNK: .link
+            case S_IFSOCK: .socket
+            case S_IFIFO: .pipe
+            default: .other
+            }
+        mode = status.st_mode & 0o7777
+        user = status.st_uid
+        group = status.st_gid
+        size = max(0, Int(status.st_size))
+        linkCount = Int(status.st_nlink)
+        identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+        modificationTime = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
+    }
+
+    package var isFile: Bool { kind == .file }
+    package var isFolder: Bool { kind == .folder }
+    package var isLink: Bool { kind == .link }
+    package var isSocket: Bool { kind == .socket }
+    package var isPipe: Bool { kind == .pipe }
+
+    /// As chmod(1) takes it: `0640`.
+    package var permissions: String { "0" + String(mode & 0o777, radix: 8) }
+
+    /// The size in bytes; 0 for a file that does not exist.
+    package static func size(of path: String) -> Int { FileStatus(path)?.size ?? 0 }
+
+    package static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
+}
+
+extension FileStatus {
+    /// Whether users other than the owner may read or write the file, or enter the folder.
+    ///
+    /// In a pod of Kubernetes, a group that the pod's processes are in for the sake of their volumes (`fsGroup`) does not count:
+    /// kubelet gives it access to all files of a volume whenever it mounts one. The operator sees to it that no other pod has
+    /// this group.
+    package var isOpenToOthers: Bool {
+        mode & 0o077 != 0 && volumeGroup == nil
+    }
+
+    /// The group of the volume that the file is on, if the file is open to nobody else.
+    package var volumeGroup: UInt32? {
+        Self.isInPod ? volumeGroup(ofUser: geteuid(), groups: Self.groups) : nil
+    }
+
+    /// - Parameters:
+    ///   - user: Of the process.
+    ///   - groups: Those that the process is in besides its own.
+    func volumeGroup(ofUser user: UInt32, groups: [UInt32]) -> UInt32? {
+        guard mode & 0o070 != 0, mode & 0o007 == 0, self.user == user || self.user == 0, group != 0 else { return nil }
+        return groups.contains(group) ? group : nil
+    }
+
+    /// Kubernetes sets the variable in all containers (kubernetes.io/docs/concepts/services-networking/service).
+    private static var isInPod: Bool { unsafe getenv("KUBERNETES_SERVICE_HOST") != nil }
+
+    /// The groups of this process besides its own; getgroups(2) fills at most as many as there is room for.
+    private static var groups: [UInt32] {
+        var groups = [gid_t](repeating: 0, count: max(0, Int(getgroups(0, nil))))
+        let count = unsafe getgroups(Int32(groups.count), &groups)
+        return Array(groups.prefix(max(0, Int(count))))
+    }
+}
+
+/// What tells one file from another for as long as either is open: device and inode.
+package struct FileIdentity: Hashable, Sendable {
+    package private(set) var device: UInt64
+    package private(set) var number: UInt64
+
+    /// The file that a path leads to, and its size in bytes; nil if there is none.
+    ///
+    /// Unlike `FileStatus` it does not ask for times, which would make the file's next sync dearer (see CLinux.h).
+    package static func find(_ path: String) -> (identity: FileIdentity, size: UInt64)? {
+        var (identity, size) = (FileIdentity(device: 0, number: 0), UInt64(0))
+        let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
+        if code == 0 { return (identity, size) }
+        // System call filters, such as those of containers before 2018, can refuse statx; then stat has to do.
+        guard errno == EPERM || errno == ENOSYS, let status = FileStatus(path) else { return nil }
+        return (status.identity, UInt64(status.size))
+    }
+
+    /// Whether two paths lead to one file.
+    package static func areSame(_ first: String, _ second: String) -> Bool {
+        guard let one = find(first), let other = find(second) else { return false }
+        return one.identity == other.identity
+    }
+}
+
+/// Tells whether a file was written or replaced: modification time, size and identity.
+///
+/// Links are followed: renewing a certificate often only points a link elsewhere.
+package struct FileStamp: Hashable, Sendable {
+    private let seconds: Int
+    private let nanoseconds: Int
+    private let size: Int
+    private let identity: FileIdentity
+
+    /// Nil for a file that does not exist or that this user may not see.
+    package init?(path: String) {
+        guard let status = FileStatus(path) else { return nil }
+        (seconds, nanoseconds) = status.modificationTime
+        size = status.size
+        identity = status.identity
+    }
+}

@@ -1,0 +1,115 @@
+internal import CLinux
+internal import Glibc
+
+/// A resource limit of this process (getrlimit(2)).
+struct ResourceLimit {
+    private let resource: __rlimit_resource_t
+
+    /// How many descriptors may be open.
+    static let descriptors = ResourceLimit(RLIMIT_NOFILE)
+    /// The size of core dumps.
+    static let coreDump = ResourceLimit(RLIMIT_CORE)
+
+    private init(_ resource: __rlimit_resource) {
+        self.resource = __rlimit_resource_t(resource.rawValue)
+    }
+
+    /// Nil if the system does not tell.
+    var values: (soft: UInt64, hard: UInt64)? {
+        var limit = rlimit()
+        guard unsafe getrlimit(resource, &limit) == 0 else { return nil }
+        return (UInt64(limit.rlim_cur), UInt64(limit.rlim_max))
+    }
+
+    /// Without effect if it is not allowed.
+    func set(soft: UInt64, hard: UInt64) {
+        var limit = rlimit(rlim_cur: rlim_t(soft), rlim_max: rlim_t(hard))
+        _ = unsafe setrlimit(resource, &limit)
+    }
+}
+
+/// How many descriptors this process may have open.
+package enum DescriptorLimit {
+    /// The soft limit, which is the one in force; 0 if it cannot be told.
+    package static var current: Int { Int(clamping: ResourceLimit.descriptors.values?.soft ?? 0) }
+
+    /// What the soft limit can be raised to; 0 if it cannot be told.
+    package static var highest: Int { Int(clamping: ResourceLimit.descriptors.values?.hard ?? 0) }
+
+    /// Raises the soft limit to the hard one, if that is allowed, and returns the soft limit.
+    package static func raise() -> Int {
+        guard let hard = ResourceLimit.descriptors.values?.hard else { return 0 }
+        ResourceLimit.descriptors.set(soft: hard, hard: hard)
+        return current
+    }
+}
+
+/// The last descriptors below the process's limit, which are kept free of client connections.
+///
+/// The access log, certificates and a database that is opened again need descriptors at any time. So does the runtime:
+/// libdispatch reads about its threads in /proc, and ends the process when it has no descriptor for that. The kernel
+/// assigns the lowest free number, so the number of a descriptor shows how many are left.
+package struct DescriptorReserve: Sendable {
+    /// The lowest number in the reserve.
+    private let start: Int32
+
+    /// - Parameters:
+    ///   - limit: The process's limit of open descriptors.
+    ///   - acceptors: How many tasks accept at the same time; each may take one descriptor of the reserve before it stops.
+    package init(limit: Int, acceptors: Int) {
+        // At most a quarter of the free descriptors: under a very low limit, connections need some too.
+        let free = max(0, limit - Int(Self.next))
+        start = Int32(clamping: limit - min(16 + acceptors, free / 4))
+    }
+
+    /// Whether a descriptor belongs to the reserve.
+    package func contains(_ descriptor: Int32) -> Bool { descriptor >= start }
+
+    /// Whether the next descriptor that the process opens would belong to the reserve.
+    package var isReached: Bool { contains(Self.next) }
+
+    /// The number that the next descriptor will have; `Int32.max` when none is free.
+    private static var next: Int32 {
+        (try? FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY))?.number ?? .max
+    }
+}
+
+/// Core dumps of this process, which would contain keys and tokens.
+package enum CoreDumps {
+    package static func turnOff() {
+        ResourceLimit.coreDump.set(soft: 0, hard: 0)
+        // The limit does not apply to dumps that are piped to a program such as systemd-coredump (core(5)). This does, and
+        // keeps other processes of the same user from reading our memory (prctl(2), PR_SET_DUMPABLE).
+        _ = clinux_set_dumpable(0)
+    }
+}
+
+/// Returns the C library's unused heap memory to the system.
+///
+/// After a burst of large requests the library would otherwise keep that memory as free blocks of all sizes.
+package struct HeapMemory {
+    /// Blocks of at least this many bytes get a mapping of their own, which returns to the system when they are freed.
+    private static let mappedBlock: Int32 = 256 << 10
+    /// How many free bytes at the end of a heap are kept for later allocations.
+    private static let keptEnd: Int32 = 4 << 20
+    /// How many bytes must have become free since the last trim to make another one worthwhile.
+    private static let worthwhile = 16 << 20
+
+    /// The lowest number of free bytes in the heaps since the last trim.
+    private var knownFree = 0
+
+    /// Sets the sizes above for the whole process; call it before other threads run.
+    package init() {
+        clinux_set_heap(Self.mappedBlock, Self.keptEnd)
+    }
+
+    /// Returns free memory to the system if much has become free since the last trim; a trim takes some milliseconds.
+    package mutating func giveBackFree() {
+        let free = Int(clinux_free_heap_bytes())
+        knownFree = min(knownFree, free)
+        guard free - knownFree > Self.worthwhile else { return }
+        clinux_trim_heap()
+        // The C library still counts returned memory as free.
+        knownFree = Int(clinux_free_heap_bytes())
+    }
+}

@@ -113,6 +113,35 @@ import Testing
             "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'")
     }
 
+    @Test func `long work holds up no other call, and a second one is refused until the first is done`() throws {
+        let sessions = try sessions(TestDatabase().url)
+        func long<Value>(_ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {
+            try sessions.perform(.reading, within: .seconds(3_600), repeats: true, isLong: true) {
+                (session, deadline) throws(PostgresError) in
+                _ = try processID(session, deadline)
+                return try body()
+            }
+        }
+        func error(_ body: () throws(StoreError) -> Void) -> StoreError? {
+            do throws(StoreError) {
+                try body()
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let (others, refusal) = try long { () throws(PostgresError) in
+            let others = (0..<2).map { _ in try? number(sessions) }
+            return (others, error { () throws(StoreError) in try long { () throws(PostgresError) in } })
+        }
+        #expect(others[0] != nil && others[0] == others[1])
+        guard case .refused = refusal else {
+            Issue.record("the error is \(String(describing: refusal))")
+            return
+        }
+        try long { () throws(PostgresError) in }
+    }
+
     @Test func `two calls run at the same time, and a third one waits, though not for ever`() async throws {
         let database = try TestDatabase()
         let sessions = try sessions(database.url)

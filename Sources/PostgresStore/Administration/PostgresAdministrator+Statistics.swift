@@ -6,7 +6,7 @@ package import TokenStore
 extension PostgresAdministrator {
     /// Tokens that are counted whenever somebody asks, in some milliseconds; of more, the database's estimate is told.
     private static let countedTokens = 100_000
-    /// How long it may take to count all of them.
+    /// How long it may take to count all of them, as an operator asks for it.
     private static let countingTime = Duration.seconds(3_600)
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
@@ -15,13 +15,15 @@ extension PostgresAdministrator {
         }
         var (tokens, isEstimated) = (figures.tokens, false)
         if figures.tokens > Self.countedTokens {
-            // Engines that keep no such estimate say less than has been counted.
-            if let estimate = figures.estimate, estimate > figures.tokens, !exactly {
-                (tokens, isEstimated) = (estimate, true)
-            } else {
-                tokens = try await reading(within: Self.countingTime) { (session, deadline) throws(PostgresError) in
+            // A new table's estimate may be less than what was counted.
+            (tokens, isEstimated) = (max(tokens, figures.estimate ?? 0), true)
+            if exactly {
+                tokens = try await sessions.performOnThread(
+                    .reading, within: Self.countingTime, repeats: true, isLong: true
+                ) { (session, deadline) throws(PostgresError) in
                     try TokenRows(session, until: deadline).count(upTo: nil)
                 }
+                isEstimated = false
             }
         }
         return StoreStatistics(

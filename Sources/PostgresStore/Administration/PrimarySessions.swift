@@ -40,6 +40,8 @@ final class PrimarySessions: Sendable {
     private let state = Mutex(State())
     /// How many sessions may be in use at the same time; further calls wait for one.
     private let room = Semaphore(value: 2)
+    /// For work that takes hours.
+    private let roomForLong = Semaphore(value: 1)
     /// Threads for callers whose own must not block.
     private let threads = DispatchQueue(label: "database administration", attributes: .concurrent)
 
@@ -47,6 +49,8 @@ final class PrimarySessions: Sendable {
     private static let trustedTime = Nanoseconds(.seconds(1))
     /// The first and the longest pause before a call is repeated.
     private static let pauses = (first: Duration.milliseconds(50), longest: Duration.seconds(1))
+    /// How long the primary is looked for where the work itself may take hours.
+    private static let searchTime = Duration.seconds(15)
     /// How long a commit may take that shows that a server is the primary.
     private static let proofTime = Duration.seconds(5)
     /// How long a statement may wait for a lock, on the server.
@@ -81,20 +85,25 @@ final class PrimarySessions: Sendable {
     ///   - purpose: For the error.
     ///   - limit: How long it may take, the search for the primary and repetitions included.
     ///   - asks: Whether a session that was used a moment ago is asked again what its server is.
+    ///   - isLong: Whether it may take minutes or hours. It then has a session of its own, so that nobody has to wait for it, and is
+    ///     refused while another such call runs.
     ///   - repeats: Whether the body is harmless a second time, also if its first run has changed something and nobody has
     ///     learned of that; then it is repeated after a lost connection, a serialization failure or a deadlock.
     ///   - body: Gets a session outside of a transaction, and the moment at which it must be done.
     func perform<Value>(
-        _ purpose: Purpose = .writing, within limit: Duration, asks: Bool = false, repeats: Bool,
+        _ purpose: Purpose = .writing, within limit: Duration, asks: Bool = false, repeats: Bool, isLong: Bool = false,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         if let refusal = refusal() { throw refusal }
         let deadline = MonotonicTime.now + Nanoseconds(limit)
-        try enter(until: deadline)
-        defer { room.signal() }
+        try enter(isLong, until: deadline)
+        defer { (isLong ? roomForLong : room).signal() }
+        // A primary is not looked for as long as the work may take.
+        let start = isLong ? min(deadline, .now + Nanoseconds(Self.searchTime)) : deadline
         var (pause, isRepeated) = (Self.pauses.first, false)
         while true {
-            let attempt = attempt(until: deadline, asks: asks) { (session, deadline) throws(PostgresError) in
+            let attempt = attempt(until: deadline, beginningUntil: start, asks: asks, isLong: isLong) {
+                (session, deadline) throws(PostgresError) in
                 let value = try body(session, deadline)
                 // Also after a write: one that has found nothing to change may have looked at a former primary, and one that was
                 // committed with a warning is on no second machine yet.
@@ -104,7 +113,7 @@ final class PrimarySessions: Sendable {
             switch attempt {
             case .done(let value): return value
             case .notBegun(let error):
-                guard mayRepeat(error, after: pause, until: deadline) else { throw .unavailable(StoreFault(error)) }
+                guard mayRepeat(error, after: pause, until: start) else { throw .unavailable(StoreFault(error)) }
             case .failed(let error):
                 guard repeats, mayRepeat(error, after: pause, until: deadline) else {
                     throw purpose.error(StoreFault(error))
@@ -147,21 +156,21 @@ final class PrimarySessions: Sendable {
     }
 
     private func attempt<Value>(
-        until deadline: MonotonicTime, asks: Bool,
+        until deadline: MonotonicTime, beginningUntil start: MonotonicTime, asks: Bool, isLong: Bool,
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) -> Attempt<Value> {
         let session: BlockingSession
         do throws(PostgresError) {
-            session = try take(until: deadline, asks: asks)
+            session = isLong ? try connect(until: start) : try take(until: start, asks: asks)
         } catch {
             return .notBegun(error)
         }
         do throws(PostgresError) {
             let value = try body(session, deadline)
-            keep(session)
+            if !isLong { keep(session) }
             return .done(value)
         } catch {
-            if !error.endsConnection { keep(session) }
+            if !error.endsConnection, !isLong { keep(session) }
             // With proofs a commit that waits for a standby is left to wait, as others would read what it has written. There are
             // few of them: the next session has to prove first that commits return.
             if case .timedOut = error, !needsProof { session.connection.cancelSoon() }
@@ -171,11 +180,11 @@ final class PrimarySessions: Sendable {
 
     /// As `perform`, for callers whose thread must not block.
     func performOnThread<Value: Sendable>(
-        _ purpose: Purpose = .writing, within limit: Duration, repeats: Bool,
+        _ purpose: Purpose = .writing, within limit: Duration, repeats: Bool, isLong: Bool = false,
         _ body: @escaping @Sendable (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) async throws(StoreError) -> Value {
         try await onThread { () throws(StoreError) in
-            try self.perform(purpose, within: limit, repeats: repeats, body)
+            try self.perform(purpose, within: limit, repeats: repeats, isLong: isLong, body)
         }
     }
 
@@ -207,7 +216,12 @@ final class PrimarySessions: Sendable {
 
     // MARK: - Sessions
 
-    private func enter(until deadline: MonotonicTime) throws(StoreError) {
+    private func enter(_ isLong: Bool, until deadline: MonotonicTime) throws(StoreError) {
+        guard !isLong else {
+            if roomForLong.wait(atMost: .zero) { return }
+            throw .refused(
+                "this process already counts tokens or retires a key, which takes long; try again when it has done so")
+        }
         if room.wait(atMost: .nanoseconds((deadline - .now).count)) { return }
         throw .unavailable(
             StoreFault("other work on the database has not left a connection free in time; try again", mayRetry: true))

@@ -44,6 +44,7 @@ package struct AuditEvent: Hashable, Sendable {
         case unseal = "unseal_store"
         /// Of the key ring.
         case addKey = "add_key"
+        case useKey = "use_key"
         case retireKey = "retire_key"
         case rekey = "rekey_store"
         case addAPIKey = "add_api_key"
@@ -57,7 +58,7 @@ package struct AuditEvent: Hashable, Sendable {
         package var isChange: Bool {
             switch self {
             case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .seal, .unseal,
-                .addKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+                .addKey, .useKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
                 true
             case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }

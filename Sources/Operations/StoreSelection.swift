@@ -78,8 +78,7 @@ package enum StoreSelection {
         return PostgresOptions(
             url: settings.store.url, password: { try? credential?.read() }, connections: settings.store.connections,
             timeout: settings.store.timeout, requestLimit: settings.store.requestLimit,
-            durability: settings.store.durability ?? url.durability(environment),
-            serverName: ProcessInfo.processInfo.hostName, softwareVersion: Version.text
+            durability: settings.store.durability ?? url.durability(environment)
         )
     }
     #else

@@ -25,7 +25,7 @@ struct PostgresMigrator: SchemaMigrator {
         // Whether the database keeps what it acknowledges is asked by the servers, with their role.
         let sessions = PrimarySessions(target, .local)
         defer { sessions.close() }
-        let outcome = try StoreClaim.asking(sessions, .writing, within: Self.searchTime) {
+        let outcome = try sessions.performOpening(.writing, within: Self.searchTime) {
             (session, _) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
             let migrator = Migrator(session)
             do throws(SchemaFault) {

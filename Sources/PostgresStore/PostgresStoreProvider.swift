@@ -38,17 +38,17 @@ package struct PostgresStoreProvider: StoreProvider {
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {
-        try open(registryTimes: nil, report: report)
+        try open(lookingEvery: RegularChecks.lookInterval, report: report)
     }
 
-    /// - Parameter registryTimes: Shorter ones for tests.
+    /// - Parameter interval: Between two looks at what servers have agreed on; shorter for tests.
     func open(
-        registryTimes: ServerRegistry.Times?, report: @escaping @Sendable (StoreEvent) -> Void
+        lookingEvery interval: Duration, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let target = try target()
         // Until the store is open, nothing is stored or looked for with this key.
         let sealing = Sealing(.clear(index: try random { () throws(CryptographyError) in try .random() }))
-        let (versions, id) = try identity()
+        let (versions, holder) = try identity()
         let state = PostgresState(
             sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
             report: report)
@@ -57,11 +57,12 @@ package struct PostgresStoreProvider: StoreProvider {
         } observe: { facts, rules in
             state.note(facts, rules)
         }
-        let shared = options.isSealed ? SharedKeyRing(options.keyRing, sealing, report: report) : nil
-        let registry = ServerRegistry(
-            id: id, postgres, sessions, state, keyRing: shared, times: registryTimes)
-        let opening = StoreOpening(options, target, postgres.durability, state, registry)
-        let store = PostgresTokenStore(postgres, target, state, sessions, registry, opening)
+        let agreement = StoreAgreement(options, state)
+        let opening = StoreOpening(
+            waits: options.waitsForDatabase, target, postgres.durability, state, agreement)
+        let store = PostgresTokenStore(
+            postgres, target, state, sessions, options.isSealed ? agreement : nil, opening, holder: holder,
+            RegularChecks(sessions, state, agreement, lookingEvery: interval))
         do throws(StoreOpenError) {
             try opening.open()
         } catch {
@@ -93,7 +94,7 @@ package struct PostgresStoreProvider: StoreProvider {
     }
 
     /// What tells this process from all others that use the database.
-    private func identity() throws(StoreOpenError) -> (versions: VersionClock, id: [UInt8]) {
+    private func identity() throws(StoreOpenError) -> (versions: VersionClock, holder: [UInt8]) {
         try random { () throws(CryptographyError) in (try VersionClock(), try RandomBytes.published(16)) }
     }
 

@@ -13,8 +13,9 @@ package final class PostgresTokenStore: TokenStore {
     private let finder: PrimaryFinder
     private let sessions: PrimarySessions
     private let sweeper: Sweeper
-    private let trials: RequestTrials
-    private let registry: ServerRegistry
+    private let checks: RegularChecks
+    /// Nil in the clear.
+    private let keyRing: PostgresKeyRing?
     private let opening: StoreOpening?
     /// A command makes no handle, and leaves to servers what they do for all.
     private let use = Mutex(Use())
@@ -30,14 +31,17 @@ package final class PostgresTokenStore: TokenStore {
     ///   - target: Where the hosts are.
     ///   - state: Has the keys.
     ///   - sessions: For administration.
-    ///   - registry: This process among all that use the database.
-    ///   - opening: Starts the registry; nil for tests that need none.
+    ///   - agreement: Has the key ring; nil in the clear, and for tests whose ring is in no file.
+    ///   - opening: Nil for tests that need none.
+    ///   - holder: What tells this process from all others that use the database.
+    ///   - checks: What a server does regularly.
     init(
         _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, _ sessions: PrimarySessions,
-        _ registry: ServerRegistry, _ opening: StoreOpening?
+        _ agreement: StoreAgreement?, _ opening: StoreOpening?, holder: [UInt8], _ checks: RegularChecks
     ) {
         (self.options, self.state, self.sessions) = (options, state, sessions)
-        (self.registry, self.opening) = (registry, opening)
+        (self.opening, self.checks) = (opening, checks)
+        keyRing = agreement.map { PostgresKeyRing(sessions, state, $0) }
         finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
@@ -47,8 +51,7 @@ package final class PostgresTokenStore: TokenStore {
                 if facts.isWritable { state.warn(facts, rules) }
             }
         }
-        sweeper = Sweeper(sessions, state, holder: registry.id)
-        trials = RequestTrials(sessions, state)
+        sweeper = Sweeper(sessions, state, holder: holder)
     }
 
     /// The store is open: connections are made from now on, also those that were ordered before.
@@ -64,13 +67,13 @@ package final class PostgresTokenStore: TokenStore {
     /// Starts the work that a server does in the background, for itself and for all servers.
     private func serve() {
         sweeper.start()
-        trials.start()
+        checks.start()
     }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
     package var summary: String {
-        let sealing = registry.keyRing != nil ? "sealed" : "in the clear"
+        let sealing = keyRing != nil ? "sealed" : "in the clear"
         guard let primary = state.hosts.primary else {
             return "PostgreSQL at \(state.hosts.names), not connected yet, \(sealing)"
         }
@@ -81,9 +84,7 @@ package final class PostgresTokenStore: TokenStore {
     package var fault: StoreError? { state.fault }
 
     package var administrator: any StoreAdministrator {
-        PostgresAdministrator(
-            sessions, state, keyRing: registry.keyRing.map { PostgresKeyRing(sessions, state, registry, $0) },
-            processID: registry.id)
+        PostgresAdministrator(sessions, state, keyRing: keyRing)
     }
 
     package var preloader: (any StorePreloader)? { nil }
@@ -123,10 +124,9 @@ package final class PostgresTokenStore: TokenStore {
         opening?.stop()
         finder.close()
         if use.withLock({ $0.isServing && $0.hasBegun }) {
-            trials.stop()
+            checks.stop()
             sweeper.stop()
         }
-        registry.stop()
         sessions.close()
     }
 }

@@ -61,9 +61,9 @@ def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, m
     message = refusal("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
     assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
     assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
-    assert migrate() == "the tables are made, with schema 2\n"
-    assert migrate() == "the tables have schema 2, as this version needs\n"
-    assert json.loads(migrate("--json")) == {"is_new": False, "version": 2}
+    assert migrate() == "the tables are made, with schema 3\n"
+    assert migrate() == "the tables have schema 3, as this version needs\n"
+    assert json.loads(migrate("--json")) == {"is_new": False, "version": 3}
     assert served(serve(settings(postgres.url())))
 
 
@@ -94,7 +94,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         assert "roles.sql" in message
         owner_url = postgres.server.url(owner, database)
         done = run("migrate", "--url", owner_url)
-        assert done.stdout == "the tables are made, with schema 2\n", done
+        assert done.stdout == "the tables are made, with schema 3\n", done
         message = refusal("serve", "--listen", "127.0.0.1:0", "--config", config)
         assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
         assert f"token-cache migrate --server-role {server}" in message
@@ -123,22 +123,13 @@ def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, m
     server = serve(settings(postgres.url()))
     assert served(server)
     postgres.sql("UPDATE store SET schema_version = 1")
-    text = "the database has schema 1, and this version of token-cache reads and writes schema 2 only: run the version that made it"
+    text = "the database has schema 1, and this version of token-cache reads and writes schema 3 only: run the version that made it"
     until(lambda: text in server.log())
     server.stop()
     config = str(server.folder / "token-cache.yaml")
     for command in (("migrate", "--url", postgres.url()), ("stats", "--config", config), ("serve", "--config", config)):
         assert text in refusal(*command)
     assert postgres.value("SELECT schema_version FROM store") == "1"
-
-
-def test_a_running_server_is_registered_and_leaves_nothing_behind(postgres, migrate, serve):
-    migrate()
-    server = serve(settings(postgres.url()))
-    rows = postgres.sql("SELECT key_numbers, length(id) FROM server")
-    assert rows == [("1*", "16")]
-    assert server.stop() == 0
-    assert postgres.sql("SELECT name FROM server") == []
 
 
 def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):

@@ -29,6 +29,7 @@ import Testing
         func hexadecimal(_ id: String) throws -> String {
             try store.key(of: id).map { String(Int($0) + 256, radix: 16).dropFirst() }.joined()
         }
+        try store.database.allow(keys: 5)
         try store.database.sql(
             "UPDATE token SET value = set_byte(value, 30, 255 - get_byte(value, 30)) WHERE key = '\\x\(hexadecimal("id1"))'",
             "UPDATE token SET written_at = written_at + 1 WHERE key = '\\x\(hexadecimal("id2"))'",

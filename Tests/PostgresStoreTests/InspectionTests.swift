@@ -6,9 +6,6 @@ import TokenStore
 
 /// What the doctor says of the hosts of a database.
 struct InspectionTests {
-    /// 2026-11-21.
-    private let now: Int64 = 1_795_219_200
-
     private func facts(_ address: String = "db1:5432", isStandby: Bool = false) -> HostFacts {
         HostFacts(
             address: address, version: "15.18", isInRecovery: isStandby, isReadOnly: false,
@@ -20,8 +17,9 @@ struct InspectionTests {
         var answer = HostInspection.Answer(facts: facts(), role: "app")
         answer.standbys = [HostInspection.Standby(name: "db2", isSynchronous: true)]
         answer.tables = .success(
-            StoreRow(schemaVersion: 2, keyRing: [UInt8](repeating: 1, count: 32), isSealed: true))
-        answer.keyNumbers = [1]
+            StoreRow(
+                schemaVersion: Schema.version, keyRing: [UInt8](repeating: 1, count: 32), sealingKey: 1,
+                fingerprints: [1: "a"]))
         change(&answer)
         return HostInspection(name: "db1:5432", outcome: .success(answer))
     }
@@ -36,7 +34,7 @@ struct InspectionTests {
     private func inspect(
         _ hosts: [HostInspection], _ durability: StoreDurability = .synchronous
     ) -> StoreInspection {
-        InspectionRules(hosts, durability, now: now).inspection
+        InspectionRules(hosts, durability).inspection
     }
 
     private func bad(_ hosts: [HostInspection], _ durability: StoreDurability = .synchronous) -> [StoreFinding] {
@@ -66,7 +64,7 @@ struct InspectionTests {
 
     @Test func `a database that no server has used yet has no key ring`() {
         let unused = primary {
-            $0.tables = .success(StoreRow(schemaVersion: 2, keyRing: nil, isSealed: true))
+            $0.tables = .success(StoreRow(schemaVersion: Schema.version))
         }
         #expect(inspect([unused]).sealing == nil)
     }
@@ -152,7 +150,7 @@ struct InspectionTests {
     private func inspected(_ database: TestDatabase, user: String = "postgres") -> StoreInspection {
         let options = PostgresOptions(
             url: database.url(user: user), password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1,
-            durability: .local, serverName: "test", softwareVersion: "0")
+            durability: .local)
         return DatabaseInspector(options).inspect()
     }
 

@@ -19,7 +19,7 @@ import Testing
             #expect(
                 try database.sql(
                     "SELECT schema_version::text, key_ring::text, is_sealed::text, looked_at::text FROM store")
-                    == [["2", nil, "true", nil]])
+                    == [["\(Schema.version)", nil, "true", nil]])
             #expect(try TablePrivileges.missing(for: database.session(), until: TestDatabase.deadline).isEmpty)
         }
     }
@@ -41,7 +41,7 @@ import Testing
             return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
         }
         #expect(made == 1)
-        #expect(try version(database) == [["2"]])
+        #expect(try version(database) == [["\(Schema.version)"]])
     }
 
     @Test func `tables of which one cannot be made are not made`() throws {
@@ -52,7 +52,9 @@ import Testing
         #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'store')") == 0)
     }
 
-    @Test(arguments: [1, 3]) func `tables of another version are refused and left alone`(number: Int) throws {
+    @Test(arguments: [1, Schema.version + 1]) func `tables of another version are refused and left alone`(number: Int)
+        throws
+    {
         let database = try TestDatabase()
         try database.sql("UPDATE store SET schema_version = \(number)")
         #expect(throws: SchemaFault.otherVersion(number)) { try Migrator(database.session()).makeTables() }
@@ -72,7 +74,7 @@ import Testing
         let session = try database.session(user: server)
         #expect(throws: SchemaFault.self) { try SchemaCheck.look(session, until: TestDatabase.deadline).get() }
         #expect(try migrator.grant(to: server))
-        #expect(try SchemaCheck.look(session, until: TestDatabase.deadline).get().schemaVersion == 2)
+        #expect(try SchemaCheck.look(session, until: TestDatabase.deadline).get().schemaVersion == Schema.version)
         for statement in [
             "DELETE FROM store", "INSERT INTO store VALUES (1, 2, NULL, true, NULL)",
             "TRUNCATE token", "DROP TABLE token", "CREATE TABLE other (a bigint)",
@@ -123,10 +125,10 @@ import Testing
                 "the role \(role) lacks privileges: INSERT on token, UPDATE on token, DELETE on token, "))
         try database.sql("REVOKE SELECT ON store FROM \(role)")
         #expect(try fault(user: role).hasPrefix("the role \(role) lacks privileges: "))
-        try database.sql("UPDATE store SET schema_version = 3")
+        try database.sql("UPDATE store SET schema_version = 4")
         #expect(
             try fault().hasPrefix(
-                "the database has schema 3, and this version of token-cache reads and writes schema 2 only: run the version that"
+                "the database has schema 4, and this version of token-cache reads and writes schema 3 only: run the version that"
             ))
     }
 }

@@ -1,5 +1,6 @@
 #if PostgreSQL
 import Foundation
+import StoreConformance
 import System
 import TestSupport
 import Testing
@@ -9,96 +10,93 @@ import Testing
 
 /// Keys that several servers share.
 @Suite struct SharedKeyTests {
-    @Test func `the only server seals with a new key at once`() async throws {
-        let server = try TestServer(try TestDatabase())
-        defer { server.store.close() }
-        try await server.put("token", under: "old")
-        let key = try await server.keys.addKey()
-        #expect(key.number == 2)
-        #expect(key.isNewest)
-        #expect(key.missingOn == nil)
-        try await server.put("token", under: "new")
-        #expect(try await server.keyNumber(of: "old") == 1)
-        #expect(try await server.keyNumber(of: "new") == 2)
-        #expect(try await server.get("old") == "token")
-        #expect(try await server.keys.keys().map(\.isNewest) == [false, true])
-    }
-
-    @Test func `a new key waits until all running servers have it, and then seals on all of them`() async throws {
+    @Test func `a new key waits until it is told to seal, and then seals on all servers`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
-        let second = try TestServer(database, "b", folder: try first.copyOfRing())
+        let second = try TestServer(database, folder: try first.copyOfRing())
+        defer { for server in [first, second] { server.store.close() } }
+        let handle = try await ConformanceHandle.open(second.store)
         let key = try await first.keys.addKey()
-        #expect(!key.isNewest)
-        #expect(key.missingOn == ["b"])
+        #expect(key.number == 2 && !key.seals)
         try await first.put("token", under: "before")
         #expect(try await first.keyNumber(of: "before") == 1)
-        // Another one has to wait for this one.
+        // Neither the key that waits is retired nor the one that seals, and another one has to wait for it.
+        for number in [1, 2] {
+            await #expect(throws: StoreError.self) { try await first.keys.retireKey(numbered: number) }
+        }
         await #expect(throws: StoreError.self) { try await first.keys.addKey() }
-        // Neither the key that waits is retired nor the one that seals.
-        await #expect(throws: StoreError.self) { try await first.keys.retireKey(numbered: 2) }
-        await #expect(throws: StoreError.self) { try await first.keys.retireKey(numbered: 1) }
+        // The other one lacks it, which changes nothing yet.
+        try await eventually { second.said("the key ring \(second.folder.path)/keys lacks key 2 of the database") }
+        #expect(second.store.fault == nil && second.store.metrics.remote?.missingKeys == 1)
+        await #expect(throws: StoreError.self) { try await second.keys.useKey(numbered: 2) }
+        // Nor can it make a key of that number.
+        await #expect(throws: StoreError.self) { try await second.keys.addKey() }
 
         try first.copyRing(to: second.folder)
-        try await eventually { try await first.keys.keys().last?.isNewest ?? false }
-        try await eventually { try await second.keys.keys().last?.isNewest ?? false }
-        #expect(first.said("key 2 seals from now on"))
-        #expect(second.said("key 2 seals from now on"))
+        #expect(try await second.keys.useKey(numbered: 2).seals)
+        #expect(try await first.keys.keys().map(\.seals) == [false, true])
         for server in [first, second] {
+            #expect(server.said("key 2 seals from now on"))
             try await server.put("token", under: "after")
             #expect(try await server.keyNumber(of: "after") == 2)
         }
-        #expect(try await second.get("before") == "token")
-        first.store.close()
-        second.store.close()
+        #expect(try await handle.get("before") == "token")
+        #expect(second.store.metrics.remote?.missingKeys == 0)
     }
 
-    @Test func `a server that has ended is not waited for`() async throws {
-        let database = try TestDatabase()
-        let first = try TestServer(database)
-        let second = try TestServer(database, "b", folder: try first.copyOfRing())
-        second.store.close()
-        #expect(try database.sql("SELECT name FROM server") == [["a"]])
-        #expect(try await first.keys.addKey().isNewest)
-        first.store.close()
-        #expect(try database.sql("SELECT name FROM server") == [])
-    }
-
-    @Test func `a server that has crashed is waited for no longer than it takes to notice`() async throws {
-        let database = try TestDatabase()
-        var times = TestServer.times
-        times.silence = .milliseconds(700)
-        let first = try TestServer(database, times: times)
-        let now = Int64(Date().timeIntervalSince1970)
-        try RegisteredServer(
-            id: [1], name: "crashed", version: "0.1", keyNumbers: [1], sealingNumbers: [1],
-            startedAt: now, seenAt: now
-        ).write(to: database.session(), until: TestDatabase.deadline)
-        #expect(try await first.keys.addKey().missingOn == ["crashed"])
-        try await eventually { try await first.keys.keys().last?.isNewest ?? false }
-        first.store.close()
-    }
-
-    @Test func `a server without a key says so, and serves the rest`() async throws {
+    @Test func `a server without the key that seals is not ready and stores nothing until it has it`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
         let old = try first.copyOfRing()
-        try await first.put("token", under: "old")
+        let second = try TestServer(database, folder: old)
+        let handle = try await ConformanceHandle.open(second.store)
+        try await handle.put("token", under: "old")
         _ = try await first.keys.addKey()
+        _ = try await first.keys.useKey(numbered: 2)
         try await first.put("token", under: "new")
-        let second = try TestServer(database, "b", folder: old)
-        #expect(second.said("the key ring \(old.path)/keys lacks key 2, with which tokens of the store are sealed"))
-        #expect(try await second.get("old") == "token")
-        await #expect(throws: StoreError.sealing(.missingKey(number: 2))) { try await second.get("new") }
+        try await eventually { second.store.fault != nil }
+        let third = try TestServer(database, folder: old)
+        defer { for server in [first, second, third] { server.store.close() } }
+        for server in [second, third] {
+            #expect(server.said("the key ring \(old.path)/keys lacks key 2, which seals"))
+            let fault = try #require(server.store.fault)
+            guard case .sealing(.refused) = fault else { throw fault }
+            await #expect(throws: fault) { try await server.put("token", under: "id") }
+            // All others are served.
+            #expect(try await server.get("old") == "token")
+            await #expect(throws: StoreError.sealing(.missingKey(number: 2))) { try await server.get("new") }
+        }
+        await #expect(throws: StoreError.self) { try await handle.put("token", under: "id") }
+        #expect(try await first.get("id") == nil)
         // Without a restart, when it gets the ring.
         try first.copyRing(to: old)
-        try await eventually { (try? await second.get("new")) == "token" }
-        first.store.close()
-        second.store.close()
+        try await eventually { second.store.fault == nil }
+        #expect(second.said("this server agrees with the database again"))
+        try await handle.put("token", under: "id")
+        #expect(try await second.keyNumber(of: "id") == 2)
+        #expect(try await second.get("new") == "token")
+    }
+
+    @Test func `two keys of one number are told apart`() async throws {
+        let database = try TestDatabase()
+        let first = try TestServer(database)
+        let second = try TestServer(database, folder: try first.copyOfRing())
+        defer { for server in [first, second] { server.store.close() } }
+        _ = try await ConformanceHandle.open(second.store)
+        let own = try #require(try TestServer.ringFile(second.folder).load()).addingKey(createdAt: 1)
+        try TestServer.ringFile(second.folder).save(own)
+        let key = try await first.keys.addKey()
+        let error = KeyRingError.otherKey(
+            number: 2, path: second.folder.path + "/keys", own: try own.newest.fingerprint(), stores: key.fingerprint)
+        try await eventually { second.said("\(error)") && second.store.fault != nil }
+        await #expect(throws: StoreError.keyRing(error)) { try await second.keys.useKey(numbered: 2) }
+        await #expect(throws: StoreError.keyRing(error)) { try await second.keys.addKey() }
+        await #expect(throws: StoreError.self) { try await second.put("token", under: "id") }
     }
 
     @Test func `a ring that does not fit is not taken over, and a missing one is borne`() async throws {
         let server = try TestServer(try TestDatabase())
+        _ = try await ConformanceHandle.open(server.store)
         let ring = try #require(try TestServer.ringFile(server.folder).load())
         try TestServer.ringFile(server.folder).save(try KeyRing.random(createdAt: 1))
         try await eventually { server.said("the key ring \(server.folder.path)/keys is not the one") }
@@ -119,20 +117,22 @@ import Testing
     @Test func `after a rekeying the old key can be retired, on all servers`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
-        let second = try TestServer(database, "b", folder: try first.copyOfRing())
+        let second = try TestServer(database, folder: try first.copyOfRing())
         for number in 0..<450 { try await first.put("token \(number)", under: "\(number)") }
         let users = try #require(first.store.administrator.users)
-        let sessionKey = try await users.sessionKey(of: Array("secret".utf8))
-        _ = try await users.createSession(
-            NewSession(
-                user: Array("user".utf8), key: sessionKey, id: try .random(), createdAt: 1, expiresAt: 1 << 40,
-                perUser: 5))
+        for number in 0..<3 {
+            let key = try await users.sessionKey(of: Array("secret\(number)".utf8))
+            _ = try await users.createSession(
+                NewSession(
+                    user: Array("user".utf8), key: key, id: try .random(), createdAt: 1, expiresAt: 1 << 40, perUser: 5)
+            )
+        }
         _ = try await first.keys.addKey()
         try first.copyRing(to: second.folder)
-        try await eventually { try await second.keys.keys().last?.isNewest ?? false }
-        try await eventually { try await first.keys.keys().last?.isNewest ?? false }
+        _ = try await first.keys.useKey(numbered: 2)
+        _ = try await second.keys.keys()
 
-        await #expect(throws: StoreError.self) { try await first.keys.retireKey(numbered: 1) }
+        await #expect(throws: Self.needed) { try await first.keys.retireKey(numbered: 1) }
         let versions = try database.sql("SELECT sum(version)::text FROM token")
         let result = try await second.keys.rekey { _ in }
         #expect(result.tokens == 450)
@@ -144,19 +144,21 @@ import Testing
         #expect(try database.number("SELECT count(*) FROM session WHERE key_number = 1") == 0)
         #expect(try await second.keys.rekey { _ in }.rekeyed == 0)
 
-        try await eventually { try database.sql("SELECT key_numbers FROM server") == [["1,2*"], ["1,2*"]] }
         try await first.keys.retireKey(numbered: 1)
         #expect(try await first.keys.keys().map(\.number) == [2])
-        #expect(try database.sql("SELECT number::text FROM sealing_key") == [["2"]])
+        #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0") == [["2"]])
         // The other one takes it over with the file.
         try first.copyRing(to: second.folder)
-        try await eventually { try await second.keys.keys().map(\.number) == [2] }
+        #expect(try await second.keys.keys().map(\.number) == [2])
         for number in [0, 449] { #expect(try await second.get("\(number)") == "token \(number)") }
         let found = try await #require(second.store.administrator.users).sessions(of: Array("user".utf8))
-        #expect(found.map(\.user) == [Array("user".utf8)])
+        #expect(found.map(\.user) == [[UInt8]](repeating: Array("user".utf8), count: 3))
         first.store.close()
         second.store.close()
     }
+
+    private static let needed = StoreError.refused(
+        "tokens or sessions are still sealed with key 1; run token-cache rekey first")
 
     @Test func `a rekeying never undoes a newer write, and leaves what it cannot open`() async throws {
         let database = try TestDatabase()
@@ -164,6 +166,7 @@ import Testing
         try await server.put("old", under: "replaced")
         try await server.put("damaged", under: "damaged")
         _ = try await server.keys.addKey()
+        _ = try await server.keys.useKey(numbered: 2)
         let admin = try TestAdministration(
             database, .sealed(try #require(try TestServer.ringFile(server.folder).load())))
         let stale = try #require(try admin.row(of: "replaced"))
@@ -181,83 +184,85 @@ import Testing
         #expect(try await server.keyNumber(of: "damaged") == 1)
         await #expect(throws: StoreError.self) { try await server.keys.retireKey(numbered: 1) }
         // The refused retirement leaves everything as it was.
-        #expect(try database.sql("SELECT number::text FROM sealing_key ORDER BY 1") == [["1"], ["2"]])
+        #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0 ORDER BY 1") == [["1"], ["2"]])
         #expect(try await server.keys.keys().map(\.number) == [1, 2])
         server.store.close()
     }
 
-    @Test func `a key is not retired while another server seals with it`() async throws {
+    /// As one that was paused while the others have gone on.
+    @Test func `a server that does not know it brings a retired key not back, and then looks at once`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
-        let old = try first.copyOfRing()
+        let paused = try TestServer(database, folder: try first.copyOfRing(), lookingEvery: .seconds(3_600))
+        defer { for server in [first, paused] { server.store.close() } }
+        let handle = try await ConformanceHandle.open(paused.store)
+        try await handle.put("1", under: "a")
         _ = try await first.keys.addKey()
-        // It lacks the newer key, and so goes on with the older one.
-        let second = try TestServer(database, "b", folder: old)
-        do {
-            try await first.keys.retireKey(numbered: 1)
-            Issue.record("it is not refused")
-        } catch {
-            #expect("\(error)".hasPrefix("servers still seal with key 1, or have only just stopped: b;"))
-        }
-        second.store.close()
+        _ = try await first.keys.useKey(numbered: 2)
+        _ = try await first.keys.rekey { _ in }
         try await first.keys.retireKey(numbered: 1)
-        // One that starts with an old copy of the ring does not seal with the retired key.
-        let third = try TestServer(database, "c", folder: old)
-        #expect(third.said("key 1 was retired"))
-        await #expect(throws: StoreError.sealing(.retired(keyNumber: 1))) {
-            try await third.put("token", under: "id")
-        }
-        first.store.close()
-        third.store.close()
+        try first.copyRing(to: paused.folder)
+
+        await #expect(throws: StoreError.staleKey) { try await handle.put("2", under: "a") }
+        #expect(try await first.get("a") == "1")
+        try await eventually { (try? await handle.put("3", under: "b", if: .missing)) != nil }
+        #expect(try await paused.keyNumber(of: "b") == 2)
+        #expect(try await handle.get("a") == "1")
     }
 
-    // MARK: - The registry
-
-    @Test func `a server is registered with its keys, and tells when the schema leaves it behind`() async throws {
+    @Test(arguments: [true, false])
+    func `a key is not retired before the rows that are on their way with it have ended`(isStored: Bool) async throws {
         let database = try TestDatabase()
         let server = try TestServer(database)
-        #expect(
-            try database.sql("SELECT name, version, key_numbers FROM server")
-                == [["a", "0.1", "1*"]])
+        defer { server.store.close() }
         _ = try await server.keys.addKey()
-        try await eventually { try database.sql("SELECT key_numbers FROM server") == [["1,2*"]] }
-        try database.sql("UPDATE store SET schema_version = 9")
-        try await eventually { server.said("the database has schema 9, and this version") }
-        try database.sql("UPDATE store SET key_ring = 'other'")
-        try await eventually { server.said("the database is sealed with another key ring now") }
-        server.store.close()
+        _ = try await server.keys.useKey(numbered: 2)
+        let session = try database.session()
+        for statement in ["BEGIN", "INSERT INTO token VALUES ('a', 1, 1, NULL, 1, 'late')"] {
+            try session.run(statement, until: TestDatabase.deadline)
+        }
+        let keys = try server.keys
+        let retirement = Task { try await keys.retireKey(numbered: 1) }
+        try await eventually {
+            try database.number(
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DELETE FROM sealing_key%' AND wait_event_type = 'Lock'"
+            )
+                == 1
+        }
+        try session.run(isStored ? "COMMIT" : "ROLLBACK", until: TestDatabase.deadline)
+        if isStored {
+            await #expect(throws: Self.needed) { try await retirement.value }
+        } else {
+            try await retirement.value
+        }
+        #expect(try await server.keys.keys().map(\.number) == (isStored ? [1, 2] : [2]))
     }
 
-    @Test func `the row of a server that has crashed is removed in time`() async throws {
+    @Test func `a key that no ring has any more can be retired`() async throws {
         let database = try TestDatabase()
-        var times = TestServer.times
-        times.forgetting = .milliseconds(500)
-        let server = try TestServer(database, times: times)
-        try RegisteredServer(
-            id: [1], name: "crashed", version: "0.1", keyNumbers: [1], startedAt: 1, seenAt: 1
-        ).write(to: database.session(), until: TestDatabase.deadline)
-        try await eventually { try database.sql("SELECT name FROM server") == [["a"]] }
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        let ring = try #require(try TestServer.ringFile(server.folder).load())
+        _ = try await server.keys.addKey()
         server.store.close()
+        try TestServer.ringFile(server.folder).save(ring)
+        let again = try TestServer(database, folder: server.folder)
+        defer { again.store.close() }
+        await #expect(throws: StoreError.self) { try await again.keys.addKey() }
+        try await again.keys.retireKey(numbered: 2)
+        #expect(try await again.keys.addKey().number == 2)
     }
 
-    @Test func `a server runs while its row changes, whatever time the row names`() {
-        func row(_ id: UInt8, seenAt: Int64) -> RegisteredServer {
-            RegisteredServer(
-                id: [id], name: "\(id)", version: "", keyNumbers: [], startedAt: 0, seenAt: seenAt)
-        }
-        func at(_ seconds: UInt64) -> MonotonicTime { MonotonicTime(nanoseconds: seconds * 1_000_000_000) }
-        var watch = ServerWatch(silence: .seconds(60))
-        // The clock of the first stands still at a time long ago, that of the second is ahead and goes.
-        for second in stride(from: UInt64(0), through: 90, by: 30) {
-            watch.look(at: [row(1, seenAt: 5), row(2, seenAt: 1 << 40 + Int64(second))], at(second))
-            #expect(watch.isRunning(row(1, seenAt: 5), at(second)) == (second < 60))
-            #expect(watch.isRunning(row(2, seenAt: 0), at(second)))
-        }
-        #expect(watch.unchanged(row(1, seenAt: 5), at(90)) == Nanoseconds(.seconds(90)))
-        // It goes on after a pause.
-        watch.look(at: [row(1, seenAt: 6)], at(100))
-        #expect(watch.isRunning(row(1, seenAt: 6), at(100)))
-        #expect(watch.unchanged(row(2, seenAt: 0), at(100)) == nil)
+    @Test func `a server says when the tables or the ring of the database are not its own any more`() async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        _ = try await ConformanceHandle.open(server.store)
+        try database.sql("UPDATE store SET schema_version = 9")
+        try await eventually { server.said("the database has schema 9, and this version") && server.store.fault != nil }
+        try database.sql("UPDATE store SET schema_version = \(Schema.version), key_ring = 'other'")
+        try await eventually { server.said("the database is sealed with another key ring now") }
+        await #expect(throws: StoreError.self) { try await server.put("token", under: "id") }
     }
 }
 #endif

@@ -170,7 +170,7 @@ import Testing
         let plan = try database.sql(
             """
             INSERT INTO token (key, version, written_at, key_number, value)
-            SELECT sha256(number::text::bytea), 1, 1, 1, 'value' FROM generate_series(1, \(rows)) AS number
+            SELECT sha256(number::text::bytea), 1, 1, 0, 'value' FROM generate_series(1, \(rows)) AS number
             """,
             "SET plan_cache_mode = force_generic_plan", "PREPARE read AS \(statement.sql)",
             "EXPLAIN EXECUTE read (\(keys))"

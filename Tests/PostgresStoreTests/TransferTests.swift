@@ -42,7 +42,6 @@ import Testing
         #expect(try await to.get("id7") == "info7")
         #expect(try await to.sessions(of: "anna") == from.sessions(of: "anna"))
         if isSealed {
-            #expect(try to.database.sql("SELECT number::text FROM sealing_key") == [["1"]])
             #expect(try await to.administrator.verify { _ in }.isSound)
         }
     }
@@ -102,21 +101,6 @@ import Testing
         #expect(try await to.sessions(of: "anna").first?.lastUsedAt == row.stamp.time + 60)
         used.stamp.digest = EncodedBytes([1])
         #expect(try await to.administrator.compare([used.stamp], in: .sessions) == [.different])
-    }
-
-    @Test func `facts name other servers that run, and not this process`() async throws {
-        let store = try TestAdministration()
-        let now = Int64(Date.now.timeIntervalSince1970)
-        let own = store.administrator.processID.map { String(Int($0) + 256, radix: 16).dropFirst() }.joined()
-        for (id, name, seenAt) in [("01", "other", now), ("02", "gone", now - 3_600), (own, "own", now)] {
-            try store.database.sql(
-                """
-                INSERT INTO server (id, name, version, key_numbers, started_at, seen_at)
-                VALUES ('\\x\(id)', '\(name)', '1', '1', 1, \(seenAt))
-                """)
-        }
-        let facts = try await store.administrator.facts()
-        #expect(facts.servers == ["other"] && facts.isSealed && facts.keyNumbers == [1])
     }
 }
 #endif

@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import Synchronization
 import TestSupport
@@ -57,14 +58,28 @@ import Testing
         let opened = try other.token(of: row.value.span, keyNumber: 2, key: row.key.bytes, times: row.times)
         #expect(opened.info == token.info)
         #expect(try other.activeKeyNumber() == 3)
-        // A key that is being retired, or was, seals no more.
-        sealing.retiring.store(2, ordering: .releasing)
-        #expect(throws: SealingError.retired(keyNumber: 2)) { try coder.row(of: token) }
+        // Rows still open while nothing may be sealed.
+        sealing.refuse("for a reason")
+        #expect(throws: SealingError.refused("for a reason")) { try coder.row(of: token) }
+        let found = try coder.token(of: row.value.span, keyNumber: 2, key: row.key.bytes, times: row.times)
+        #expect(found.info == token.info)
+        sealing.refuse(nil)
+        #expect(try coder.row(of: token).keyNumber == 2)
     }
 
     @Test("a fingerprint has two digits for each of eight bytes")
     func fingerprint() {
-        #expect(KeyRingExamination.fingerprint([0, 9, 15, 16, 17, 160, 255, 1, 2]) == "00090f1011a0ff01")
+        #expect(KeyRing.fingerprint([0, 9, 15, 16, 17, 160, 255, 1, 2]) == "00090f1011a0ff01")
+    }
+
+    @Test("a key's fingerprint is the same wherever the key is, and tells it from every other key")
+    func keyFingerprint() throws {
+        let key = SecretKey([UInt8](repeating: 7, count: 32).span)
+        let ring = KeyRing(index: key, keys: (1...2).map { .init(number: $0, createdAt: Int64($0), key: key) })
+        // HMAC-SHA256 with the key, of "token-cache sealing key".
+        #expect(try ring.keys.map { try $0.fingerprint() } == ["7ac00b8ec73dc65e", "7ac00b8ec73dc65e"])
+        let others = try (0..<2).map { _ in try KeyRing.random(createdAt: 1).newest.fingerprint() }
+        #expect(others[0] != others[1])
     }
 
     @Test("a missing file is no ring, a new one has other keys")

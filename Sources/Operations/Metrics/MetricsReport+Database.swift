@@ -33,7 +33,7 @@ extension MetricsReport {
         )
         text.single(
             "token_cache_database_missing_keys", .gauge,
-            "Keys with which tokens in the database are sealed, and which this server lacks.",
+            "Keys with which tokens in the database are or will be sealed, and which this server lacks.",
             UInt64(max(0, remote.missingKeys))
         )
     }

@@ -46,6 +46,12 @@ struct AuditedKeyRing: KeyRingAdministrator {
         }
     }
 
+    func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
+        try await trail.recording(.useKey, key: "\(number)") { () async throws(StoreError) in
+            try await base.useKey(numbered: number)
+        }
+    }
+
     func retireKey(numbered number: Int) async throws(StoreError) {
         try await trail.recording(.retireKey, key: "\(number)") { () async throws(StoreError) in
             try await base.retireKey(numbered: number)

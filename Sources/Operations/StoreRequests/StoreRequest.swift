@@ -36,6 +36,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     case recordBackup = "backup/record"
     case listKeys = "keys/list"
     case addKey = "keys/add"
+    case useKey = "keys/use"
     case retireKey = "keys/retire"
     case addSession = "sessions/add"
     case listSessions = "sessions/list"
@@ -64,6 +65,7 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .rekey: RekeyStore.self
         case .listKeys: ListKeys.self
         case .addKey: AddKey.self
+        case .useKey: UseKey.self
         case .retireKey: RetireKey.self
         case .addSession: AddSession.self
         case .listSessions: ListSessions.self

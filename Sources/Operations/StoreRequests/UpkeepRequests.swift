@@ -123,7 +123,7 @@ package struct ListKeys: StoreRequest {
     }
 }
 
-/// Creates a key that seals from now on.
+/// Creates a key, which seals from now on if no other server shares the store.
 package struct AddKey: StoreRequest {
     package static let name = StoreRequestName.addKey
 
@@ -135,6 +135,24 @@ package struct AddKey: StoreRequest {
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
         try await administrator.existingKeyRing.addKey()
+    }
+}
+
+/// Has a key seal.
+package struct UseKey: StoreRequest {
+    package static let name = StoreRequestName.useKey
+    package var number: Int
+
+    package init(number: Int) {
+        self.number = number
+    }
+
+    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keys use", "key \(reply.number) seals") }
+
+    package func answer(
+        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> SealingKey {
+        try await administrator.existingKeyRing.useKey(numbered: number)
     }
 }
 

@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Glibc
 internal import System
 package import TokenStore
 
@@ -7,13 +6,7 @@ extension PostgresAdministrator: StoreTransfer {
     package var transfer: (any StoreTransfer)? { self }
 
     package func facts() async throws(StoreError) -> TransferFacts {
-        let servers = try await reading { (session, deadline) throws(PostgresError) in
-            try RegisteredServer.all(from: session, until: deadline)
-        }
-        let now = Int64(time(nil))
-        return try TransferFacts(
-            state.sealing, tokens: try await statistics().tokens,
-            servers: servers.filter { $0.id != processID && $0.isRunning(at: now) }.map(\.name))
+        try TransferFacts(state.sealing, tokens: try await statistics().tokens, servers: [])
     }
 
     // MARK: - Reading

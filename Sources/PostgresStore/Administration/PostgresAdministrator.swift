@@ -15,16 +15,11 @@ package struct PostgresAdministrator: StoreAdministrator {
     let state: PostgresState
     /// Changes the key ring that the servers share.
     package let keyRing: (any KeyRingAdministrator)?
-    /// This process, as it is registered in the database.
-    let processID: [UInt8]
 
-    init(
-        _ sessions: PrimarySessions, _ state: PostgresState, keyRing: (any KeyRingAdministrator)?, processID: [UInt8]
-    ) {
+    init(_ sessions: PrimarySessions, _ state: PostgresState, keyRing: (any KeyRingAdministrator)?) {
         self.sessions = sessions
         self.state = state
         self.keyRing = keyRing
-        self.processID = processID
     }
 
     package var backups: (any StoreBackups)? { nil }

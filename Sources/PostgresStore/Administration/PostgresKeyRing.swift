@@ -5,47 +5,22 @@ internal import TokenStore
 
 /// Changes the key ring that the servers of a store share.
 ///
-/// Any thread.
+/// A key is added to the file of one server, brought to the others, and then told to seal; see StoreAgreement. Any thread.
 struct PostgresKeyRing: KeyRingAdministrator {
     private let sessions: PrimarySessions
     private let state: PostgresState
-    private let registry: ServerRegistry
-    private let ring: SharedKeyRing
+    private let agreement: StoreAgreement
 
-    /// - Parameter ring: That of the registry.
-    init(_ sessions: PrimarySessions, _ state: PostgresState, _ registry: ServerRegistry, _ ring: SharedKeyRing) {
-        (self.sessions, self.state, self.registry, self.ring) = (sessions, state, registry, ring)
+    init(_ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement) {
+        (self.sessions, self.state, self.agreement) = (sessions, state, agreement)
     }
 
     /// How long it may take to look for rows that a key has sealed: the whole of the tables is read.
     private static let scanTime = Duration.seconds(6 * 3_600)
 
-    func keys() async throws(StoreError) -> [SealingKey] {
-        try await onThread { () throws(StoreError) in
-            try registry.beat()
-            return ring.ring.keys.map { described($0) }
-        }
-    }
-
-    /// The inspector finds them, without a server.
-    func missingKeys() -> [Int]? { nil }
-
-    func addKey() async throws(StoreError) -> SealingKey {
-        try await onThread { () throws(StoreError) in
-            // So that a key that all have is not waited for.
-            try registry.beat()
-            try ring.addKey(createdAt: Int64(time(nil)))
-            // Has it seal if this server is the only one that runs.
-            try registry.beat()
-            return described(ring.ring.newest)
-        }
-    }
-
-    private func described(_ key: KeyRing.NumberedKey) -> SealingKey {
-        let active = ring.ring.active.number
-        return SealingKey(
-            number: key.number, createdAt: key.createdAt, isNewest: key.number == active,
-            missingOn: key.number > active ? registry.servers(lacking: key.number) : nil)
+    private var ring: KeyRing {
+        guard let ring = agreement.ring else { preconditionFailure("the store is sealed") }
+        return ring
     }
 
     private func onThread<Value: Sendable>(
@@ -54,69 +29,130 @@ struct PostgresKeyRing: KeyRingAdministrator {
         try await sessions.onThread(body)
     }
 
-    // MARK: - Retiring
-
-    func retireKey(numbered number: Int) async throws(StoreError) {
-        try await onThread { () throws(StoreError) in
-            try registry.beat()
-            try ring.refuseToRetire(number)
-            try refuseIfSealing(number)
-            // From here on no server begins to seal with it.
-            let wasNamed = try writing { (session, deadline) throws(PostgresError) in
-                let rows = SealingKeyRows(session, until: deadline)
-                let wasNamed = try rows.all().contains(number)
-                try rows.remove(number)
-                return wasNamed
-            }
-            do throws(StoreError) {
-                // One may have started meanwhile with an old copy of the ring.
-                try registry.beat()
-                try refuseIfSealing(number)
-                try refuseIfUsed(number)
-                try ring.retireKey(number)
-            } catch {
-                if wasNamed {
-                    try writing { (session, deadline) throws(PostgresError) in
-                        try SealingKeyRows(session, until: deadline).add([number])
-                    }
-                }
-                throw error
-            }
-        }
-    }
-
     private func writing<Value>(
         _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         try sessions.perform(within: PostgresAdministrator.stepTime, repeats: true, body)
     }
 
-    private func refuseIfSealing(_ number: Int) throws(StoreError) {
-        let servers = registry.servers(sealingWith: number)
-        guard servers.isEmpty else {
-            throw .refused(
-                """
-                servers still seal with key \(number), or have only just stopped: \(servers.joined(separator: ", ")); try again in a \
-                minute
-                """)
+    func keys() async throws(StoreError) -> [SealingKey] {
+        try await onThread { () throws(StoreError) in
+            let row = try agreement.look(sessions)
+            return try ring.keys.map { (key) throws(StoreError) in
+                try SealingKey(key, sealing: row.sealingKey ?? key.number)
+            }
         }
     }
 
-    private func refuseIfUsed(_ number: Int) throws(StoreError) {
-        let isUsed = try sessions.perform(.reading, within: Self.scanTime, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            var isUsed = false
-            var parameters = Parameters()
-            parameters.append(Int64(number))
-            for table in ["token", "session"] where !isUsed {
-                isUsed = try session.run(
-                    "SELECT 1 FROM \(table) WHERE key_number = $1::bigint LIMIT 1", parameters, until: deadline
-                ) { (result) throws(PostgresError) in result.rowCount > 0 }
+    /// The inspector finds them, without a server.
+    func missingKeys() -> [Int]? { nil }
+
+    // MARK: - Changes
+
+    func addKey() async throws(StoreError) -> SealingKey {
+        try await onThread { () throws(StoreError) in
+            let row = try agreement.look(sessions)
+            // Its number may be given to another key in the database.
+            if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
+                throw .refused(
+                    """
+                    key \(missing) was added on another server, and the key ring \(agreement.file.path) lacks it; copy the key ring \
+                    from there first
+                    """)
             }
-            return isUsed
+            try check(row)
+            let active = row.sealingKey ?? ring.active.number
+            // One that the database does not name is in the file only, as a first attempt was interrupted.
+            if row.fingerprints[ring.newest.number] != nil {
+                try agreement.change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
+            }
+            let key = try SealingKey(ring.newest, sealing: active)
+            try writing { (session, deadline) throws(PostgresError) in
+                try StoreRow.add(key.number, key.fingerprint, to: session, until: deadline)
+            }
+            // Another server may have added its own at the same moment, which then counts.
+            try check(try agreement.look(sessions))
+            return key
         }
-        guard !isUsed else {
-            throw .refused("tokens or sessions are still sealed with key \(number); run token-cache rekey first")
+    }
+
+    /// The ring with one more key.
+    private static func longer(_ ring: KeyRing, sealing active: Int) throws(StoreError) -> KeyRing {
+        guard ring.newest.number == active else {
+            throw .refused(
+                """
+                key \(ring.newest.number) was added before, and waits; have it seal when all servers have it: \
+                token-cache keys use \(ring.newest.number)
+                """)
+        }
+        guard ring.newest.number < KeyRing.numbers.upperBound else {
+            throw .refused("the key ring is at its last number, \(ring.newest.number)")
+        }
+        do throws(SealingError) {
+            return try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
+        } catch {
+            throw .sealing(error)
+        }
+    }
+
+    /// Refuses a ring with another key than the database's.
+    private func check(_ row: StoreRow) throws(StoreError) {
+        do throws(KeyRingError) {
+            try agreement.check(ring, row)
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
+    func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
+        try await onThread { () throws(StoreError) in
+            let row = try agreement.look(sessions)
+            guard let key = ring.numberedKey(number) else {
+                throw .refused(
+                    "the key ring \(agreement.file.path) has no key \(number); token-cache keys list shows those it has"
+                )
+            }
+            try check(row)
+            let isUsed = try writing { (session, deadline) throws(PostgresError) in
+                try StoreRow.use(number, on: session, until: deadline)
+            }
+            guard isUsed else {
+                throw .refused("the database has no key \(number): it was retired, or never added with keys add")
+            }
+            try agreement.look(sessions)
+            return try SealingKey(key, sealing: number)
+        }
+    }
+
+    func retireKey(numbered number: Int) async throws(StoreError) {
+        try await onThread { () throws(StoreError) in
+            let row = try agreement.look(sessions)
+            try refuseToRetire(number, row)
+            let isRetired = try sessions.perform(within: Self.scanTime, repeats: true, isLong: true) {
+                (session, deadline) throws(PostgresError) in
+                try StoreRow.retire(number, on: session, until: deadline)
+            }
+            guard isRetired else {
+                try refuseToRetire(number, try agreement.look(sessions))
+                throw .refused("tokens or sessions are still sealed with key \(number); run token-cache rekey first")
+            }
+            guard ring.numberedKey(number) != nil else { return }
+            try agreement.change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+        }
+    }
+
+    /// Refuses to retire a key that must stay.
+    ///
+    /// One that the ring lacks may be retired: its ring may be lost.
+    private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
+        guard ring.numberedKey(number) != nil || row.fingerprints[number] != nil else {
+            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
+        }
+        guard number != row.sealingKey, number != ring.active.number else {
+            throw .refused("key \(number) seals; have another one do so first, with token-cache keys add and keys use")
+        }
+        guard number != ring.newest.number else {
+            throw .refused("key \(number) is the newest, and the next one would get its number; it has to stay")
         }
     }
 
@@ -126,9 +162,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let total = try await PostgresAdministrator(sessions, state, keyRing: self, processID: registry.id).statistics(
-            exactly: false
-        ).tokens
+        let total = try await PostgresAdministrator(sessions, state, keyRing: self).statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         var key: [UInt8]? = []
@@ -194,7 +228,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
     /// Every row would fail for the same reason, unless the row itself does not open.
     private func throwUnlessUnreadable(_ error: SealingError) throws(StoreError) {
         switch error {
-        case .retired, .library: throw .sealing(error)
+        case .refused, .library: throw .sealing(error)
         case .missingKey, .tampered, .malformed, .misplaced: break
         }
     }
@@ -216,7 +250,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
         var step = Step(next: rows.count < Self.pageCount ? nil : rows.last?.key, seen: rows.count)
         var coder = RowCoder(state.sealing)
         var sealed: [(row: SessionRow, former: Int)] = []
-        for row in rows where row.keyNumber != ring.ring.active.number {
+        for row in rows where row.keyNumber != ring.active.number {
             do throws(SealingError) {
                 let opened = try coder.open(row)
                 sealed.append((try coder.row(of: opened.session, opened.key), row.keyNumber))

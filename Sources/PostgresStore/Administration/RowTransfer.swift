@@ -59,7 +59,6 @@ struct RowTransfer: Sendable {
                 $0.stamp.standing(beside: present[$0.stamp.key.bytes], in: table, retention, at: now) == .wanted
             }
             try session.transaction(until: deadline) { () throws(PostgresError) in
-                try SealingKeyRows(session, until: deadline).add(Set(wanted.map(\.keyNumber)).subtracting([0]))
                 switch table {
                 case .tokens: try write(wanted, present, TokenRows(session, until: deadline))
                 case .sessions: try add(wanted, present, SessionRows(session, until: deadline))

@@ -3,18 +3,18 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// Opens a store: finds its keys, registers this process, and only then lets clients and operators use the database.
+/// Opens a store: agrees with other servers on its keys, and only then lets clients and operators use the database.
 ///
 /// A server whose database cannot be reached goes on with that on a thread of its own until it succeeds, and serves nobody
 /// meanwhile. No key ring is made before the database has said that there is none.
 ///
 /// Any thread.
 final class StoreOpening: Sendable {
-    private let claim: StoreClaim
-    /// Those of the claim: others may not be used yet.
+    private let agreement: StoreAgreement
+    private let limit: Duration
+    /// Its own: others may not be used yet.
     private let sessions: PrimarySessions
     private let state: PostgresState
-    private let registry: ServerRegistry
     private let said = OnceEach()
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
@@ -29,33 +29,25 @@ final class StoreOpening: Sendable {
     private static let quiet = Nanoseconds(.seconds(10))
 
     /// - Parameters:
-    ///   - options: Name the key ring.
+    ///   - waits: Whether it is a server's, which goes on trying.
     ///   - target: Where the hosts are.
     ///   - durability: Where a write must be on disk before it is acknowledged.
-    ///   - state: Gets the keys.
-    ///   - registry: Is started when the keys are known.
+    ///   - state: Is told whether the store is open.
+    ///   - agreement: Finds the keys.
     init(
-        _ options: StoreOptions, _ target: ConnectionTarget, _ durability: StoreDurability, _ state: PostgresState,
-        _ registry: ServerRegistry
+        waits: Bool, _ target: ConnectionTarget, _ durability: StoreDurability, _ state: PostgresState,
+        _ agreement: StoreAgreement
     ) {
         sessions = PrimarySessions(target, durability)
-        let limit = options.waitsForDatabase ? Self.times.server : Self.times.command
-        claim = StoreClaim(sessions, options, registry, within: limit, report: state.report)
-        (self.state, self.registry) = (state, registry)
+        limit = waits ? Self.times.server : Self.times.command
+        (self.state, self.agreement) = (state, agreement)
     }
 
     /// Opens the store; the caller waits for the database.
     func open() throws(StoreOpenError) {
-        if let ring = try claim.ring() {
-            state.sealing.replace(.sealed(ring.activating(try claim.activeKey(of: ring))))
-        }
-        let lastLook = try claim.lastClockLook()
-        state.clock.use { $0 = ExpiryClock(saved: lastLook, at: .now) }
+        let row = try agreement.enter(sessions, within: limit)
+        state.clock.use { $0 = ExpiryClock(saved: row.lookedAt, at: .now) }
         sessions.close()
-        state.noteClaimed()
-        // If it fails, the registry's thread goes on trying.
-        try? registry.enter()
-        registry.start()
         state.noteOpened()
     }
 
@@ -117,6 +109,23 @@ final class StoreOpening: Sendable {
                 """
             }
         state.report(.own(StoreNotice(.fault, text)))
+    }
+}
+
+extension PrimarySessions {
+    /// As `perform`, of statements that may be repeated, before the store is open.
+    func performOpening<Value>(
+        _ purpose: Purpose, within limit: Duration,
+        _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
+    ) throws(StoreOpenError) -> Value {
+        do throws(StoreError) {
+            return try perform(purpose, within: limit, repeats: true, body)
+        } catch {
+            switch error {
+            case .read(let fault), .write(let fault), .unavailable(let fault): throw .store(fault)
+            default: throw .store(StoreFault("\(error)"))
+            }
+        }
     }
 }
 #endif

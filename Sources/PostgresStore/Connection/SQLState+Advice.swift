@@ -11,6 +11,7 @@ extension SQLState {
             "raise max_connections there, or lower store.connections, of which each loop of each server takes as many"
         case .diskFull: "free room on the disk of that server, or enlarge it"
         case .missingTable, .missingColumn: "run token-cache migrate"
+        case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
         case .noPrivilege: "grant the role of this server what it needs, as token-cache migrate --server-role does"
         case .missingStatement, .duplicateStatement:
             "a pooler in between shares connections among clients: set pool_mode = session there"

@@ -27,6 +27,8 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let idleInTransaction = SQLState("25P03")
     static let wrongPassword = SQLState("28P01")
     static let wrongAuthorization = SQLState("28000")
+    /// A row refers to a key that was retired, or a key that is to be retired is needed.
+    static let foreignKeyViolation = SQLState("23503")
     static let missingDatabase = SQLState("3D000")
     static let missingTable = SQLState("42P01")
     static let missingColumn = SQLState("42703")

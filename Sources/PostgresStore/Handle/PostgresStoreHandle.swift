@@ -285,7 +285,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let isOfOne = ["21", "22", "23"].contains(error.state?.errorClass ?? "")
         for (index, operation) in group.operations.enumerated() {
             if !isOfOne || failed == index..<index + 1 {
-                fail(operation, StoreFault(error, at: host, isOfOneToken: isOfOne))
+                fail(operation, StoreFault(error, at: host, isOfOneToken: isOfOne), error.state)
             } else {
                 // One of several failed in a statement that they shared.
                 if failed.contains(index) { operation.isAlone = true }
@@ -308,8 +308,13 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     /// Ends an operation that the database has failed.
-    private func fail(_ operation: Operation, _ fault: StoreFault) {
+    private func fail(_ operation: Operation, _ fault: StoreFault, _ code: SQLState? = nil) {
         guard !operation.isOver else { return }
+        if code == .foreignKeyViolation {
+            // It was sealed by a server that has not looked for long which key seals.
+            state.hasRefusedKey.store(true, ordering: .relaxed)
+            return finish(operation) { operation.fail(.staleKey) }
+        }
         // Otherwise it is logged with its request.
         if !fault.isOfOneToken { state.noteFailure(fault, isWrite: operation.isWrite) }
         finish(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }

@@ -1,6 +1,5 @@
 #if PostgreSQL
 internal import Dispatch
-internal import Glibc
 internal import Synchronization
 internal import TokenStore
 
@@ -28,7 +27,7 @@ struct DatabaseInspector: StoreInspector {
             found.withLock { $0[index] = host }
         }
         let hosts = found.withLock { found in target.hosts.indices.compactMap { found[$0] } }
-        return InspectionRules(hosts, options.durability, now: Int64(time(nil))).inspection
+        return InspectionRules(hosts, options.durability).inspection
     }
 }
 #endif

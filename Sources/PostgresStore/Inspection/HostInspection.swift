@@ -18,9 +18,6 @@ struct HostInspection: Sendable {
         var standbys: [Standby] = []
         /// Of the primary.
         var tables: Result<StoreRow, SchemaFault>?
-        var servers: [RegisteredServer] = []
-        /// The numbers of the keys that rows may be sealed with.
-        var keyNumbers: Set<Int> = []
     }
 
     /// A standby as the primary sees it.
@@ -79,7 +76,7 @@ private struct Questions {
         ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
         var answer = HostInspection.Answer(facts: facts, role: role, isSuperuser: isSuperuser)
         try askOfReplication(session, &answer)
-        if facts.isWritable { try askOfTables(session, &answer) }
+        if facts.isWritable { answer.tables = try SchemaCheck.look(session, until: deadline) }
         return answer
     }
 
@@ -100,16 +97,6 @@ private struct Questions {
                     name: result.text(row, 0), isSynchronous: result.optionalText(row, 1).map { $0 != "async" })
             }
         }
-    }
-
-    private func askOfTables(
-        _ session: BlockingSession, _ answer: inout HostInspection.Answer
-    ) throws(PostgresError) {
-        let tables = try SchemaCheck.look(session, until: deadline)
-        answer.tables = tables
-        guard case .success = tables else { return }
-        answer.servers = try RegisteredServer.all(from: session, until: deadline)
-        answer.keyNumbers = try SealingKeyRows(session, until: deadline).all()
     }
 }
 #endif

@@ -5,11 +5,9 @@ internal import TokenStore
 struct InspectionRules: Sendable {
     private let hosts: [HostInspection]
     private let durability: StoreDurability
-    /// In seconds since 1970.
-    private let now: Int64
 
-    init(_ hosts: [HostInspection], _ durability: StoreDurability, now: Int64) {
-        (self.hosts, self.durability, self.now) = (hosts, durability, now)
+    init(_ hosts: [HostInspection], _ durability: StoreDurability) {
+        (self.hosts, self.durability) = (hosts, durability)
     }
 
     private var primaries: [HostInspection.Answer] {
@@ -27,7 +25,7 @@ struct InspectionRules: Sendable {
             + judgeRole(primary) + judgePooler(primary.facts) + judgeTables(primary)
         if case .success(let row)? = primary.tables, row.isDecided {
             inspection.sealing = StoreInspection.Sealing(
-                keyRing: row.keyRing.map(KeyRingExamination.fingerprint), keyNumbers: primary.keyNumbers)
+                keyRing: row.keyRing.map(KeyRing.fingerprint), keyNumbers: Set(row.fingerprints.keys))
         }
         return inspection
     }
@@ -172,11 +170,7 @@ struct InspectionRules: Sendable {
         case nil: return []
         case .failure(let fault): return [StoreFinding(fault)]
         case .success(let row):
-            var text = "the database has schema \(row.schemaVersion), and \(primary.role) may do what a server does"
-            let running = primary.servers.filter { $0.isRunning(at: now) }
-            if !running.isEmpty {
-                text += "; servers: \(running.map { "\($0.name) (\($0.version))" }.joined(separator: ", "))"
-            }
+            let text = "the database has schema \(row.schemaVersion), and \(primary.role) may do what a server does"
             return [.fine(text)]
         }
     }

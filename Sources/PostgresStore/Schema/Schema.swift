@@ -2,42 +2,39 @@
 /// The tables, of which there is one form: another one is another version's, and has another number.
 enum Schema {
     /// Stands in the table `store`.
-    static let version = 2
+    static let version = 3
 
     /// Makes all of it.
     static let statements =
         tables + indexes + options + [
-            "INSERT INTO store (one, schema_version, key_ring, is_sealed, looked_at) VALUES (1, \(version), NULL, true, NULL)"
+            "INSERT INTO store (one, schema_version, is_sealed) VALUES (1, \(version), true)",
+            "INSERT INTO sealing_key VALUES (0, ''), (\(Statement.tombstoneKeyNumber), '')",
         ]
 
     private static let tables = [
+        // The keys that rows may be sealed with; 0 stands for values in the clear, and a negative number for removed tokens. The
+        // tables that refer to it have PostgreSQL refuse a row with a key that was retired, and retiring a key that a row needs. It
+        // looks at a key when a row gets another one, so a POST that replaces a token costs nothing more.
+        "CREATE TABLE sealing_key (number bigint PRIMARY KEY, fingerprint text NOT NULL)",
         // Without a value for a token that was removed: then `written_at` is when.
         """
         CREATE TABLE token (
             key bytea PRIMARY KEY, version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
-            key_number bigint NOT NULL, value bytea)
+            key_number bigint NOT NULL REFERENCES sealing_key, value bytea)
         """,
         """
         CREATE TABLE session (
             key bytea PRIMARY KEY, id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
-            key_number bigint NOT NULL, user_value bytea NOT NULL)
-        """,
-        // The keys that rows may be sealed with.
-        "CREATE TABLE sealing_key (number bigint PRIMARY KEY)",
-        // The running servers.
-        """
-        CREATE TABLE server (
-            id bytea PRIMARY KEY, name text NOT NULL, version text NOT NULL,
-            key_numbers text NOT NULL, started_at bigint NOT NULL, seen_at bigint NOT NULL)
+            key_number bigint NOT NULL REFERENCES sealing_key, user_value bytea NOT NULL)
         """,
         // Work that one server does for all, and which one does it.
         "CREATE TABLE lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
-        // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true.
+        // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true. `sealing_key` seals.
         """
         CREATE TABLE store (
             one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL, key_ring bytea,
-            is_sealed boolean NOT NULL, looked_at bigint)
+            is_sealed boolean NOT NULL, sealing_key bigint REFERENCES sealing_key, looked_at bigint)
         """,
     ]
 
@@ -63,7 +60,6 @@ enum Schema {
             autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
         """,
         // Small and written every few seconds: without this, dead rows would be most of the table.
-        "ALTER TABLE server SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
         "ALTER TABLE lease SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
         // What is sealed cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",

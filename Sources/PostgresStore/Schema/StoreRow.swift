@@ -1,13 +1,20 @@
 #if PostgreSQL
 internal import System
+internal import TokenStore
 
-/// The only row of the table `store`: what servers have to agree on.
+/// What servers have to agree on: the only row of the table `store`, and the keys of the table `sealing_key`.
 struct StoreRow: Sendable, Hashable {
-    /// The version of the tables.
+    /// The version of the tables; nothing else is read from those of another one.
     var schemaVersion: Int
     /// The identity of the ring that rows are sealed with; nil in the clear, and before the first start of a server.
     var keyRing: [UInt8]?
-    var isSealed: Bool
+    var isSealed = true
+    /// The key that seals; nil where `keyRing` is.
+    var sealingKey: Int?
+    /// The keys that rows may be sealed with, and what tells each from another one of its number.
+    var fingerprints: [Int: String] = [:]
+    /// When a server last found its clock right, in seconds since 1970; nil before the first time.
+    var lookedAt: Int64?
 
     /// Whether a server has started yet.
     var isDecided: Bool { keyRing != nil || !isSealed }
@@ -21,13 +28,93 @@ struct StoreRow: Sendable, Hashable {
             (result) throws(PostgresError) in result.integer(0, 0) != 0
         }
         guard exists else { return nil }
+        let version = try session.run("SELECT schema_version FROM store WHERE one = 1", until: deadline) {
+            (result) throws(PostgresError) in result.rowCount == 1 ? Int(result.integer(0, 0)) : nil
+        }
+        guard let version, version == Schema.version else { return version.map { StoreRow(schemaVersion: $0) } }
         return try session.run(
-            "SELECT schema_version, key_ring, is_sealed FROM store WHERE one = 1", until: deadline
+            """
+            SELECT key_ring, is_sealed, sealing_key, looked_at, number, fingerprint
+            FROM store LEFT JOIN sealing_key ON number > 0 WHERE one = 1
+            """, until: deadline
         ) { (result) throws(PostgresError) in
-            guard result.rowCount == 1 else { return nil }
-            return StoreRow(
-                schemaVersion: Int(result.integer(0, 0)), keyRing: result.isNull(0, 1) ? nil : result.bytes(0, 1),
-                isSealed: result.integer(0, 2) != 0)
+            guard result.rowCount > 0 else { return nil }
+            var row = StoreRow(schemaVersion: version)
+            row.keyRing = result.isNull(0, 0) ? nil : result.bytes(0, 0)
+            row.isSealed = result.integer(0, 1) != 0
+            row.sealingKey = result.optionalInteger(0, 2).map { Int($0) }
+            row.lookedAt = result.optionalInteger(0, 3)
+            for index in 0..<result.rowCount where !result.isNull(index, 4) {
+                row.fingerprints[Int(result.integer(index, 4))] = result.text(index, 5)
+            }
+            return row
+        }
+    }
+
+    /// Writes which ring and which key seal, when a server is the first one; in a transaction of the caller's.
+    func write(to session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
+        for (number, fingerprint) in fingerprints {
+            try Self.add(number, fingerprint, to: session, until: deadline)
+        }
+        var parameters = Parameters()
+        parameters.append(keyRing)
+        parameters.append(isSealed)
+        parameters.append(sealingKey.map { Int64($0) })
+        try session.run(
+            "UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean, sealing_key = $3::bigint WHERE one = 1",
+            parameters, until: deadline)
+    }
+
+    /// Lets rows be sealed with a key, unless there is one of its number.
+    static func add(
+        _ number: Int, _ fingerprint: String, to session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) {
+        var parameters = Parameters()
+        parameters.append(Int64(number))
+        parameters.append(fingerprint)
+        try session.run(
+            "INSERT INTO sealing_key (number, fingerprint) VALUES ($1::bigint, $2::text) ON CONFLICT (number) DO NOTHING",
+            parameters, until: deadline)
+    }
+
+    /// Has another key seal.
+    ///
+    /// - Returns: False if rows may not be sealed with it.
+    static func use(
+        _ number: Int, on session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) -> Bool {
+        var parameters = Parameters()
+        parameters.append(Int64(number))
+        return try allowed { () throws(PostgresError) in
+            try session.run(
+                "UPDATE store SET sealing_key = $1::bigint WHERE one = 1", parameters, until: deadline)
+        }
+    }
+
+    /// Lets no row be sealed with a key any more.
+    ///
+    /// The tables refer to `sealing_key`, so the database itself looks through them, which takes long, waits for rows that are on
+    /// their way, and refuses this as long as a row needs the key or the key seals. Afterwards it refuses every row with the key,
+    /// also one of a server that was paused meanwhile.
+    ///
+    /// - Returns: False if it is refused.
+    static func retire(
+        _ number: Int, on session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) -> Bool {
+        var parameters = Parameters()
+        parameters.append(Int64(number))
+        return try allowed { () throws(PostgresError) in
+            try session.run("DELETE FROM sealing_key WHERE number = $1::bigint", parameters, until: deadline)
+        }
+    }
+
+    private static func allowed(_ body: () throws(PostgresError) -> Void) throws(PostgresError) -> Bool {
+        do throws(PostgresError) {
+            try body()
+            return true
+        } catch {
+            guard error.state == .foreignKeyViolation else { throw error }
+            return false
         }
     }
 }

@@ -11,7 +11,6 @@ enum TablePrivileges {
         ("session", changing),
         // DELETE for a key that is retired.
         ("sealing_key", ["SELECT", "INSERT", "DELETE"]),
-        ("server", changing),
         ("lease", ["SELECT", "INSERT", "UPDATE"]),
         ("store", ["SELECT", "UPDATE"]),
     ]

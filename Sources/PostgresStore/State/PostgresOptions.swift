@@ -17,14 +17,10 @@ package struct PostgresOptions: Sendable {
     package var requestLimit: Int
     /// Where a write must be on disk before it is acknowledged.
     package var durability: StoreDurability
-    /// The name of this machine, by which operators know this server.
-    package var serverName: String
-    /// The version of this program.
-    package var softwareVersion: String
 
     package init(
         url: String, password: @escaping @Sendable () -> SecretText?, connections: Int, timeout: Duration,
-        requestLimit: Int, durability: StoreDurability, serverName: String, softwareVersion: String
+        requestLimit: Int, durability: StoreDurability
     ) {
         self.url = url
         self.password = password
@@ -32,8 +28,6 @@ package struct PostgresOptions: Sendable {
         self.timeout = timeout
         self.requestLimit = requestLimit
         self.durability = durability
-        self.serverName = serverName
-        self.softwareVersion = softwareVersion
     }
 }
 #endif

@@ -27,6 +27,8 @@ final class PostgresState: Sendable {
     /// Bytes of tokens that may wait to be written.
     let queueLimit: Int
     let isClosed = Atomic<Bool>(false)
+    /// Whether the database has refused a row as its key was retired, so that it is looked at which key seals.
+    let hasRefusedKey = Atomic<Bool>(false)
 
     /// - Parameter hosts: The names of the database's hosts, in the order of the settings.
     init(
@@ -44,16 +46,8 @@ final class PostgresState: Sendable {
 
     // MARK: - Opening
 
-    /// How far this process has come: before that nothing is asked of the database for clients or operators.
-    private enum Stage: UInt8, AtomicRepresentable {
-        /// It is not known whether the tables and the keys are the right ones.
-        case unknown
-        /// They are, and this process is being registered.
-        case claimed
-        case open
-    }
-
-    private let stage = Atomic<Stage>(.unknown)
+    /// Whether the tables and the keys are the right ones: before that nothing is asked of the database for clients or operators.
+    private let isOpen = Atomic<Bool>(false)
     /// Why the store was not opened at the last attempt.
     private let openError = Mutex<StoreOpenError?>(nil)
 
@@ -61,24 +55,19 @@ final class PostgresState: Sendable {
         openError.withLock { $0 = error }
     }
 
-    /// The keys of the store are those of `sealing`: operators may be served.
-    func noteClaimed() {
-        stage.store(.claimed, ordering: .releasing)
-    }
-
-    /// Clients may be served.
+    /// The keys of the store are those of `sealing`.
     func noteOpened() {
-        stage.store(.open, ordering: .releasing)
+        isOpen.store(true, ordering: .releasing)
     }
 
     /// Why nothing can be done for clients; nil if it can.
     var refusal: StoreError? {
         if isClosed.load(ordering: .acquiring) { return .closed }
-        return stage.load(ordering: .acquiring) == .open ? nil : unopened
+        return refusalOfOperators
     }
 
     /// Why nothing can be done for operators; nil if it can.
-    var refusalOfOperators: StoreError? { stage.load(ordering: .acquiring) == .unknown ? unopened : nil }
+    var refusalOfOperators: StoreError? { isOpen.load(ordering: .acquiring) ? nil : unopened }
 
     private var unopened: StoreError {
         switch openError.withLock(\.self) {
@@ -105,7 +94,7 @@ final class PostgresState: Sendable {
 
     /// Why requests fail; nil while they do not, or have only begun to.
     var fault: StoreError? {
-        stage.load(ordering: .acquiring) == .open ? health.withLock { $0.fault(at: .now) } : unopened
+        refusalOfOperators ?? sealing.refusal.map { .sealing($0) } ?? health.withLock { $0.fault(at: .now) }
     }
 
     /// Open connections, by the names of their hosts.

@@ -4,13 +4,9 @@ internal import Synchronization
 package import TokenStore
 
 extension SQLiteAdministrator {
-    private func key(_ key: KeyRing.NumberedKey, of ring: KeyRing) -> SealingKey {
-        SealingKey(number: key.number, createdAt: key.createdAt, isNewest: key.number == ring.active.number)
-    }
-
     package func keys() throws(StoreError) -> [SealingKey] {
         let ring = try ring()
-        return ring.keys.map { key($0, of: ring) }
+        return try ring.keys.map { (key) throws(StoreError) in try SealingKey(key, sealing: ring.active.number) }
     }
 
     package func missingKeys() throws(StoreError) -> [Int]? {
@@ -33,7 +29,18 @@ extension SQLiteAdministrator {
             throw .sealing(error)
         }
         try replaceRing(longer)
-        return key(longer.newest, of: longer)
+        return try SealingKey(longer.newest, sealing: longer.newest.number)
+    }
+
+    package func useKey(numbered number: Int) throws(StoreError) -> SealingKey {
+        try reloadRing()
+        let newest = try ring().newest
+        guard number == newest.number else {
+            throw .refused(
+                "the newest key seals, which is key \(newest.number); token-cache keys add makes another one, which then seals"
+            )
+        }
+        return try SealingKey(newest, sealing: newest.number)
     }
 
     package func retireKey(numbered number: Int) async throws(StoreError) {

@@ -80,7 +80,7 @@ package struct SQLiteExaminer: StoreExaminer {
             found.tokens = select.integer(at: 1)
             found.isEmpty = try Schema.isEmpty(connection)
             guard !identity.isEmpty else { return }
-            found.keyRing = KeyRingExamination.fingerprint(identity)
+            found.keyRing = KeyRing.fingerprint(identity)
             // Damaged rows are for `verify` to find.
             found.keyNumbers = (try? KeyNumbers.read(connection, rows: KeyNumbers.rowsForOperator)) ?? []
         }

@@ -7,13 +7,16 @@ package protocol KeyRingAdministrator: Sendable {
     /// nil for a store that does not look.
     func missingKeys() async throws(StoreError) -> [Int]?
 
-    /// Makes a new key, which seals from now on, or as soon as all servers that share the store have it; what the older ones have
-    /// sealed stays readable.
+    /// Makes a new key, which seals from now on, or waits for `useKey` in a store that servers share; what the older ones have sealed
+    /// stays readable.
     func addKey() async throws(StoreError) -> SealingKey
+
+    /// Has a key seal from now on, on all servers that share the store.
+    func useKey(numbered number: Int) async throws(StoreError) -> SealingKey
 
     /// Takes a key out of the ring, for good.
     ///
-    /// The newest key stays, and so does a key that a row is still sealed with.
+    /// The newest key stays, and so do the one that seals and those that a row is still sealed with.
     func retireKey(numbered number: Int) async throws(StoreError)
 
     /// Seals every row with the key that seals, a few at a time, while the store is in use.
@@ -29,23 +32,28 @@ package struct SealingKey: Codable, Hashable, Sendable {
     package var number: Int
     /// Seconds since 1970.
     package var createdAt: Int64
-    /// Whether it seals what is written; a newer one may wait until all servers have it.
-    package var isNewest: Bool
-    /// The running servers that lack a key that is to seal when they have it; nil for every other key.
-    package var missingOn: [String]?
+    /// Tells it from another key of its number.
+    package var fingerprint: String
+    /// Whether it seals what is written.
+    package var seals: Bool
 
-    package init(number: Int, createdAt: Int64, isNewest: Bool, missingOn: [String]? = nil) {
-        self.number = number
-        self.createdAt = createdAt
-        self.isNewest = isNewest
-        self.missingOn = missingOn
+    /// - Parameters:
+    ///   - key: In a ring.
+    ///   - active: The number of the key that seals.
+    package init(_ key: KeyRing.NumberedKey, sealing active: Int) throws(StoreError) {
+        (number, createdAt, seals) = (key.number, key.createdAt, key.number == active)
+        do throws(SealingError) {
+            fingerprint = try key.fingerprint()
+        } catch {
+            throw .sealing(error)
+        }
     }
 }
 
 /// What a rekeying has done.
 package struct Rekeying: Codable, Sendable {
     package var tokens = 0
-    /// Rows that this run has sealed with the newest key; the others were already.
+    /// Rows that this run has sealed with the key that seals; the others were already.
     package var rekeyed = 0
     /// Rows that could not be opened and stay as they are.
     package var unreadable = 0

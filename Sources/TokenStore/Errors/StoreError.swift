@@ -72,7 +72,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     package var isReportedByStore: Bool {
         switch self {
         case .write(let fault): !fault.isOfOneToken
-        case .full, .unavailable, .unusable, .overloaded(.unanswered): true
+        case .full, .unavailable, .unusable, .overloaded(.unanswered), .sealing(.refused): true
         case .read, .sealing, .staleKey, .newer, .preconditionFailed, .sessionEnded, .keyRing, .refused, .overloaded,
             .closed:
             false

@@ -41,7 +41,7 @@ extension RowCoder {
     package mutating func row(of session: UserSession, _ key: SessionKey) throws(SealingError) -> SessionRow {
         var user = RowKey()
         let index = try self.key(of: session.user, into: &user).identity
-        try refuseRetired()
+        if let refusal = sealing.refusal { throw refusal }
         let rowKey = try rowKey(of: key)
         let times = RowTimes(writtenAt: session.createdAt, expiresAt: session.expiresAt)
         let sealed = try sealer?.seal(

@@ -6,7 +6,7 @@ internal import Synchronization
 ///
 /// Used by one thread at a time.
 package struct RowCoder: ~Copyable {
-    private let sealing: Sealing
+    let sealing: Sealing
     /// Nil until first used.
     private var hash: KeyedHash?
     /// Nil for rows in the clear.
@@ -44,7 +44,7 @@ package struct RowCoder: ~Copyable {
     package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
         let index = try self.key(of: token.id, into: &key).identity
-        try refuseRetired()
+        if let refusal = sealing.refusal { throw refusal }
         let value = try sealer?.seal(
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
@@ -94,12 +94,6 @@ package struct RowCoder: ~Copyable {
         guard sealer == nil else { return RowKey.prefix(of: key) }
         try hash.hash(key, into: &text)
         return RowKey.prefix(of: text)
-    }
-
-    /// Refuses to seal with a key that is being retired, or was.
-    mutating func refuseRetired() throws(SealingError) {
-        let number = sealing.retiring.load(ordering: .acquiring)
-        if number != 0, sealer?.ring.active.number == number { throw .retired(keyNumber: number) }
     }
 
     /// The number of the key that seals rows now; 0 in the clear.

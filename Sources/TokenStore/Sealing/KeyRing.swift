@@ -2,7 +2,7 @@ package import Cryptography
 
 /// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///
-/// One of the keys seals: the newest, unless that waits until all servers of the store have it. All of them open.
+/// One of the keys seals: the newest, unless a shared store says otherwise. All of them open.
 package struct KeyRing: Sendable {
     package struct NumberedKey: Sendable {
         /// From 1, never used twice.
@@ -10,6 +10,12 @@ package struct KeyRing: Sendable {
         /// Seconds since 1970.
         package let createdAt: Int64
         package let key: SecretKey
+
+        /// Tells this key from another one of its number, and is no secret: the beginning of the key's hash of a constant, in
+        /// hexadecimal.
+        package func fingerprint() throws(SealingError) -> String {
+            KeyRing.fingerprint(try KeyRing.hash(of: "token-cache sealing key", under: key))
+        }
     }
 
     /// Makes row keys from unique ids; never changes during the life of a store.
@@ -70,13 +76,18 @@ package struct KeyRing: Sendable {
 
     /// Identifies the ring and is no secret: the index key's hash of a constant.
     package func identity() throws(SealingError) -> [UInt8] {
-        do throws(CryptographyError) {
-            var hash: [UInt8] = []
-            try KeyedHash(index).hash(Array("token-cache key ring".utf8).span, into: &hash)
-            return hash
-        } catch {
-            throw SealingError(error)
-        }
+        try Self.hash(of: "token-cache key ring", under: index)
+    }
+
+    /// The beginning of a hash that identifies a ring or a key, in hexadecimal.
+    package static func fingerprint(_ hash: [UInt8]) -> String {
+        hash.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    private static func hash(of label: String, under key: SecretKey) throws(SealingError) -> [UInt8] {
+        var hash: [UInt8] = []
+        try KeyedHash(of: key).hash(Array(label.utf8), into: &hash)
+        return hash
     }
 
     private static func newKey() throws(SealingError) -> SecretKey {

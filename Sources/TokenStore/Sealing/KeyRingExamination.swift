@@ -10,14 +10,9 @@ package struct KeyRingExamination: Sendable {
         guard let ring = try file.load() else { return nil }
         do throws(SealingError) {
             return KeyRingExamination(
-                numbers: ring.keys.map(\.number), fingerprint: fingerprint(try ring.identity()))
+                numbers: ring.keys.map(\.number), fingerprint: KeyRing.fingerprint(try ring.identity()))
         } catch {
             throw .library(error)
         }
-    }
-
-    /// The beginning of a ring's identity, in hexadecimal.
-    package static func fingerprint(_ identity: [UInt8]) -> String {
-        identity.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 }

@@ -153,6 +153,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case ofAnotherStore(path: String)
     /// The file was replaced by one without a key that the running server has.
     case lacksKey(number: Int, path: String)
+    /// The ring has another key of a number than the store; both by their fingerprints.
+    case otherKey(number: Int, path: String, own: String, stores: String)
     case library(SealingError)
 
     package var description: String {
@@ -200,6 +202,12 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
             the key ring \(path) was changed and lacks key \(number), with which tokens may be sealed; \
             put the newest copy of the file in its place, or, if this is the right one, restart the server
+            """
+        case .otherKey(let number, let path, let own, let stores):
+            """
+            key \(number) of the key ring \(path) has the fingerprint \(own), and that of the store has \(stores): each was made on \
+            a machine of its own. Put the key ring of a server that serves the store in its place (token-cache keys list shows \
+            the fingerprints)
             """
         case .library(let error): "\(error)"
         }

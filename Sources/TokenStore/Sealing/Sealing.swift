@@ -8,8 +8,11 @@ package final class Sealing: Sendable {
     private let current: Mutex<StoreKeys>
     /// Incremented after each change of the keys.
     package let version = Atomic<UInt64>(1)
-    /// The number of the key that is being retired, or was without the ring having another one; 0 for none.
+    /// The number of the key that is being retired; 0 for none.
     package let retiring = Atomic<Int>(0)
+    private let reason = Mutex<String?>(nil)
+    /// Whether there is a reason, for those who ask at each row.
+    private let isRefusing = Atomic<Bool>(false)
 
     package init(_ keys: StoreKeys) {
         current = Mutex(keys)
@@ -23,6 +26,19 @@ package final class Sealing: Sendable {
     package func replace(_ new: StoreKeys) {
         current.withLock { $0 = new }
         version.add(1, ordering: .releasing)
+    }
+
+    /// Lets nobody seal rows, which can still be opened.
+    ///
+    /// - Parameter reason: For operators; nil to let rows be sealed again.
+    package func refuse(_ reason: String?) {
+        self.reason.withLock { $0 = reason }
+        isRefusing.store(reason != nil, ordering: .releasing)
+    }
+
+    /// Why nothing may be sealed at present; nil if rows may.
+    package var refusal: SealingError? {
+        isRefusing.load(ordering: .acquiring) ? reason.withLock { $0.map(SealingError.refused) } : nil
     }
 
     /// The rows that may be written at present.

@@ -10,8 +10,8 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case tampered(keyNumber: Int)
     /// The row is shorter than any sealed row, or its text is not an id and a token info.
     case malformed
-    /// The key that would seal was retired, and the ring has no later one.
-    case retired(keyNumber: Int)
+    /// Nothing may be sealed at present, as the text says.
+    case refused(String)
     /// The row is not in one of the slots of its key.
     case misplaced
     /// A call of OpenSSL failed.
@@ -30,11 +30,7 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
         case .tampered(let number):
             "a row does not open with key \(number): it was changed, or key \(number) is not the one that sealed it"
         case .malformed: "a row is not in the sealed form"
-        case .retired(let number):
-            """
-            key \(number) was retired, and the key ring has no later one, so nothing can be stored; copy the key ring from a server \
-            that has it
-            """
+        case .refused(let reason): reason
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
         case .library(let call): "\(CryptographyError.library(call))"
         }

@@ -8,17 +8,20 @@ struct Keys: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show and change the keys that seal tokens.",
         discussion: """
-            The newest key seals (encrypts) tokens; all keys open (decrypt) them. Where servers share a PostgreSQL database, a \
-            new key seals as soon as all running servers have it: copy the key ring to them; they need no restart. To replace a key: keys add, rekey, keys \
-            retire. Back up the key ring after each change.
+            One key seals (encrypts) tokens; all keys open (decrypt) them. To replace a key: keys add, rekey, keys retire. Where \
+            servers share a PostgreSQL database, keys add makes a key that waits: copy the key ring to all servers, which need no \
+            restart, and have it seal with keys use. Back up the key ring after each change.
 
             EXAMPLES
               token-cache keys list
               token-cache keys add && token-cache rekey
+              # With PostgreSQL
+              token-cache keys add
+              token-cache keys use 2 && token-cache rekey
               # Backups from before still need the old key: keep a copy of the key ring that has it
               token-cache keys retire 1
             """,
-        subcommands: [ListCommand.self, AddCommand.self, RetireCommand.self, KeysCreate.self],
+        subcommands: [ListCommand.self, AddCommand.self, UseCommand.self, RetireCommand.self, KeysCreate.self],
         defaultSubcommand: ListCommand.self
     )
 
@@ -32,21 +35,15 @@ struct Keys: AsyncParsableCommand {
 
         func run() async throws {
             let reply = try await options.withStore(for: nil) { try await $0.perform(ListKeys()) }
+            let sealing = reply.keys.first(where: \.seals)?.number ?? .max
             let lines = reply.keys.map { key in
-                """
-                \(key.number)  created \(Text.time(key.createdAt))\(key.isNewest ? "  seals new tokens" : "")\(Self.waiting(key))
-                """
+                let state = key.seals ? "  seals new tokens" : key.number > sealing ? "  waits for keys use" : ""
+                return "\(key.number)  created \(Text.time(key.createdAt))  fingerprint \(key.fingerprint)\(state)"
             }
             let missing = (reply.missing ?? []).map {
                 "\($0)  is missing, although tokens are sealed with it: put the key ring of that time back"
             }
             try options.output.print(reply, (missing + lines).joined(separator: "\n"))
-        }
-
-        private static func waiting(_ key: SealingKey) -> String {
-            guard let servers = key.missingOn else { return "" }
-            return servers.isEmpty
-                ? "  is about to seal" : "  seals when these servers have it too: \(servers.joined(separator: ", "))"
         }
     }
 
@@ -54,7 +51,7 @@ struct Keys: AsyncParsableCommand {
     struct AddCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "add",
-            abstract: "Create a new key, which seals from now on, or when all servers of a PostgreSQL database have it."
+            abstract: "Create a new key, which seals from now on, or waits for keys use in a PostgreSQL database."
         )
 
         @OptionGroup var options: StoreCommandOptions
@@ -65,18 +62,39 @@ struct Keys: AsyncParsableCommand {
         }
 
         private static func text(_ key: SealingKey) -> String {
-            guard !key.isNewest else {
+            guard !key.seals else {
                 return """
                     key \(key.number) seals from now on; back up the key ring, \
                     and encrypt the stored tokens with it: token-cache rekey
                     """
             }
-            let servers = (key.missingOn ?? []).joined(separator: ", ")
             return """
-                key \(key.number) is in the key ring, and seals when all running servers have it; back up the key ring, and copy it to \
-                \(servers.isEmpty ? "the others" : servers). When token-cache keys list shows that it seals, encrypt the stored \
-                tokens with it: token-cache rekey
+                key \(key.number) is in the key ring and waits; back up the key ring, copy it to all servers, and then have the key \
+                seal: token-cache keys use \(key.number)
                 """
+        }
+    }
+
+    /// The command `token-cache keys use`.
+    struct UseCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "use",
+            abstract: "Have a key of a PostgreSQL database seal from now on, on all servers.",
+            discussion: """
+                Servers without the key are not ready and store nothing until they have it: copy the key ring to them first. With \
+                a store in a data folder the newest key seals, and this changes nothing.
+                """
+        )
+
+        @Argument(help: "The key's number, as token-cache keys list shows it.")
+        var number: Int
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let key = try await options.withStore(for: .useKey) { try await $0.perform(UseKey(number: number)) }
+            try options.output.print(
+                key, "key \(key.number) seals from now on; encrypt the stored tokens with it: token-cache rekey")
         }
     }
 
@@ -114,7 +132,7 @@ struct Keys: AsyncParsableCommand {
 /// The command `token-cache rekey`.
 struct Rekey: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Encrypt every token with the newest key, even while a server runs.",
+        abstract: "Encrypt every token with the key that seals, even while a server runs.",
         discussion: "It may be interrupted at any point: all tokens stay readable, and the next run continues."
     )
 

@@ -17,7 +17,7 @@ extension PostgresTokenStore {
         change(&options)
         var postgres = PostgresOptions(
             url: database.url, password: { nil }, connections: 2, timeout: .seconds(60), requestLimit: 10_000,
-            durability: .local, serverName: "test", softwareVersion: "0")
+            durability: .local)
         changePostgres(&postgres)
         let target = try ConnectionTarget(url: postgres.url, password: { nil })
         let index = SecretKey([UInt8](repeating: 7, count: 32).span)
@@ -28,11 +28,12 @@ extension PostgresTokenStore {
             sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
             hosts: target.hosts.map(\.description), options: options, report: report)
         let sessions = PrimarySessions(target, postgres.durability)
-        // Not started: the ring is not in a file.
-        let registry = ServerRegistry(
-            id: try RandomBytes.published(16), postgres, sessions, state, keyRing: nil)
-        self.init(postgres, target, state, sessions, registry, nil)
-        state.noteClaimed()
+        try database.allow(keys: 1)
+        // Never looked at: the ring is not in a file.
+        let checks = RegularChecks(
+            sessions, state, StoreAgreement(options, state), lookingEvery: .seconds(86_400))
+        self.init(
+            postgres, target, state, sessions, nil, nil, holder: try RandomBytes.published(16), checks)
         state.noteOpened()
         begin()
     }

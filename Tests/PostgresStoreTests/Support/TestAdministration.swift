@@ -44,8 +44,8 @@ struct TestAdministration {
             sealing: Sealing(try keys ?? .sealed(try KeyRing.random(createdAt: 1))), versions: versions,
             hosts: ["test"], options: options
         ) { events.add($0) }
-        administrator = PostgresAdministrator(
-            sessions, state, keyRing: nil, processID: [UInt8](repeating: 7, count: 16))
+        administrator = PostgresAdministrator(sessions, state, keyRing: nil)
+        try database.allow(keys: 1, 2)
     }
 
     func put(_ info: String, under id: String, writtenAt: Int64? = nil, keepsNewer: Bool = false) async throws {

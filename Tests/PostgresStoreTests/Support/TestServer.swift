@@ -14,31 +14,29 @@ final class TestServer: Sendable {
     let events = TestAdministration.Events()
     let store: PostgresTokenStore
 
-    /// Some beats of the registry take a few tenths of a second.
-    static let times = ServerRegistry.Times(
-        beat: .milliseconds(250), silence: .seconds(60), forgetting: .seconds(600), step: .seconds(20), underWay: .zero)
+    /// Between two looks at what servers have agreed on.
+    static let interval = Duration.milliseconds(100)
 
     /// - Parameters:
     ///   - database: Shared with other servers.
-    ///   - name: As operators see it.
     ///   - folder: With a key ring; nil for a new one.
     ///   - isSealed: Whether the settings ask for sealing.
-    ///   - times: Of the registry.
+    ///   - interval: Between two looks at what servers have agreed on; only once it serves.
     init(
-        _ database: TestDatabase, _ name: String = "a", folder: TemporaryDirectory? = nil, isSealed: Bool = true,
-        times: ServerRegistry.Times = TestServer.times
+        _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true,
+        lookingEvery interval: Duration = TestServer.interval
     ) throws {
         let folder = try folder ?? TemporaryDirectory()
         let events = events
         self.database = database
         self.folder = folder
-        store = try Self.provider(database, name, folder, isSealed: isSealed).open(registryTimes: times) {
+        store = try Self.provider(database, folder, isSealed: isSealed).open(lookingEvery: interval) {
             events.add($0)
         }
     }
 
     static func provider(
-        _ database: TestDatabase, _ name: String, _ folder: TemporaryDirectory, url: String? = nil,
+        _ database: TestDatabase, _ folder: TemporaryDirectory, url: String? = nil,
         isSealed: Bool = true, waits: Bool = false
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
@@ -47,7 +45,7 @@ final class TestServer: Sendable {
         return PostgresStoreProvider(
             PostgresOptions(
                 url: url ?? database.url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1_000,
-                durability: .local, serverName: name, softwareVersion: "0.1"), options: options)
+                durability: .local), options: options)
     }
 
     static func ringFile(_ folder: TemporaryDirectory) -> KeyRingFile {

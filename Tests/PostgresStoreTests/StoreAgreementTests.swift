@@ -7,15 +7,15 @@ import Testing
 @testable import TokenStore
 
 /// How servers agree on whether the store is sealed, and with which ring.
-@Suite struct StoreClaimTests {
+@Suite struct StoreAgreementTests {
     private func refusal(
         _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true
     ) throws -> StoreOpenError? {
         let folder = try folder ?? TemporaryDirectory()
         defer { withExtendedLifetime(folder) {} }
-        let provider = TestServer.provider(database, "b", folder, isSealed: isSealed)
+        let provider = TestServer.provider(database, folder, isSealed: isSealed)
         do throws(StoreOpenError) {
-            try provider.open(registryTimes: TestServer.times) { _ in }.close()
+            try provider.open(lookingEvery: TestServer.interval) { _ in }.close()
             return nil
         } catch {
             return error
@@ -38,7 +38,7 @@ import Testing
         let error = try #require(try refusal(database, isSealed: false))
         #expect("\(error)".hasPrefix("the tokens in the database are sealed, and sealing is off"))
 
-        let second = try TestServer(database, "b", folder: try first.copyOfRing())
+        let second = try TestServer(database, folder: try first.copyOfRing())
         defer { second.store.close() }
         #expect(try await second.get("id") == "token")
         #expect(!second.said("made the key ring"))
@@ -53,8 +53,8 @@ import Testing
             for folder in folders {
                 group.addTask {
                     do throws(StoreOpenError) {
-                        let provider = TestServer.provider(database, "a", folder)
-                        return (try provider.open(registryTimes: TestServer.times) { _ in }, nil)
+                        let provider = TestServer.provider(database, folder)
+                        return (try provider.open(lookingEvery: TestServer.interval) { _ in }, nil)
                     } catch {
                         return (nil, error)
                     }
@@ -96,23 +96,32 @@ import Testing
         #expect(try database.sql("SELECT convert_from(value, 'UTF8') FROM token") == [["token"]])
         #expect(server.store.administrator.keyRing == nil)
         let error = try #require(try refusal(database))
-        #expect("\(error)".hasPrefix("the database holds tokens in the clear, and sealing is on"))
-        let second = try TestServer(database, "b", isSealed: false)
+        #expect("\(error)".hasPrefix("the database is for tokens in the clear, and sealing is on"))
+        let second = try TestServer(database, isSealed: false)
         #expect(try await second.get("id") == "token")
         server.store.close()
         second.store.close()
     }
 
-    @Test func `an empty database takes another ring, unless another server runs`() throws {
+    @Test func `a database that a server has used takes no other ring, also if it is empty`() throws {
+        let database = try TestDatabase()
+        try TestServer(database).store.close()
+        #expect(try refusal(database) != nil)
+        #expect(try refusal(database, isSealed: false) != nil)
+    }
+
+    @Test func `a ring with another key of a number than the database's is refused, and the error names both`() throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
-        #expect(try refusal(database) != nil)
-        first.store.close()
-        #expect(try refusal(database) == nil)
-        #expect(try refusal(database, isSealed: false) == nil)
-        #expect(try refusal(database) == nil)
-        try database.sql("INSERT INTO token VALUES ('a', 1, 1, NULL, 0, NULL)")
-        #expect(try refusal(database) != nil)
+        defer { first.store.close() }
+        let folder = try TemporaryDirectory()
+        let ring = try #require(try TestServer.ringFile(first.folder).load())
+        let other = KeyRing(index: ring.index, keys: try KeyRing.random(createdAt: 1).keys)
+        try TestServer.ringFile(folder).save(other)
+        let (own, stores) = (try other.newest.fingerprint(), try ring.newest.fingerprint())
+        #expect(
+            try refusal(database, folder: folder)
+                == .keyRing(.otherKey(number: 1, path: folder.path + "/keys", own: own, stores: stores)))
     }
 
     @Test func `a database without tables is refused with what to do`() throws {

@@ -1,0 +1,297 @@
+#if PostgreSQL
+internal import Cryptography
+internal import Glibc
+internal import Synchronization
+internal import System
+internal import TokenStore
+
+/// What the servers of a database have agreed on: which key ring they have, each in a file of its own, and which key seals.
+///
+/// The first server that starts writes it into the database, and every server looks every few seconds. One that does not agree, or
+/// lacks the key that seals, says so, is not ready and seals nothing; it goes on when the operator has mended that.
+///
+/// Any thread; reads and writes the file.
+final class StoreAgreement: Sendable {
+    private let options: StoreOptions
+    private let state: PostgresState
+    private let said = OnceEach()
+    /// One look or change of the file at a time.
+    private let turn = Semaphore(value: 1)
+
+    /// How long the statements of a look may take, and a new primary may be looked for.
+    private static let lookTime = Duration.seconds(4)
+
+    /// - Parameters:
+    ///   - options: Name the key ring.
+    ///   - state: Gets the keys.
+    init(_ options: StoreOptions, _ state: PostgresState) {
+        (self.options, self.state) = (options, state)
+    }
+
+    var file: KeyRingFile { options.keyRing }
+
+    /// The keys in use; nil in the clear.
+    var ring: KeyRing? { state.sealing.ring }
+
+    // MARK: - Starting
+
+    /// Agrees with the servers that have started before; decides if there were none.
+    ///
+    /// - Parameter limit: How long a step may take, the search for the primary included.
+    /// - Returns: What was agreed on.
+    func enter(_ sessions: PrimarySessions, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+        var row = try read(sessions, within: limit)
+        var chosen = try choose(row)
+        if !row.isDecided {
+            let wanted = try decision(chosen, row)
+            if try decide(wanted, sessions, within: limit) {
+                row = wanted
+            } else {
+                // Another server was first, and nothing has been sealed with the ring that was made here.
+                if chosen.isNew { _ = unsafe unlink(file.path) }
+                row = try read(sessions, within: limit)
+                chosen = try choose(row)
+            }
+        }
+        if chosen.isNew { state.report(.madeKeyRing(path: file.path)) }
+        if let ring = chosen.ring {
+            if let group = file.volumeGroup { state.report(.keyRingOpenToGroup(path: file.path, group: group)) }
+            do throws(KeyRingError) {
+                try check(ring, row)
+            } catch {
+                throw .keyRing(error)
+            }
+            let active = row.sealingKey.flatMap(ring.numberedKey)
+            state.sealing.replace(.sealed(active.map { ring.activating($0.number) } ?? ring))
+        }
+        judge(nil, row)
+        return row
+    }
+
+    private func read(_ sessions: PrimarySessions, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+        let outcome = try sessions.performOpening(.reading, within: limit) {
+            (session, deadline) throws(PostgresError) in try SchemaCheck.look(session, until: deadline)
+        }
+        switch outcome {
+        case .success(let row): return row
+        case .failure(let fault): throw StoreOpenError(fault)
+        }
+    }
+
+    private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice.Outcome {
+        do throws(KeyRingChoice.Refusal) {
+            return try KeyRingChoice(file, isSealed: options.isSealed)
+                .ring(fitting: row.keyRing ?? [], isEmpty: !row.isDecided)
+        } catch {
+            switch error {
+            case .keyRing(let error): throw .keyRing(error)
+            case .notSealed:
+                throw .store(
+                    StoreFault(
+                        """
+                        the database is for tokens in the clear, and sealing is on; set sealing.enabled to off, or export the tokens and \
+                        import them into a new database
+                        """))
+            case .sealed:
+                throw .store(
+                    StoreFault("the tokens in the database are sealed, and sealing is off; set sealing.enabled to on"))
+            }
+        }
+    }
+
+    /// What the first server has to write: the newest key seals, and rows may be sealed with all.
+    private func decision(_ chosen: KeyRingChoice.Outcome, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
+        var row = row
+        row.isSealed = chosen.ring != nil
+        guard let ring = chosen.ring else { return row }
+        (row.keyRing, row.sealingKey) = (chosen.identity, ring.newest.number)
+        do throws(SealingError) {
+            for key in ring.keys { row.fingerprints[key.number] = try key.fingerprint() }
+        } catch {
+            throw .keyRing(.library(error))
+        }
+        return row
+    }
+
+    /// - Returns: Whether no other server has decided differently.
+    private func decide(
+        _ wanted: StoreRow, _ sessions: PrimarySessions, within limit: Duration
+    ) throws(StoreOpenError) -> Bool {
+        try sessions.performOpening(.writing, within: limit) { (session, deadline) throws(PostgresError) in
+            try session.transaction(until: deadline) { () throws(PostgresError) in
+                // One server after the other.
+                try session.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE", until: deadline)
+                guard let present = try StoreRow.read(from: session, until: deadline) else { return false }
+                // An earlier attempt, whose answer was lost, may have done it.
+                guard !present.isDecided else { return present == wanted }
+                try wanted.write(to: session, until: deadline)
+                return true
+            }
+        }
+    }
+
+    // MARK: - Looking
+
+    /// Looks at the file and at the database, and takes over what has changed there.
+    ///
+    /// - Returns: What the database has.
+    @discardableResult
+    func look(_ sessions: PrimarySessions) throws(StoreError) -> StoreRow {
+        turn.wait()
+        defer { turn.signal() }
+        state.hasRefusedKey.store(false, ordering: .relaxed)
+        // Before the database, as a key that is retired goes there first.
+        let found = ring.map(load)
+        // Asked again each time what the server is, as settings change while a connection is open.
+        let row = try sessions.perform(.reading, within: Self.lookTime, asks: true, repeats: true) {
+            (session, deadline) throws(PostgresError) in try StoreRow.read(from: session, until: deadline)
+        }
+        let fault = judge(found, row)
+        guard let row, row.schemaVersion == Schema.version else { throw .refused(fault ?? "") }
+        return row
+    }
+
+    /// Has rows be sealed as the database says, or not at all.
+    ///
+    /// - Parameters:
+    ///   - found: What is in the file; nil if it was not read.
+    ///   - row: Nil if the tables are gone.
+    /// - Returns: Why nothing may be sealed.
+    @discardableResult
+    private func judge(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
+        let fault = disagreement(found, row)
+        let isNew = state.sealing.refusal == nil
+        state.sealing.refuse(fault)
+        if let fault {
+            sayOnce(.fault, fault)
+        } else if !isNew {
+            state.report(.own(StoreNotice(.note, "this server agrees with the database again, and stores tokens")))
+        }
+        return fault
+    }
+
+    private func disagreement(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
+        guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
+        if let fault = SchemaCheck.fault(of: row) { return "\(fault)" }
+        let present = ring
+        guard row.isSealed == (present != nil), row.keyRing == present.flatMap({ try? $0.identity() }) else {
+            return """
+                the database is sealed with another key ring now, or not at all: somebody has changed or replaced it. Stop the \
+                servers, and restore the database or the key ring
+                """
+        }
+        guard let present else { return nil }
+        let keys = keys(found, present, row)
+        let numbers = keys.map(\.number)
+        let missing = row.fingerprints.keys.filter { !numbers.contains($0) }.sorted()
+        state.metrics.missingKeys.store(missing.count, ordering: .relaxed)
+        let active = row.sealingKey.flatMap { numbers.contains($0) ? $0 : nil }
+        if numbers != present.keys.map(\.number) || active ?? present.active.number != present.active.number {
+            state.sealing.replace(
+                .sealed(KeyRing(index: present.index, keys: keys, active: active ?? present.active.number)))
+            if let active, active != present.active.number { sayOnce(.note, "key \(active) seals from now on") }
+        }
+        do throws(KeyRingError) {
+            if let ring { try check(ring, row) }
+        } catch {
+            return "\(error); nothing can be stored here until then"
+        }
+        for number in missing where number != row.sealingKey {
+            sayOnce(
+                .warning,
+                """
+                the key ring \(file.path) lacks key \(number) of the database; tokens that it has sealed cannot be read here \
+                (50002), and all others are served. Copy the key ring from a server that has the key; this one takes it over \
+                without a restart
+                """)
+        }
+        guard active == nil else { return nil }
+        return """
+            the key ring \(file.path) lacks key \(row.sealingKey ?? 0), which seals, so nothing can be stored here. Copy the key \
+            ring from a server that has the key; this one takes it over without a restart
+            """
+    }
+
+    /// The keys to use: those of the file, and present ones that it lacks and rows may be sealed with.
+    private func keys(
+        _ found: Result<KeyRing, KeyRingError>?, _ present: KeyRing, _ row: StoreRow
+    ) -> [KeyRing.NumberedKey] {
+        switch found {
+        case nil: return present.keys
+        case .failure(let error)?:
+            sayOnce(.warning, "\(error); the ring that was read before stays in use")
+            return present.keys
+        case .success(let new)?:
+            let kept = present.keys.filter { key in
+                new.numberedKey(key.number) == nil
+                    && (row.fingerprints[key.number] != nil || key.number == present.active.number)
+            }
+            for key in kept { sayOnce(.warning, "\(KeyRingError.lacksKey(number: key.number, path: file.path))") }
+            return (new.keys + kept).sorted { $0.number < $1.number }
+        }
+    }
+
+    /// Makes sure that no key of a ring is another one than the database's of that number.
+    func check(_ ring: KeyRing, _ row: StoreRow) throws(KeyRingError) {
+        for key in ring.keys {
+            let own: String
+            do throws(SealingError) {
+                own = try key.fingerprint()
+            } catch {
+                throw .library(error)
+            }
+            guard let stores = row.fingerprints[key.number], stores != own else { continue }
+            throw .otherKey(number: key.number, path: file.path, own: own, stores: stores)
+        }
+    }
+
+    private func sayOnce(_ severity: StoreEvent.Severity, _ text: String) {
+        if said.isNew(text) { state.report(.own(StoreNotice(severity, text))) }
+    }
+
+    // MARK: - The file
+
+    /// The ring in the file; fails if it is another one than the present ring, or differs in a key.
+    private func load(_ present: KeyRing) -> Result<KeyRing, KeyRingError> {
+        do throws(KeyRingError) {
+            guard let found = try file.load() else { throw .missing(path: file.path) }
+            guard found.index.hasBytes(of: present.index) else { throw .ofAnotherStore(path: file.path) }
+            for key in present.keys {
+                guard found.key(numbered: key.number)?.hasBytes(of: key.key) ?? true else {
+                    throw .ofAnotherStore(path: file.path)
+                }
+            }
+            return .success(found)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Changes the ring in the file, and the one in use.
+    func change(_ body: (KeyRing) throws(StoreError) -> KeyRing) throws(StoreError) {
+        turn.wait()
+        defer { turn.signal() }
+        guard let present = ring else { preconditionFailure("the store is sealed") }
+        let whole: KeyRing
+        do throws(KeyRingError) {
+            let found = try load(present).get()
+            for key in present.keys where found.numberedKey(key.number) == nil {
+                throw .lacksKey(number: key.number, path: file.path)
+            }
+            // Keeps the index key's object, which rows under way refer to.
+            whole = KeyRing(index: present.index, keys: found.keys, active: present.active.number)
+        } catch {
+            throw .keyRing(error)
+        }
+        let new = try body(whole)
+        do throws(KeyRingError) {
+            // Must be on disk before a key seals.
+            try file.save(new)
+        } catch {
+            if case .notDurable = error { state.sealing.replace(.sealed(new)) }
+            throw .keyRing(error)
+        }
+        state.sealing.replace(.sealed(new))
+    }
+}
+#endif

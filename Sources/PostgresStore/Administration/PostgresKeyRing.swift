@@ -259,10 +259,12 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 step.unreadable += 1
             }
         }
+        guard !sealed.isEmpty else { return step }
         step.rekeyed = sealed.count
-        for (row, former) in sealed {
-            try writing { (session, deadline) throws(PostgresError) in
-                try SessionRows(session, until: deadline).replaceUser(of: row, sealedWith: former)
+        try writing { (session, deadline) throws(PostgresError) in
+            try session.transaction(until: deadline) { () throws(PostgresError) in
+                let rows = SessionRows(session, until: deadline)
+                for (row, former) in sealed { try rows.replaceUser(of: row, sealedWith: former) }
             }
         }
         return step

@@ -14,7 +14,8 @@ struct PrimarySearchTests {
         ServerIdentity(address: "db\(host):5432", timeline: timeline)
     }
 
-    private let refused = Dial.Refusal.failed(.connection("Connection refused"))
+    private let refused = Dial.Refusal.failed(
+        .connection("connection to server at \"db\", port 5432 failed: Connection refused"))
 
     /// The hosts of the dials that begin now, each of which is to end some time.
     private func hosts(_ search: inout PrimarySearch, _ orders: Int = 1, at time: UInt64) -> [Int] {
@@ -112,6 +113,26 @@ struct PrimarySearchTests {
         search.take(.unproven, from: 0, begunAt: at(3_250), at: at(3_260))
         let later = search.dials(for: 1, replaceOnly: false, at: at(3_800))
         #expect(later == [PrimarySearch.NextDial(host: 0, trial: .asNeeded)])
+    }
+
+    @Test(arguments: [
+        (["Connection refused\n\tIs the server running on that host?"], true),
+        (["Connection refused", "Connection refused"], true),
+        (["Connection refused", "Connection timed out"], false), (["No route to host", "Connection refused"], false),
+        (["Connection timed out"], false), ([], false),
+    ])
+    func `a host that refuses connections is no primary only if all of its addresses do`(
+        reasons: [String], isEvidence: Bool
+    ) {
+        let lines = reasons.enumerated().map { number, reason in
+            "connection to server at \"db1\" (10.0.0.\(number)), port 5432 failed: \(reason)\n"
+        }
+        var search = found(hosts: 2)
+        search.noteLoss(at: at(2_000))
+        search.take(
+            .failed(PostgresError(refusal: lines.joined())), from: 1, begunAt: at(2_000), at: at(2_010))
+        search.take(.unproven, from: 0, begunAt: at(2_000), at: at(3_000))
+        #expect((search.evidence != nil) == isEvidence)
     }
 
     @Test func `a commit is tried where a connection is to be replaced on which one waits`() {

@@ -27,9 +27,14 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether nothing listens at the address.
+    /// Whether nothing listens at any address of the host.
+    ///
+    /// The library tells of each address that it has tried, and of none that it could not try within the time.
     var isRefusedConnection: Bool {
-        if case .connection(let text) = self { text.contains(SystemError.reason(ECONNREFUSED)) } else { false }
+        guard case .connection(let text) = self else { return false }
+        let attempts = text.ranges(of: " failed: ")
+        return !attempts.isEmpty
+            && attempts.allSatisfy { text[$0.upperBound...].hasPrefix(SystemError.reason(ECONNREFUSED)) }
     }
 
     var state: SQLState? {

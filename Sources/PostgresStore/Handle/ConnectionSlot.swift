@@ -9,8 +9,6 @@ final class ConnectionSlot {
     var pipeline: Pipeline?
     /// Operations that wait to be sent.
     var queue: [Operation] = []
-    /// Groups that were answered, and wait for a proof that the server was still the primary then.
-    var held: [(group: Pipeline.Group, answeredAt: MonotonicTime)] = []
     /// Whether a connection was ordered that has not been delivered.
     var isOrdered = false
     /// Not before this is another server looked for, as the last search has found the same one.
@@ -18,12 +16,6 @@ final class ConnectionSlot {
 
     var isIdle: Bool { queue.isEmpty && held.isEmpty && pipeline?.groups.isEmpty != false }
 
-    /// Takes out what was sent or held, to be sent again.
-    func takeUnfinished() -> [Operation] {
-        let sent = pipeline?.groups.flatMap(\.operations) ?? []
-        let waiting = held.flatMap(\.group.operations)
-        held = []
-        return waiting + sent
-    }
+    var held: [Pipeline.Held] { pipeline?.held ?? [] }
 }
 #endif

@@ -9,6 +9,10 @@ final class Pipeline {
     private(set) var groups: [Group] = []
     /// When the server was last proven to be the primary.
     let proof: Proof
+    /// Groups that were answered, and wait for a proof that this server was still the primary then: another one's proof says nothing
+    /// of them.
+    var held: [Held] = []
+    typealias Held = (group: Group, answeredAt: MonotonicTime)
     /// Whether the socket is announced when it can be written to.
     var awaitsWriting = false
 

@@ -15,7 +15,7 @@ extension PostgresStoreHandle {
     }
 
     /// Takes what a search has found.
-    private func take(_ finding: PrimaryFinder.Finding, _ index: Int) {
+    func take(_ finding: PrimaryFinder.Finding, _ index: Int) {
         switch finding {
         case .connection(let found):
             slots[index].isOrdered = false

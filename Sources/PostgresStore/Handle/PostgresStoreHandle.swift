@@ -190,8 +190,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             releaseHeld()
         } else if pipeline.isProven(group, answeredAt: now) {
             succeed(group)
+        } else if slots[index].pipeline !== pipeline {
+            // The connection was lost since the answer came.
+            requeue(group.operations, .connection("the server was not proven to be the primary"))
         } else {
-            slots[index].held.append((group, now))
+            pipeline.held.append((group, now))
             state.metrics.heldReads.add(UInt64(group.operations.count), ordering: .relaxed)
             sendFence(to: pipeline.ready.server)
             setTimer(soon: true)
@@ -236,18 +239,18 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Gives the outcomes of groups that are proven now, and asks for the next proof for the others.
     func releaseHeld() {
-        for slot in slots where !slot.held.isEmpty {
-            guard let pipeline = slot.pipeline else { continue }
-            let held = slot.held
-            slot.held = []
+        for slot in slots {
+            guard let pipeline = slot.pipeline, !pipeline.held.isEmpty else { continue }
+            let held = pipeline.held
+            pipeline.held = []
             for (group, answeredAt) in held {
                 if pipeline.isProven(group, answeredAt: answeredAt) {
                     succeed(group)
                 } else {
-                    slot.held.append((group, answeredAt))
+                    pipeline.held.append((group, answeredAt))
                 }
             }
-            if !slot.held.isEmpty { sendFence(to: pipeline.ready.server) }
+            if !pipeline.held.isEmpty { sendFence(to: pipeline.ready.server) }
         }
     }
 
@@ -350,7 +353,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         if pipeline.hasFence { state.metrics.failedProofs.add(1, ordering: .relaxed) }
-        let unfinished = slot.takeUnfinished()
+        let unfinished = pipeline.held.flatMap(\.group.operations) + pipeline.groups.flatMap(\.operations)
         for operation in unfinished { operation.mayHaveLanded = operation.isWrite }
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil

@@ -8,7 +8,10 @@ enum Schema {
     static let statements =
         tables + indexes + options + [
             "INSERT INTO store (one, schema_version, is_sealed) VALUES (1, \(version), true)",
-            "INSERT INTO sealing_key VALUES (0, ''), (\(Statement.tombstoneKeyNumber), '')",
+            """
+            INSERT INTO sealing_key SELECT number, ''
+            FROM unnest(ARRAY[0, \(Statement.tombstoneKeyNumber), \(Statement.erasedKeyNumber)]) AS number
+            """,
         ]
 
     private static let tables = [

@@ -30,12 +30,27 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
-    /// Begins what the answer needs, and is then dropped with what it holds; nil if that was begun before this was made.
-    private var work: ((PendingAnswer) -> Void)?
+    /// Dropped when it is begun, with what it holds.
+    private var work: Work
     /// Made to the answer when it comes, in this order.
     private var changes: [(Answer) -> Answer] = []
-    /// Reports an error and returns the answer of failure.
-    private let failure: (StoreError) -> Response
+    private let failure: Failure
+
+    /// What the answer needs.
+    private enum Work {
+        /// It was begun, maybe before this object was made.
+        case begun
+        case operation((PendingAnswer) -> Void)
+        /// A token is stored: the usual operation, which is spared the memory of closures.
+        case storing(TokenService, [UInt8], id: [UInt8], WriteCondition)
+    }
+
+    /// Reports an error and makes the answer of failure.
+    private enum Failure {
+        case closure((StoreError) -> Response)
+        /// The answer of `refusal`, if it has one.
+        case ofWrite(TokenService, RequestID, refusal: (StoreError) -> Response?)
+    }
 
     init(
         bytes: Int, timeLimit: Duration?, takesLong: Bool = false, failure: @escaping (StoreError) -> Response,
@@ -44,8 +59,20 @@ package final class PendingAnswer: OutcomeWaiter {
         self.bytes = bytes
         self.timeLimit = timeLimit
         self.takesLong = takesLong
-        self.failure = failure
-        self.work = work
+        self.failure = .closure(failure)
+        self.work = work.map(Work.operation) ?? .begun
+    }
+
+    /// The answer to a request that stores a token.
+    init(
+        storing tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ service: TokenService,
+        _ requestID: RequestID, refusal: @escaping (StoreError) -> Response?
+    ) {
+        bytes = Token.waitingBytes(id: id, info: tokenInfo)
+        timeLimit = service.timeLimit
+        takesLong = false
+        failure = .ofWrite(service, requestID, refusal: refusal)
+        work = .storing(service, tokenInfo, id: id, condition)
     }
 
     /// The answer to a request for which the store does something.
@@ -72,8 +99,15 @@ package final class PendingAnswer: OutcomeWaiter {
     ///
     /// - Returns: The answer if it comes at once; nil if the taker gets it later.
     package func begin(for taker: any AnswerTaker) -> Answer? {
-        let work = work.take()
-        work?(self)
+        var work = Work.begun
+        swap(&work, &self.work)
+        switch work {
+        case .begun: break
+        case .operation(let begin): begin(self)
+        case .storing(let service, let tokenInfo, let id, let condition):
+            let completion = Completion<TokenVersion>(for: self) { [self] in finish($0) }
+            service.handle.store(tokenInfo, under: id, if: condition, completion: completion)
+        }
         switch state {
         case .answered(let answer):
             state = .over
@@ -88,13 +122,13 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Gives up before `begin`, as there is no room for its bytes, and returns the answer of failure.
     package func refuse() -> Response {
         abandon()
-        return failure(.overloaded(.buffers))
+        return failed(.overloaded(.buffers))
     }
 
     /// Gives up after the time limit, and returns the answer of failure.
     package func timeOut() -> Response {
         abandon()
-        return failure(.overloaded(.unanswered(limit: timeLimit ?? .zero)))
+        return failed(.overloaded(.unanswered(limit: timeLimit ?? .zero)))
     }
 
     /// Gives up, as the client has disconnected.
@@ -119,8 +153,25 @@ package final class PendingAnswer: OutcomeWaiter {
         Completion(for: self) { [self] outcome in
             switch outcome {
             case .success(let outcome): finish(answer(outcome))
-            case .failure(let error): finish(.now(failure(error)))
+            case .failure(let error): finish(.now(failed(error)))
             }
+        }
+    }
+
+    /// Takes the outcome of storing a token.
+    private func finish(_ outcome: Result<TokenVersion, StoreError>) {
+        guard case .ofWrite(let service, _, _) = failure else { preconditionFailure("only a write stores a token") }
+        switch outcome {
+        case .success(let version): finish(.now(service.stored(version)))
+        case .failure(let error): finish(.now(failed(error)))
+        }
+    }
+
+    private func failed(_ error: StoreError) -> Response {
+        switch failure {
+        case .closure(let response): response(error)
+        case .ofWrite(let service, let requestID, let refusal):
+            refusal(error) ?? service.writeFailed(error, requestID)
         }
     }
 

@@ -164,15 +164,10 @@ package final class TokenService {
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ requestID: RequestID,
         refusal: @escaping (StoreError) -> Response?
     ) -> Answer {
-        let tokenInfo = TagRemoval.removeTags(from: tokenInfo)
-        return .later(
+        .later(
             PendingAnswer(
-                bytes: Token.waitingBytes(id: id, info: tokenInfo), timeLimit: handle.timeLimit,
-                failure: { [self] in refusal($0) ?? writeFailed($0, requestID) },
-                work: { [self] pending in
-                    let completion = pending.completion { [self] in .now(stored($0)) }
-                    handle.store(tokenInfo, under: id, if: condition, completion: completion)
-                }))
+                storing: TagRemoval.removeTags(from: tokenInfo), under: id, if: condition, self, requestID,
+                refusal: refusal))
     }
 
     // MARK: - The store
@@ -274,7 +269,7 @@ package final class TokenService {
     }
 
     /// The answer to a write that is durable.
-    private func stored(_ version: TokenVersion) -> Response {
+    func stored(_ version: TokenVersion) -> Response {
         var response = Response(.stored)
         if showsVersions { response.version = version.rawValue }
         return response

@@ -42,8 +42,15 @@ package struct ServerProcess: Sendable {
         self.directory = directory
     }
 
-    /// Serves until a signal or `drain` stops the server, and returns when everything is closed; fails if it cannot begin.
-    package func run() async throws(StartError) {
+    /// Serves until a signal, `drain` or the loss of the store's files stops the server, and returns when everything is closed;
+    /// fails if it cannot begin.
+    ///
+    /// - Returns: The exit status.
+    package func run() async throws(StartError) -> Int32 {
         try await server.run(version: version, beside: administration)
+        return server.hasLostStore ? Self.lostStoreStatus : 0
     }
+
+    /// The exit status of a server whose store's files were removed, cut or replaced (EX_IOERR of sysexits(3)).
+    private static let lostStoreStatus: Int32 = 74
 }

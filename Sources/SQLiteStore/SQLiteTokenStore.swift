@@ -92,7 +92,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         }
     }
 
-    /// Why writes fail, until two seconds at most after the cause has gone; or why reads fail, until none has failed
+    /// Why writes fail, until two seconds or so after the cause has gone; or why reads fail, until none has failed
     /// for ten seconds.
     package var fault: StoreError? {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }

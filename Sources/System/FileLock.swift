@@ -49,10 +49,14 @@ package struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Whether the path still leads to the locked file, so that no other process can have locked another file there.
+    /// Whether the path still leads to the locked file, so that no other process can have locked another file there; also if that
+    /// cannot be told.
     package var isInPlace: Bool {
-        guard let own = try? FileStatus.read(descriptor.number), let found = FileStatus(path) else { return false }
-        return own.identity == found.identity
+        do throws(SystemError) {
+            return try FileStatus.read(descriptor.number).identity == FileStatus.read(path).identity
+        } catch {
+            return error.code != ENOENT && error.code != ENOTDIR
+        }
     }
 
     /// Whether a file is locked, by another process or in this one; has the lock itself for a moment if it is not.

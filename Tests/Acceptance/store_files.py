@@ -1,8 +1,23 @@
 """Reads and changes the files of a data folder as an attacker could, and runs commands on the folder."""
 import contextlib
+import resource
 import sqlite3
 
-from server_process import run
+from contract import WRITE_FAILED
+from http_client import exchange, post
+from server_process import run, until
+
+
+@contextlib.contextmanager
+def failing_writes(server, unique_id="large"):
+    """A store on which a token is refused, as its files may not become long enough; reads and short tokens go on."""
+    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (256 << 10, resource.RLIM_INFINITY))
+    try:
+        until(lambda: exchange(server.address, post(unique_id, "x" * 500_000)).body == WRITE_FAILED)
+        yield
+    finally:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
 from server_process import run, until
 from storage_shim import StorageShim
+from store_files import failing_writes
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}, "loops": 2}
 SAMPLE = re.compile(r'([a-z_]+)(\{([a-z]+="[^"\\]*",?)+\})? ([-+0-9.e]+|nan|inf)')
@@ -141,10 +142,8 @@ def test_a_slow_disk_shows_in_the_time_of_syncs(shim_library, tmp_path):
 
 
 def test_the_database_opened_anew_is_measured_as_well(server):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: metrics(server)["token_cache_ready"] == 0)
-    moved.rename(server.data)
+    with failing_writes(server):
+        until(lambda: metrics(server)["token_cache_ready"] == 0)
     until(lambda: metrics(server)["token_cache_ready"] == 1)
     before = metrics(server)["token_cache_store_sync_duration_seconds_count"]
     assert exchange(server.address, post("a", "b")).body == STORED
@@ -162,15 +161,12 @@ def test_failures_are_counted_by_cause(serve):
     server = serve({**ADMINISTRATION, "store": {"max_tokens": 1}})
     for unique_id in ("a", "b", "c"):
         exchange(server.address, post(unique_id, "a"))
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: exchange(server.address, get("nobody")).body == NOT_FOUND and metrics(server)["token_cache_ready"] == 0)
-    exchange(server.address, get("a"))
-    after = metrics(server)
-    assert after['token_cache_store_failures_total{cause="limit"}'] == 2
-    assert after['token_cache_store_failures_total{cause="vanished"}'] >= 1
+    assert metrics(server)['token_cache_store_failures_total{cause="limit"}'] == 2
+    with failing_writes(server, "a"):
+        after = metrics(server)
+    assert after['token_cache_store_failures_total{cause="database"}'] >= 1
+    assert after['token_cache_store_failures_total{cause="vanished"}'] == 0
     assert after['token_cache_store_failures_total{cause="disk_full"}'] == 0
-    moved.rename(server.data)
 
 
 def test_connections_are_counted(serve):

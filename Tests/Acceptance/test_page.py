@@ -15,6 +15,7 @@ from contract import STORED, fresh_id
 from http_client import Connection, Response, exchange, get, lines, post
 from ports import free_ports
 from server_process import UNSEALED, run, until
+from store_files import failing_writes
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 CANARY = "canary4711"
@@ -91,11 +92,9 @@ def test_the_status_tells_who_is_served_and_who_is_not(serve, tmp_path):
 
 
 def test_a_store_that_fails_is_told_with_its_reason(server):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: not status(server)["ready"])
-    assert "tokens cannot be stored" in status(server)["reasons"][0]
-    moved.rename(server.data)
+    with failing_writes(server):
+        until(lambda: not status(server)["ready"])
+        assert "tokens cannot be stored" in status(server)["reasons"][0]
     until(lambda: status(server)["ready"])
 
 
@@ -217,11 +216,9 @@ def test_figures_move_under_load(server, page):
 
 
 def test_the_page_tells_when_the_store_fails_and_when_it_is_over(server, page):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: state(page) == "unready")
-    assert "Not ready: tokens cannot be stored" in page.evaluate("document.getElementById('notes').textContent")
-    moved.rename(server.data)
+    with failing_writes(server):
+        until(lambda: state(page) == "unready")
+        assert "Not ready: tokens cannot be stored" in page.evaluate("document.getElementById('notes').textContent")
     until(lambda: state(page) == "ready")
     assert "Not ready" not in page.evaluate("document.getElementById('notes').textContent")
     assert page.problems == []

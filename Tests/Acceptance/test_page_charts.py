@@ -11,6 +11,7 @@ import pytest
 from access import API, session_settings
 from http_client import exchange, get, post
 from server_process import run, until
+from store_files import failing_writes
 from test_page import ADMINISTRATION, ask, opened, state
 from test_page_history import history, uptime
 from test_reload import rewrite
@@ -168,10 +169,8 @@ def test_another_span_of_time_can_be_chosen(page, name, span):
 
 
 def test_events_are_marked_in_the_charts_and_listed(server, page):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: "fault" in page.evaluate("eventList.textContent"))
-    moved.rename(server.data)
+    with failing_writes(server):
+        until(lambda: "fault" in page.evaluate("eventList.textContent"))
     until(lambda: "recovery" in page.evaluate("eventList.textContent"))
     assert run("reload", "--data-directory", str(server.data)).returncode == 0
     until(lambda: "reload" in page.evaluate("eventList.textContent"))
@@ -252,10 +251,8 @@ def test_who_is_not_served_is_shown_where_credentials_are_asked_for(serve, tmp_p
 def test_the_log_and_the_settings_are_shown(serve, tmp_path):
     server = serve({**ADMINISTRATION, "limits": {"body": "3 MiB"}, "drain_timeout": "10s"})
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
-        moved = server.data.with_name("elsewhere")
-        server.data.rename(moved)
-        until(lambda: "tokens.db is gone" in page.evaluate("byID('log').textContent"))
-        moved.rename(server.data)
+        with failing_writes(server):
+            until(lambda: "tokens cannot be stored" in page.evaluate("byID('log').textContent"))
         page.evaluate("byID('settings').open = true")
         until(lambda: "limits.body" in page.evaluate("byID('settings').textContent"))
         row = "[...[...document.querySelectorAll('#settings tbody tr')].find(row => row.cells[0].textContent === 'limits.body').cells]"
@@ -357,13 +354,11 @@ def faults(page, axe):
 @pytest.mark.parametrize("width, scheme", [(1280, "dark"), (360, "light")])
 def test_axe_finds_nothing(server, page, axe, width, scheme):
     page.size(width, 800, prefers_color_scheme=scheme)
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    page.evaluate("byID('settings').open = true; byID('settings-all').click()")
-    until(lambda: state(page) == "unready" and "tokens.db is gone" in page.evaluate("byID('log').textContent"))
-    until(lambda: page.evaluate("document.querySelectorAll('#settings tbody tr').length") > 20)
-    assert faults(page, axe) == []
-    moved.rename(server.data)
+    with failing_writes(server):
+        page.evaluate("byID('settings').open = true; byID('settings-all').click()")
+        until(lambda: state(page) == "unready" and "tokens cannot be stored" in page.evaluate("byID('log').textContent"))
+        until(lambda: page.evaluate("document.querySelectorAll('#settings tbody tr').length") > 20)
+        assert faults(page, axe) == []
     until(lambda: state(page) == "ready")
     page.evaluate("byID('actions').hidden = false; confirmed('Drain this server?', 'Drain and stop'); 0")
     assert faults(page, axe) == []

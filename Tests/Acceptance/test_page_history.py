@@ -6,6 +6,7 @@ import pytest
 
 from http_client import exchange, get, post
 from server_process import run, until
+from store_files import failing_writes
 from test_page import ADMINISTRATION, CANARY, ask
 
 
@@ -64,10 +65,8 @@ def test_a_stopped_process_leaves_a_gap(server):
 
 
 def test_reloads_and_faults_are_events(server):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: "fault" in kinds(server))
-    moved.rename(server.data)
+    with failing_writes(server):
+        until(lambda: "fault" in kinds(server))
     until(lambda: "recovery" in kinds(server))
     assert run("reload", "--data-directory", str(server.data)).returncode == 0
     until(lambda: "reload" in kinds(server))

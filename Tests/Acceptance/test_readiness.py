@@ -79,14 +79,6 @@ def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(sma
         server.kill()
 
 
-def test_a_store_that_is_gone_makes_it_unready_until_it_is_back(server):
-    moved = server.data.with_name("elsewhere")
-    server.data.rename(moved)
-    until(lambda: readiness(server)[0] == 503)
-    moved.rename(server.data)
-    until(lambda: readiness(server)[0] == 200)
-
-
 # The command health
 
 def health(server, *flags, **addresses):

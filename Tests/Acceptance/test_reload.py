@@ -14,6 +14,7 @@ import pytest
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, lines, post
 from server_process import until
+from storage_shim import ALWAYS, StorageShim
 from test_tls import make_pair, serial, tls_settings
 
 HOST = "Host: localhost"
@@ -177,16 +178,20 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
     assert exchange(server.address, get("a")).body == found("kept")
 
 
-def test_retention_that_cannot_be_had_changes_nothing(serve):
-    """Retention needs an index in the database, which was moved away."""
-    server = serve()
-    exchange(server.address, post("a", "1"))
-    moved = server.data.rename(server.data.with_name("elsewhere"))
-    log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
-    assert "no setting changes" in log and "json_bodies" not in log
-    moved.rename(server.data)
-    until(lambda: exchange(server.address, post("a", "2")).body == STORED, seconds=10)
-    assert "retention.after_written from off to 1d" in reload(server)
+def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
+    """Retention needs an index in the database, whose disk fails."""
+    with StorageShim(shim_library, tmp_path / "shim") as shim:
+        server = shim.serve(tmp_path / "server")
+        try:
+            exchange(server.address, post("a", "1"))
+            shim.set(sync_failures=ALWAYS)
+            log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
+            assert "no setting changes" in log and "json_bodies" not in log
+            shim.heal()
+            until(lambda: exchange(server.address, post("a", "2")).body == STORED, seconds=10)
+            assert "retention.after_written from off to 1d" in reload(server)
+        finally:
+            server.kill()
 
 
 def test_other_certificates_can_be_named(serve, tmp_path):

@@ -329,20 +329,6 @@ import Testing
         #expect(error?.message == "the store has counted 4 tokens, but 3 are there")
     }
 
-    @Test("looking for an index does not keep it alive when the last connection that has used it is closed")
-    func forgottenIndex() throws {
-        let path = folder.path + "/index.db"
-        func isKept() throws -> Bool { try SQLiteConnection(path: path, mode: .readWrite).isInKeptIndex(frame: 1) }
-        do {
-            let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
-            #expect(try connection.text("PRAGMA journal_mode = WAL") == "wal")
-            try Schema.create(connection)
-            #expect(try isKept())
-            #expect(connection.walIndex != nil)
-        }
-        #expect(try !isKept())
-    }
-
     @Test("a WAL that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
     func damageInUse() throws {
         let data = folder.path + "/used"

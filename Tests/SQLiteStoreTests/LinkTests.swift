@@ -124,19 +124,6 @@ import Testing
         #expect(isInPlace)
     }
 
-    @Test func `a link that has come to lead elsewhere is another store`() throws {
-        try Self.makeFolder(folder + "/data")
-        for name in ["one", "two"] { try Self.makeFile("\(folder)/\(name)") }
-        try Self.link(folder + "/data/tokens.db", to: "../one")
-        let database = try FollowedPath(folder + "/data/tokens.db").path
-        _ = try DatabaseLock(in: folder + "/data", expecting: database)
-        try FileManager.default.removeItem(atPath: folder + "/data/tokens.db")
-        try Self.link(folder + "/data/tokens.db", to: "../two")
-        #expect(throws: SQLiteOpenError.missing(path: database)) {
-            _ = try DatabaseLock(in: folder + "/data", expecting: database)
-        }
-    }
-
     @Test func `a backup does not take the place of a file beside a database that a link leads to`() async throws {
         for name in ["data", "other"] { try Self.makeFolder("\(folder)/\(name)") }
         try Self.makeFile(folder + "/other/real.db")
@@ -145,7 +132,7 @@ import Testing
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
-        for suffix in ["", "-wal", "-shm", "-journal", "-wal.new", ".new", ".new.rows", ".lock"] {
+        for suffix in ["", "-wal", "-shm", "-journal", "-check", ".new", ".new.rows", ".lock"] {
             let error = await #expect(throws: StoreError.self) {
                 try await SQLiteAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
             }

@@ -16,15 +16,6 @@ import Testing
         data = folder.path + "/data"
     }
 
-    /// Tries until it works.
-    private func eventually<Result>(_ body: () async throws -> Result) async throws -> Result {
-        for _ in 0..<500 {
-            if let result = try? await body() { return result }
-            try await Task.sleep(for: .milliseconds(20))
-        }
-        return try await body()
-    }
-
     /// Waits until something is so.
     private func until(_ isSo: () async throws -> Bool) async throws {
         for _ in 0..<500 {
@@ -32,92 +23,6 @@ import Testing
             try await Task.sleep(for: .milliseconds(20))
         }
         Issue.record("it did not come true in 10 seconds")
-    }
-
-    @Test("a folder that vanishes fails writes and then reads, and all goes on when it comes back")
-    func vanishing() async throws {
-        let store = try SQLiteTokenStore(at: data, events: events)
-        defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
-        try await handle.put("1", under: "a")
-        try FileManager.default.moveItem(atPath: data, toPath: data + ".away")
-        for _ in 0..<5 {
-            await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
-            await #expect(throws: StoreError.self) { try await handle.get("a") }
-        }
-        try FileManager.default.moveItem(atPath: data + ".away", toPath: data)
-        try await eventually { try await handle.put("3", under: "b") }
-        #expect(try await handle.get("b") == "3")
-        #expect(["1", "2"].contains(try await handle.get("a")))
-        let path = data + "/tokens.db"
-        #expect(events.all.dropFirst() == [.vanished(path: path), .returned(path: path)])
-    }
-
-    @Test("a folder that vanishes is noticed without a write")
-    func vanishingUnnoticed() async throws {
-        let store = try SQLiteTokenStore(at: data, events: events)
-        defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
-        try await handle.put("1", under: "a")
-        try FileManager.default.removeItem(atPath: data)
-        try await until { events.all.contains(.vanished(path: data + "/tokens.db")) }
-        await #expect(throws: StoreError.vanished(path: data + "/tokens.db")) { try await handle.get("a") }
-        // Nothing is made anew behind the operator's back.
-        #expect(!FileManager.default.fileExists(atPath: data))
-    }
-
-    @Test("a lock that somebody removes is made anew, and while another has it nothing is written")
-    func removedLock() async throws {
-        let store = try SQLiteTokenStore(at: data, events: events)
-        defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
-        try await handle.put("1", under: "a")
-        try FileManager.default.removeItem(atPath: data + "/lock")
-        try await until { FileManager.default.fileExists(atPath: data + "/lock") }
-        #expect(throws: SQLiteOpenError.directory(.inUse(path: data, processID: Int(getpid())))) {
-            try SQLiteTokenStore(at: data)
-        }
-        try FileManager.default.removeItem(atPath: data + "/lock")
-        let other = try SQLiteTokenStore(at: data)
-        try await until { events.all.contains { if case .writesFail = $0 { true } else { false } } }
-        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
-        #expect(store.fault != nil)
-        try await ConformanceHandle.open(other).put("3", under: "a")
-        other.close()
-        try await eventually { try await handle.put("4", under: "b") }
-        #expect(try await handle.get("a") == "3")
-        try await until { store.fault == nil }
-    }
-
-    @Test(
-        "another store that is put in the place of the vanished one is taken, with its own tokens",
-        arguments: [true, false]
-    )
-    func replacement(_ isSealed: Bool) async throws {
-        let other = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        try await ConformanceHandle.open(other).put("other", under: "a")
-        other.close()
-        try FileManager.default.moveItem(atPath: data, toPath: data + ".other")
-        if isSealed {
-            // Both have one ring.
-            try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: false)
-            try FileManager.default.copyItem(atPath: data + ".other/keys", toPath: data + "/keys")
-        }
-        let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
-        defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
-        try await handle.put("1", under: "a")
-        try FileManager.default.removeItem(atPath: data)
-        await #expect(throws: StoreError.self) { try await handle.put("2", under: "a") }
-        try FileManager.default.moveItem(atPath: data + ".other", toPath: data)
-        // Without a handle of the new store in between: what is acknowledged can be read, whatever it was made with.
-        try await eventually { try await handle.put("3", under: "b") }
-        #expect(try await handle.get("b") == "3")
-        #expect(try await handle.get("a") == "other")
-        try await handle.put("4", under: "a")
-        #expect(try await handle.get("a") == "4")
-        let verification = try await SQLiteAdministrator(store).verify { _ in }
-        #expect(verification.isSound && verification.tokens == 2)
     }
 
     @Test("a lock of another program's fails writes, reads go on, and writes do when it is gone")

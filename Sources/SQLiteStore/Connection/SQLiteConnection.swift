@@ -41,8 +41,7 @@ internal import System
         let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | access
         let fileSystem =
             switch mode {
-            case .readWriteCreate, .readWrite: WALFileSystem.name
-            case .readOnly: WALFileSystem.readerName
+            case .readWriteCreate, .readWrite, .readOnly: WALFileSystem.name
             case .immutable: String?.none
             }
         guard fileSystem != nil || mode == .immutable else {

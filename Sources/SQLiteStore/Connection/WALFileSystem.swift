@@ -13,22 +13,7 @@ internal import Glibc
 /// until they are needed, at the latest for the sync with which every commit ends before readers can see it.
 enum WALFileSystem {
     /// The name for `sqlite3_open_v2`; nil if SQLite has no `unix-excl` or does not accept ours.
-    static let name: String? = unsafe register("token-cache", make) ? "token-cache" : nil
-
-    /// The same for readers, which must not create a missing WAL: the writer would go on with the one it has open.
-    static let readerName: String? = unsafe register("token-cache-reader", find) ? "token-cache-reader" : nil
-
-    private typealias Opening =
-        @convention(c) (
-            UnsafeMutablePointer<sqlite3_vfs>?, sqlite3_filename?, UnsafeMutablePointer<sqlite3_file>?, Int32,
-            UnsafeMutablePointer<Int32>?
-        ) -> Int32
-
-    private static let make: Opening = { unsafe open($0, $1, $2, $3, $4) }
-
-    private static let find: Opening = { own, path, file, flags, outFlags in
-        unsafe open(own, path, file, flags & SQLITE_OPEN_WAL != 0 ? flags & ~SQLITE_OPEN_CREATE : flags, outFlags)
-    }
+    static let name: String? = register("token-cache") ? "token-cache" : nil
 
     private static func open(
         _ own: UnsafeMutablePointer<sqlite3_vfs>?, _ path: UnsafePointer<CChar>?,
@@ -44,7 +29,7 @@ enum WALFileSystem {
         }
     }
 
-    private static func register(_ ownName: String, _ opening: Opening) -> Bool {
+    private static func register(_ ownName: String) -> Bool {
         guard let standard = unsafe sqlite3_vfs_find("unix-excl") else { return false }
         // Both live as long as the process, because SQLite keeps pointers to them.
         let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
@@ -53,7 +38,7 @@ enum WALFileSystem {
         unsafe own.pointee.szOsFile += Int32(WALWriteBuffer.headLength)
         unsafe own.pointee.pNext = nil
         unsafe own.pointee.pAppData = UnsafeMutableRawPointer(standard)
-        unsafe own.pointee.xOpen = unsafe opening
+        unsafe own.pointee.xOpen = { unsafe WALFileSystem.open($0, $1, $2, $3, $4) }
         return unsafe sqlite3_vfs_register(own, 0) == SQLITE_OK
     }
 }

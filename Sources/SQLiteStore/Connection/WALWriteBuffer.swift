@@ -171,7 +171,7 @@ internal import TokenStore
         return unsafe file.pointee.pMethods.pointee.xTruncate(file, start) == SQLITE_OK ? result : CSQLITE_IOERR_WRITE
     }
 
-    // MARK: - Mending
+    // MARK: - Length
 
     /// Bytes of the file.
     func size() throws(SQLiteError) -> Int {
@@ -183,44 +183,6 @@ internal import TokenStore
     func cut(to size: Int) throws(SQLiteError) {
         isSynced = false
         try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
-    }
-
-    /// Puts a synced copy of the file's beginning at a path, replacing what is there.
-    func copy(_ count: Int, to path: String) throws(SQLiteError) {
-        let new = path + DatabaseFileName.newWALSuffix
-        do throws(SystemError) {
-            try PrivateFile.createEmpty(new)
-        } catch {
-            throw .system("create", of: "WAL", code: error.code)
-        }
-        let target = retryingInterrupts { unsafe Glibc.open(new, O_WRONLY | O_CLOEXEC) }
-        guard target >= 0 else { throw .system("open", of: "WAL") }
-        defer { close(target) }
-        var bytes = [UInt8](repeating: 0, count: Self.part)
-        var offset = 0
-        while offset < count {
-            let part = min(bytes.count, count - offset)
-            try Self.check(
-                unsafe file.pointee.pMethods.pointee.xRead(file, &bytes, Int32(part), sqlite3_int64(offset)), "read")
-            try Self.ofWAL { () throws(SystemError) in
-                try BlockingIO.write(bytes[..<part], to: target, at: offset)
-            }
-            offset += part
-        }
-        try Self.ofWAL { () throws(SystemError) in try BlockingIO.synchronize(target) }
-        do throws(StoreError) {
-            try PrivateFile.rename(new, to: path)
-        } catch {
-            throw .system("rename", of: "WAL")
-        }
-    }
-
-    private static func ofWAL(_ body: () throws(SystemError) -> Void) throws(SQLiteError) {
-        do throws(SystemError) {
-            try body()
-        } catch {
-            throw .system(error.call, of: "WAL", code: error.code)
-        }
     }
 
     private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {

@@ -3,7 +3,7 @@ package enum DatabaseFileName {
     /// Of the database, in the data folder.
     package static let database = "tokens.db"
     /// Of the database's files in the data folder; some exist only while a server runs.
-    package static let all = ["", "-wal", "-shm"].map { database + $0 }
-    /// The suffix of a WAL's name while a copy of it is made.
-    static let newWALSuffix = ".new"
+    package static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
+    /// Of the file that `CheckMark` makes.
+    static let checkSuffix = "-check"
 }

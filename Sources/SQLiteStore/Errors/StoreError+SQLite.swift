@@ -10,22 +10,8 @@ extension StoreFault {
 }
 
 extension StoreError {
-    /// The database is no longer in its place.
-    static func vanished(path: String) -> StoreError {
-        .unavailable(
-            StoreFault(
-                "\(path) is no longer there; put it back, or restart to begin with an empty store", cause: .vanished,
-                mayRetry: true
-            )
-        )
-    }
-
-    /// The WAL was removed or cut while the store was in use.
-    static func walLost(path: String) -> StoreError {
-        .unavailable(
-            StoreFault(
-                "\(path) was removed or cut; the database is being opened again", cause: .vanished, mayRetry: true
-            )
-        )
+    /// The files are not as they were, as the text says.
+    static func vanished(_ text: String) -> StoreError {
+        .unavailable(StoreFault(text, cause: .vanished, mayRetry: true))
     }
 }

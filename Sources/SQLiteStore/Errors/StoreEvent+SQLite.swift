@@ -43,48 +43,12 @@ extension StoreEvent {
         )
     }
 
-    /// The WAL was removed, and cannot be restored yet.
-    static func walRemoved(path: String, _ error: SQLiteError) -> StoreEvent {
+    /// The files were removed, cut or replaced while they were open.
+    static func filesLost(_ error: StoreError) -> StoreEvent {
         own(
             .fault,
-            """
-            the WAL \(path), which holds tokens, was removed. The server has it open still and will put it back: do not stop \
-            the server before it says so. It cannot do so yet: \(error)
-            """
+            "\(error). Clients are told that their tokens are not stored, and the server ends; its next start examines the files"
         )
-    }
-
-    /// The WAL was removed, and was restored without a loss.
-    static func walPutBack(path: String) -> StoreEvent {
-        own(
-            .warning, "the WAL \(path) was removed while the server ran; it was put back as it was, and nothing is lost"
-        )
-    }
-
-    /// The WAL was cut.
-    ///
-    /// - Parameters:
-    ///   - path: The WAL's.
-    ///   - commits: Commits since the WAL was last checkpointed completely; nil if unknown.
-    static func walCut(path: String, commits: Int?) -> StoreEvent {
-        own(.fault, loss(path, commits))
-    }
-
-    private static func loss(_ path: String, _ commits: Int?) -> String {
-        let cause = "the WAL \(path) was cut while the server ran"
-        switch commits {
-        case 0: return "\(cause); all of it was in the database already, and nothing is lost"
-        case .some(let commits):
-            return """
-                \(cause): what its last \(commits) \(commits == 1 ? "commit" : "commits") stored may be lost, although \
-                clients were told that it is stored; the database continues with what was checkpointed before
-                """
-        case nil:
-            return """
-                the WAL \(path) was cut or removed while it was not open, after a fault: what was stored since the last \
-                checkpoint may be lost, although clients were told that it is stored
-                """
-        }
     }
 
     private static func own(_ severity: Severity, _ text: String) -> StoreEvent {

@@ -22,7 +22,7 @@ struct DatabaseFile {
 
     /// The suffixes of files beside the database that exist only while it is replaced or its WAL is copied.
     static let temporarySuffixes =
-        ["-wal" + DatabaseFileName.newWALSuffix, "-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
+        ["-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
         + ["", "-wal", "-shm", "-journal"].map { ".new" + $0 }
 
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
@@ -57,6 +57,7 @@ struct DatabaseFile {
         defer { if old >= 0 { close(old) } }
         try PrivateFile.rename(new, to: path)
         if old >= 0 { PrivateFile.overwrite(old) }
+        CheckMark(of: path).remove()
     }
 
     /// Moves the old database's WAL into it.

@@ -13,10 +13,8 @@ struct DatabaseLock: ~Copyable, Sendable {
 
     /// Finds the database of a folder that is locked, and locks it if it lies elsewhere.
     ///
-    /// - Parameters:
-    ///   - directory: The folder's path.
-    ///   - database: The database's path until now; nil accepts any.
-    init(in directory: String, expecting database: String? = nil) throws(SQLiteOpenError) {
+    /// - Parameter directory: The folder's path.
+    init(in directory: String) throws(SQLiteOpenError) {
         let found: FollowedPath
         do throws(LinkError) {
             found = try FollowedPath(directory + "/" + DatabaseFileName.database)
@@ -27,7 +25,6 @@ struct DatabaseLock: ~Copyable, Sendable {
         } catch {
             throw .directory(.link(error))
         }
-        if let database, database != found.path { throw .missing(path: database) }
         lock = found.isLink ? try Self.lock(found.path, of: directory) : nil
         self.database = found.path
     }

@@ -2,64 +2,148 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// The files of an open store, and whether they are still the ones that the paths lead to.
+/// The files of an open store, and whether their paths still lead to them.
 ///
-/// The folder of a running server can be deleted or moved, or its disk removed. What is then written is lost, so the
-/// paths are checked after each commit. An operator may also remove or truncate the WAL alone, mistaking it for a log
-/// file.
+/// The folder of a running server can be deleted or moved, and an operator may remove or truncate the WAL, mistaking it for a
+/// log. What is then written is lost, so the files are looked at between each commit and its acknowledgement. After such an
+/// accident nothing is mended in place: the server ends, and its next start examines what there is.
 ///
 /// Used by one thread at a time.
 struct StoreFiles: ~Copyable {
-    enum Finding {
-        case inPlace
-        /// The database is no longer where it was.
-        case vanished
+    enum Accident {
+        /// The database is not in its place.
+        case databaseRemoved
+        /// The database is shorter than it was, and than its last commit says.
+        case databaseCut
         /// The database is in its place, and its WAL is not.
         case walRemoved
         /// The WAL is shorter than what was written to it.
         case walCut
-        /// The database is shorter than it was, and than its last commit says.
-        case databaseCut
+        /// Another process may have locked the store.
+        case lockRemoved
     }
 
-    let directory: String
-    let database: String
+    private let directory: DataDirectory
+    private let lock: DatabaseLock
+    private let database: String
     /// Beside the database itself, even if a symbolic link leads to it.
-    private(set) var wal: String
-    private var identity: FileIdentity?
+    private let wal: String
+    private let identity: FileIdentity?
+    private var databaseSize: UInt64
     private var walIdentity: FileIdentity?
-    private var databaseSize: UInt64 = 0
+    private var index: SQLiteConnection.WALIndex?
 
-    init(directory: String, database: String) {
-        self.directory = directory
-        self.database = database
-        wal = database + "-wal"
-    }
-
-    /// Remembers the present files as the store's.
-    ///
-    /// - Parameter wal: The WAL that the writer has open; its path may lead to another file by now.
-    mutating func adopt(wal: FileIdentity?) {
-        self.wal = Path.resolved(database) + "-wal"
-        let file = FileIdentity.find(database)
-        identity = file?.identity
-        databaseSize = file?.size ?? 0
-        walIdentity = wal
-    }
-
-    /// Looks whether the paths lead to the files that were adopted.
+    /// Takes the present files for the store's.
     ///
     /// - Parameters:
-    ///   - walSize: Bytes that the WAL has at least.
-    ///   - databaseSize: Bytes of the database as of the last commit in the WAL, which a checkpoint may cut it to; nil when
-    ///     there is none.
-    mutating func look(walSize: Int, databaseSize: Int?) -> Finding {
-        guard let identity, let found = FileIdentity.find(database), found.identity == identity else {
-            return .vanished
+    ///   - directory: The data folder.
+    ///   - lock: That of the database.
+    ///   - connection: Has the database and its WAL open.
+    init(_ directory: DataDirectory, _ lock: consuming DatabaseLock, of connection: SQLiteConnection) {
+        self.directory = directory
+        database = lock.database
+        self.lock = lock
+        wal = Path.resolved(database) + "-wal"
+        let file = try? FileIdentity.read(database)
+        identity = file?.identity
+        databaseSize = file?.size ?? 0
+        adopt(connection)
+    }
+
+    /// Takes the WAL that a connection has open for the store's; its path may lead to another file by now.
+    mutating func adopt(_ connection: SQLiteConnection) {
+        walIdentity = connection.wal?.identity
+        index = connection.walIndex
+    }
+
+    /// Forgets how long the files are, until they are adopted again.
+    mutating func forgetSizes() {
+        (index, databaseSize) = (nil, 0)
+    }
+
+    /// Looks at the database and its WAL; fails if they cannot be looked at.
+    ///
+    /// - Parameter index: The WAL's index; nil if the database is closed, and the index as it was.
+    mutating func accident(_ index: SQLiteConnection.WALIndex?) throws(SystemError) -> Accident? {
+        if let index { self.index = index }
+        guard let found = try Self.find(database), found.identity == identity else { return .databaseRemoved }
+        // A checkpoint may cut the database to what its last commit says.
+        guard found.size >= min(databaseSize, self.index?.databaseSize.map(UInt64.init) ?? .max) else {
+            return .databaseCut
         }
-        guard found.size >= min(self.databaseSize, databaseSize.map(UInt64.init) ?? .max) else { return .databaseCut }
-        self.databaseSize = found.size
-        guard let file = FileIdentity.find(wal), file.identity == walIdentity else { return .walRemoved }
-        return file.size < walSize ? .walCut : .inPlace
+        databaseSize = found.size
+        guard let file = try Self.find(wal), file.identity == walIdentity else { return .walRemoved }
+        return file.size < self.index?.size ?? 0 ? .walCut : nil
+    }
+
+    /// Whether this process still has the locks of the folder and the database that the paths lead to.
+    var isLocked: Bool { directory.isInPlace && lock.isInPlace }
+
+    /// Nil if there is no such file.
+    private static func find(_ path: String) throws(SystemError) -> (identity: FileIdentity, size: UInt64)? {
+        do throws(SystemError) {
+            return try FileIdentity.read(path)
+        } catch {
+            guard error.code == ENOENT || error.code == ENOTDIR else { throw error }
+            return nil
+        }
+    }
+}
+
+extension StoreFiles.Accident {
+    /// Whether the database is in its place and locked, so that a check of its pages makes sense.
+    var leavesDatabase: Bool {
+        switch self {
+        case .databaseCut, .walRemoved, .walCut: true
+        case .databaseRemoved, .lockRemoved: false
+        }
+    }
+
+    /// - Parameters:
+    ///   - database: Its path.
+    ///   - isSaved: Whether the database has all that the WAL held.
+    func description(of database: String, isSaved: Bool) -> String {
+        let loss = """
+            what was stored since the last checkpoint may be lost, although clients were told that it is stored
+            """
+        return switch self {
+        case .databaseRemoved: "the database \(database) was moved, removed or replaced while the server ran"
+        case .databaseCut: "the database \(database) was cut while the server ran"
+        case .walRemoved:
+            """
+            the WAL \(database)-wal was moved, removed or replaced while the server ran; \
+            \(isSaved ? "all that it held is in the database now, and nothing is lost" : loss)
+            """
+        case .walCut: "the WAL \(database)-wal was cut while the server ran; \(loss)"
+        case .lockRemoved:
+            """
+            the lock file beside \(database) was moved, removed or replaced while the server ran, so another server may use \
+            the database now
+            """
+        }
+    }
+}
+
+/// A file beside the database that has the next start check the database before the first write, as its pages may belong to
+/// different commits.
+///
+/// While a part of the WAL is in the database, the database is sound only together with the WAL.
+struct CheckMark {
+    private let path: String
+
+    init(of database: String) {
+        path = Path.resolved(database) + DatabaseFileName.checkSuffix
+    }
+
+    var exists: Bool { FileStatus.exists(path) }
+
+    func make() throws(StoreError) {
+        try PrivateFile.create(path)
+        try PrivateFile.synchronizeFolder(of: path)
+    }
+
+    /// After a crash it may still be there, and the database is checked once more.
+    func remove() {
+        try? PrivateFile.remove(path)
     }
 }

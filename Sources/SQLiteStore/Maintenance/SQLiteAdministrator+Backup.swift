@@ -65,7 +65,8 @@ extension SQLiteAdministrator {
     private func refuseForeignFile(_ path: String) throws(StoreError) {
         // The database may be a link into another folder, with its files there.
         let own =
-            (["", "-wal", "-shm", "-journal"] + DatabaseFile.temporarySuffixes).map { store.path + $0 }
+            (["", "-wal", "-shm", "-journal", DatabaseFileName.checkSuffix] + DatabaseFile.temporarySuffixes)
+            .map { store.path + $0 }
             + [
                 store.options.keyRing.path,
                 ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).path,

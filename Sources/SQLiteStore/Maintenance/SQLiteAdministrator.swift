@@ -27,9 +27,6 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
 
     /// The reader, opened again if the database was.
     func reader() throws(StoreError) -> TokenReader {
-        guard store.state.isInPlace.load(ordering: .acquiring) else {
-            throw store.state.fault ?? .vanished(path: store.path)
-        }
         let generation = store.state.generation.load(ordering: .acquiring)
         if let openReader, openReader.generation == generation { return openReader.reader }
         let reader = try reading { () throws(SQLiteError) in
@@ -59,8 +56,6 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
     func readingForLong<Value: Sendable>(
         _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
     ) async throws(StoreError) -> Value {
-        // Fails while the database is not in its place.
-        _ = try reader()
         let outcome = await longReads.read(store.path, body)
         if Task.isCancelled {
             throw .refused("it was interrupted, because the server is stopping or the client has disconnected")

@@ -78,25 +78,14 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func reading<Result>(
         _ body: (TokenReader) throws(StoreError) -> Result
     ) throws(StoreError) -> Result {
-        while true {
-            try refreshReader()
-            do throws(StoreError) {
-                try refreshSnapshot()
-                let result = try body(reader)
-                if !isOutdated { return result }
-            } catch {
-                guard isOutdated else {
-                    state.noteFailedRead(error)
-                    throw error
-                }
-            }
-            // The result may be wrong: the WAL was lost or the database opened again during the read.
+        try refreshReader()
+        do throws(StoreError) {
+            try refreshSnapshot()
+            return try body(reader)
+        } catch {
+            state.noteFailedRead(error)
+            throw error
         }
-    }
-
-    /// Whether the database was opened again after the reader was, or has to be: what the reader has read may be wrong.
-    private var isOutdated: Bool {
-        state.generation.load(ordering: .acquiring) != generation || !state.isInPlace.load(ordering: .acquiring)
     }
 
     /// Gathers a change, if there is room in the queue.
@@ -124,7 +113,6 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Opens a new reader if the database was opened again.
     private func refreshReader() throws(StoreError) {
-        guard state.isInPlace.load(ordering: .acquiring) else { throw state.fault ?? .vanished(path: path) }
         let current = state.generation.load(ordering: .acquiring)
         guard current != generation else { return }
         closeSnapshot()

@@ -9,8 +9,6 @@ final class StoreState: Sendable {
     let commitCount = Atomic<UInt64>(0)
     /// How often the database was opened; handles open their reader again when it changes.
     let generation = Atomic<UInt64>(1)
-    /// False while the store's files are missing or being repaired.
-    let isInPlace = Atomic<Bool>(true)
     /// Rows that could not be decrypted when they were read, since the start.
     let unreadableCount = Atomic<Int>(0)
     /// Why writes fail; nil while they do not.

@@ -1,35 +1,56 @@
-internal import Cryptography
-internal import Metrics
 internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// The writer's database and its recovery from faults.
+/// The writer's database: commits, the look at its files after each, and the recovery from errors of the disk.
 ///
 /// After an error of the disk it is unknown how much of a commit has reached it, and whether the page cache matches it
 /// (a failed fsync is reported only once). So the connection is closed, and before the next write the database is
 /// opened again and the whole WAL is checkpointed and synced. Until that succeeds, every write fails.
 ///
+/// If the files were removed, cut or replaced, all writes fail from then on, and the server ends: its next start examines
+/// what is there. See `StoreFiles`.
+///
 /// Used by the writer's thread.
 final class RecoveringDatabase {
+    private enum Access {
+        case open(WriterConnection)
+        /// Closed after this error; to be opened again before the next use.
+        case closed(StoreError)
+        /// This cannot be mended while the server runs.
+        case ended(StoreError)
+    }
+
+    /// A period in which writes fail, all of them or some.
+    private struct Failure {
+        /// Changes that were not made.
+        var count = 0
+        /// Bytes of the largest group that has failed, up to a limit: writes work again when as much can be written.
+        var bytes = 0
+        /// Whether something has failed since the last look.
+        var isRecent = true
+
+        /// The most that is written to prove that the disk works again.
+        private static let largestProbe = 4 << 20
+
+        /// Counts a group that is not stored.
+        mutating func note(_ changes: [Change]) {
+            count += changes.count
+            bytes = max(bytes, min(changes.reduce(0) { $0 + $1.valueBytes }, Self.largestProbe))
+        }
+    }
+
     private let opener: StoreOpener
     private let state: StoreState
-    private let directory: DataDirectory
-    /// Nil after `close`, and while the database cannot be locked again.
-    private var lock: DatabaseLock?
-    private var files: StoreFiles
-    private var access: DatabaseAccess
-    /// Why the database cannot be used; read only while it is closed or unsound.
-    private var fault: StoreError
+    /// Nil after `close`.
+    private var files: StoreFiles?
+    private var access: Access
     private var lastAttempt: ContinuousClock.Instant?
-    /// The present period in which writes fail; nil while they work.
-    private var failure: WriteFailure?
+    /// Nil while writes work.
+    private var failure: Failure?
     private var reportedLimit: StoreLimit?
     private var isReadFaultReported = false
 
-    /// Time without a failure before writes are reported to work again, so that a disk that fails now and then is
-    /// reported once.
-    private static let calmTime = Duration.seconds(1)
     /// Time without a failed read before reads are reported to work again.
     ///
     /// Longer than for writes, because reads cannot be probed: it is unknown which page is damaged.
@@ -42,27 +63,27 @@ final class RecoveringDatabase {
         _ writer: WriterConnection, mayBeMixed: Bool = false, opener: StoreOpener, state: StoreState,
         directory: DataDirectory, lock: consuming DatabaseLock
     ) {
+        var opener = opener
+        // What the operator has accepted is the WAL of a start. If one is found damaged while its index is in use, the index still
+        // has the bad frames, and a checkpoint would take them into the database.
+        opener.options.acceptsDamagedWAL = false
         self.opener = opener
         self.state = state
-        self.directory = directory
-        self.lock = consume lock
         access = .open(writer)
-        files = StoreFiles(directory: opener.directory, database: opener.database)
-        files.adopt(wal: writer.connection.wal?.identity)
-        state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
+        files = StoreFiles(directory, lock, of: writer.connection)
         lastClockLook = writer.lastClockLook
-        fault = .vanished(path: opener.database)
+        state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         prepare(writer)
         do throws(SQLiteError) {
             try opener.settle(writer)
         } catch {
             // For example because the disk is full. Reads work nevertheless; the next write tries again.
-            _ = failed(.write(StoreFault(error)), losesConnection: true)
+            let error = note(.write(StoreFault(error)))
+            access = .closed(error)
         }
-        if mayBeMixed {
-            // The database is opened again and checked before the first write; until then handles read what they can.
-            access = .closed(DatabaseAccess.Rescue(mayBeMixed: true))
-        }
+        files?.adopt(writer.connection)
+        // Before the first write the database is opened again and checked; until then handles read what they can.
+        if mayBeMixed { access = .closed(.write(StoreFault("the database was not checked yet"))) }
     }
 
     /// Connects an open database to the store's state.
@@ -71,29 +92,34 @@ final class RecoveringDatabase {
         writer.willEnd = { [state] in state.observer?.willEnd($0) }
     }
 
+    /// Nil unless the database is open.
+    private var writer: WriterConnection? {
+        if case .open(let writer) = access { writer } else { nil }
+    }
+
     /// Bytes of the WAL's content; its file may be longer.
-    var walSize: Int { access.writer?.walSize ?? 0 }
+    var walSize: Int { writer?.walSize ?? 0 }
 
     /// How large the WAL may grow, given the space that is free on its disk now.
     func walRoom() -> WALRoom { WALRoom(ofDatabase: opener.database) }
 
     /// Whether there are sessions of users.
-    var hasSessions: Bool { (access.writer?.sessionCount ?? 0) > 0 }
+    var hasSessions: Bool { (writer?.sessionCount ?? 0) > 0 }
 
     /// When the clock was last checked before this start, in seconds since 1970; see ExpiryClock.
     let lastClockLook: Int64?
 
     /// Whether a background checkpoint is being synced.
-    var isSynchronizing: Bool { access.writer?.checkpointer?.isSynchronizing ?? false }
+    var isSynchronizing: Bool { writer?.checkpointer?.isSynchronizing ?? false }
+
+    // MARK: - Writing
 
     /// Makes changes durable; see `WriterConnection.commit`.
     func commit(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
-            outcomes = try perform(writing: changes.compactMap(\.writtenID), proof: .group) {
-                (writer) throws(SQLiteError) in
-                // Not earlier, as opening the database again may have brought another store's keys.
+            outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
                 try writer.commit(changes, WriteRules(state.sealing, state.retention))
             }
             noteLimit()
@@ -109,10 +135,9 @@ final class RecoveringDatabase {
     ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
-    ///   - proof: What its success proves, if it has written and synced as many bytes as have failed.
     ///   - body: What to do.
     func perform<Result>(
-        writing ids: [[UInt8]] = [], proof: Proof = .none, _ body: (WriterConnection) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], _ body: (WriterConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let writer = try usableWriter()
         let observer = ids.isEmpty ? nil : state.observer
@@ -126,154 +151,63 @@ final class RecoveringDatabase {
             observer?.didWrite(ids)
             if !writer.announcedSessions.isEmpty { state.observer?.didEnd(writer.announcedSessions) }
         }
-        let syncedBefore = failure == nil ? 0 : writer.connection.syncedBytes
         let result: Result
         do throws(SQLiteError) {
             result = try body(writer)
         } catch {
-            let error = failed(.write(StoreFault(error)), losesConnection: !error.isTransient)
-            if proof == .none { failure?.needsProbe = true }
-            throw error
+            // The cause may be a file that was cut.
+            if !error.isTransient { try look(at: writer) }
+            throw failed(error)
         }
-        // What was written to a file is lost if the file's path no longer leads to it.
-        if let loss = findLoss(writer) { throw loss }
-        if let failure, proof == .probe || proof == .group && !failure.needsProbe {
-            let synced = writer.connection.syncedBytes - syncedBefore
-            if synced > failure.bytes { self.failure?.isOver = true }
-        }
+        // Between the commit and its acknowledgement: what was written to a file that its path no longer leads to is lost.
+        try look(at: writer)
         state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         return result
     }
 
-    /// Checks the files' places, opens the database again if it is closed, and reports when a failure is over.
-    ///
-    /// To find out whether writes work again, it writes by itself: a load balancer may keep clients away until the server
-    /// is ready.
-    func lookAfterFiles() {
-        if let failure, failure.isOver, ContinuousClock.now - failure.last > Self.calmTime {
-            opener.report(.writesRecovered(failed: failure.count))
-            self.failure = nil
-        }
-        if let writer = access.writer, findLoss(writer) == nil { checkReads() }
-        if access.writer == nil || !isLocked {
-            // Without the lock a second server may run: nothing is written before the folder is locked again.
-            access.giveUp()
-            openAgain()
-        }
-        if let failure, !failure.isOver, access.writer != nil { tryToWrite() }
-        if failure == nil && access.writer != nil { state.fault = nil }
-    }
-
-    private func openAgain() {
-        do throws(StoreError) {
-            _ = try usableWriter()
-        } catch {
-            // A lost WAL was reported as such, but not that writes fail.
-            let isReported = state.fault != nil && state.fault != .walLost(path: files.wal)
-            if !isReported { _ = failed(error, losesConnection: true) }
-        }
-    }
-
-    /// Writes as many bytes as have failed, to find out whether the disk works again.
-    private func tryToWrite() {
-        let bytes = failure?.bytes ?? 0
-        _ = try? perform(proof: .probe) { (writer) throws(SQLiteError) in
-            try writer.tryToWrite(bytes: bytes)
-        }
-    }
-
     /// Closes the database, then unlocks it.
     func close() {
-        // Closing its file would lose the removed WAL.
-        if let stranded = access.rescue.stranded { loseWAL(of: stranded, wasRemoved: true) }
-        if let writer = access.writer {
+        if let writer {
             // If this fails, the stored limit stays ahead of the versions that were given, which does no harm.
             try? writer.storeVersion()
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }
-        access = .closed(DatabaseAccess.Rescue())
-        lock = nil
+        access = .ended(.closed)
+        files = nil
     }
 
-    // MARK: - Faults
+    // MARK: - Looks
 
-    private func failed(_ error: StoreError, losesConnection: Bool) -> StoreError {
-        if losesConnection {
-            // The cause may be a WAL that was removed or cut, which only this connection can restore.
-            if let writer = access.writer, let loss = findLoss(writer) { return loss }
-            access.giveUp()
-            fault = error
-        }
-        if failure == nil { opener.report(.writesFail(error)) }
-        var failure = failure ?? WriteFailure(last: .now)
-        failure.last = .now
-        failure.isOver = false
-        self.failure = failure
-        state.fault = error
-        return error
-    }
-
-    /// Checks that the files are complete and in their places; otherwise closes the connection and returns the fault.
-    private func findLoss(_ writer: WriterConnection) -> StoreError? {
-        let index = writer.connection.walIndex
-        switch files.look(walSize: index?.size ?? 0, databaseSize: index?.databaseSize) {
-        case .inPlace: return nil
-        case .vanished: loseFiles(.vanished(path: opener.database), .vanished(path: opener.database))
-        case .walRemoved: loseWAL(of: writer, wasRemoved: true)
-        case .walCut: loseWAL(of: writer, wasRemoved: false)
-        case .databaseCut:
-            // A checkpoint would only enlarge the damage. Reads continue as far as they can.
-            access = .unsound
-            let error = SQLiteError.damaged("it was cut while the server ran")
-            fault = .unusable(SQLiteOpenError.notADatabase(path: opener.database, error).shared)
-            state.fault = fault
-            opener.report(.writesFail(fault))
-        }
-        return fault
-    }
-
-    private func loseFiles(_ fault: StoreError, _ event: StoreEvent) {
-        access.giveUp()
-        self.fault = fault
-        state.fault = fault
-        let wasInPlace = stopReads()
-        if wasInPlace { opener.report(event) }
-    }
-
-    /// Stops the handles from reading until the database is open again, and tells the observer.
+    /// Looks at the files, opens the database again if it is closed, and finds out whether writes and reads work again.
     ///
-    /// - Returns: Whether they could read until now.
-    private func stopReads() -> Bool {
-        // The order matters: a read that begins after the observer was called must fail.
-        defer { state.observer?.didChangeEverything() }
-        return state.isInPlace.exchange(false, ordering: .acquiringAndReleasing)
+    /// Called once a second. If writes have failed, it writes by itself: a load balancer may keep clients away until the
+    /// server is ready.
+    func lookAfterFiles() {
+        if let writer {
+            try? look(at: writer, withLocks: true)
+            checkReads()
+        }
+        do throws(StoreError) {
+            _ = try usableWriter()
+            if failure != nil { try tryToWrite() }
+        } catch {
+            // It was noted.
+        }
     }
 
-    /// Saves what can be saved of a WAL that was removed or cut, so that the database can be opened again.
-    private func loseWAL(of writer: WriterConnection, wasRemoved: Bool) {
-        var rescue = access.rescue
-        defer { access = .closed(rescue) }
-        access.giveUp()
-        fault = .walLost(path: files.wal)
-        state.fault = fault
-        let wasInPlace = stopReads()
-        let commits = writer.connection.walCommits
-        do throws(SQLiteError) {
-            let loss = try writer.connection.repairWAL(files.wal, wasRemoved: wasRemoved)
-            // Kept until its content is in the database, because the restored WAL may be removed again.
-            rescue.stranded = loss == .none ? writer : nil
-            if loss == .pages { rescue.mayBeMixed = true }
-            if loss != .none { opener.report(.walCut(path: files.wal, commits: commits)) }
-            // Reads failed because of the WAL; they work again once the database is open.
-            state.endReadFaults()
-        } catch {
-            // For example because the disk is full. The WAL's content is not given up while its file is open here.
-            rescue.stranded = writer
-            fault = .write(StoreFault(error))
-            state.fault = fault
-            if wasInPlace { opener.report(.walRemoved(path: files.wal, error)) }
-        }
+    /// Writes as many bytes as have failed, and ends the failure if nothing has failed since the last look either, so that a disk
+    /// that fails now and then is reported once.
+    ///
+    /// Only this proves that the disk works: other operations that succeed, such as checkpoints and small tokens, may need no
+    /// free space.
+    private func tryToWrite() throws(StoreError) {
+        let (bytes, isRecent) = (failure?.bytes ?? 0, failure?.isRecent ?? false)
+        failure?.isRecent = false
+        try perform { (writer) throws(SQLiteError) in try writer.tryToWrite(bytes: bytes) }
+        guard !isRecent, let ended = failure.take() else { return }
+        state.fault = nil
+        opener.report(.writesRecovered(failed: ended.count))
     }
 
     /// Opens the database again if reads fail for no passing reason, and reports when none has failed for a while.
@@ -286,8 +220,7 @@ final class RecoveringDatabase {
             isReadFaultReported = true
             opener.report(.readsFail(found.error))
             // New connections may be able to read.
-            fault = found.error
-            access.giveUp()
+            if writer != nil { access = .closed(found.error) }
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
             isReadFaultReported = false
             state.endReadFaults()
@@ -295,99 +228,119 @@ final class RecoveringDatabase {
         }
     }
 
-    private func usableWriter() throws(StoreError) -> WriterConnection {
-        switch access {
-        case .open(let writer): return writer
-        case .unsound: throw fault
-        case .closed: return try reopen()
-        }
-    }
-
-    /// Opens the database again, and saves what a fault has left of the WAL.
-    private func reopen() throws(StoreError) -> WriterConnection {
-        let now = ContinuousClock.now
-        if let lastAttempt, now - lastAttempt < Self.pause { throw fault }
-        lastAttempt = now
-        if let stranded = access.rescue.stranded {
-            loseWAL(of: stranded, wasRemoved: true)
-            if case .write = fault { throw fault }
-        }
-        let opened: WriterConnection
-        do throws(SQLiteOpenError) {
-            if !isLocked { try lockAgain() }
-            if access.rescue.stranded == nil { try forgetLostWAL() }
-            opened = try openDatabase()
-        } catch {
-            if case .missing = error { throw fault }
-            fault = .unusable(error.shared)
-            if case .unsound = access, state.fault == nil {
-                state.fault = fault
-                opener.report(.writesFail(fault))
-            }
-            throw fault
-        }
-        // The order matters: after the observer was called, no read of the former database may begin.
-        state.generation.add(1, ordering: .releasing)
-        state.observer?.didChangeEverything()
-        if !state.isInPlace.exchange(true, ordering: .releasing) { opener.report(.returned(path: opener.database)) }
-        return opened
-    }
-
-    private func openDatabase() throws(SQLiteOpenError) -> WriterConnection {
-        let opened = try opener.reopen(state.retention)
-        let connection = opened.writer.connection
-        let mayBeMixed = access.rescue.mayBeMixed || opened.mayBeMixed
-        if let stranded = access.rescue.stranded {
-            access = .closed(DatabaseAccess.Rescue(mayBeMixed: mayBeMixed))
-            stranded.connection.emptyWAL()
-            opener.report(.walPutBack(path: files.wal))
-        }
-        if mayBeMixed {
-            // The database stays unsound unless the check succeeds.
-            access = .unsound
-            try Schema.opening(opener.database) { () throws(SQLiteError) in try connection.checkForMixedPages() }
-        }
-        // Equal keys are not replaced, otherwise rows that were sealed with them meanwhile would be refused.
-        if !opened.keys.index.hasBytes(of: state.sealing.keys.index) { state.sealing.replace(opened.keys) }
-        prepare(opened.writer)
-        access = .open(opened.writer)
-        files.adopt(wal: connection.wal?.identity)
-        return opened.writer
-    }
-
-    /// Whether this process still has the locks of the folder and the database that the paths lead to.
-    private var isLocked: Bool { directory.isInPlace && lock?.isInPlace == true }
-
-    private func lockAgain() throws(SQLiteOpenError) {
-        // Released first: it is a lock on a file that the path no longer leads to, or in another folder.
-        lock = nil
-        do throws(DataDirectoryError) {
-            try directory.lockAgain()
-        } catch {
-            throw .directory(error)
-        }
-        lock = try DatabaseLock(in: directory.path, expecting: opener.database)
-    }
-
-    /// Discards a WAL that was removed or cut while the writer had no connection open.
-    private func forgetLostWAL() throws(SQLiteOpenError) {
-        guard FileStatus.exists(opener.database) else { return }
-        try Schema.opening(opener.database) { () throws(SQLiteError) in
-            let connection = try SQLiteConnection(path: opener.database, mode: .readWrite)
-            guard let loss = try connection.forgetLostWAL(files.wal) else { return }
-            if loss == .pages { access = .closed(DatabaseAccess.Rescue(mayBeMixed: true)) }
-            opener.report(.walCut(path: files.wal, commits: loss == .none ? 0 : nil))
-        }
-    }
-
     /// Reports when a limit of the store is reached, and when no limit is reached any more.
     private func noteLimit() {
-        guard let limit = access.writer?.reachedLimit else {
+        guard let limit = writer?.reachedLimit else {
             if reportedLimit.take() != nil { opener.report(.belowLimit) }
             return
         }
         guard limit != reportedLimit else { return }
         reportedLimit = limit
         opener.report(.limitReached(limit))
+    }
+
+    // MARK: - Faults
+
+    /// Notes an error of an operation; unless it is transient, the database is opened again before the next one.
+    private func failed(_ error: SQLiteError) -> StoreError {
+        let fault = note(.write(StoreFault(error)))
+        if !error.isTransient { access = .closed(fault) }
+        return fault
+    }
+
+    /// Notes that writes fail.
+    private func note(_ error: StoreError) -> StoreError {
+        if failure == nil {
+            failure = Failure()
+            opener.report(.writesFail(error))
+        }
+        failure?.isRecent = true
+        state.fault = error
+        return error
+    }
+
+    /// Fails if the files are not as they were, or if that cannot be found out.
+    ///
+    /// - Parameters:
+    ///   - writer: Nil if the database is closed.
+    ///   - withLocks: Whether to look at the locks too, which takes more system calls.
+    private func look(at writer: WriterConnection?, withLocks: Bool = false) throws(StoreError) {
+        var accident: StoreFiles.Accident?
+        do throws(SystemError) {
+            accident = try files?.accident(writer?.connection.walIndex)
+        } catch {
+            throw failed(.system(error.call, of: "database", code: error.code))
+        }
+        if accident == nil && withLocks && files?.isLocked == false { accident = .lockRemoved }
+        guard let accident else { return }
+        let isSaved = save(after: accident, from: writer)
+        let fault = StoreError.vanished(accident.description(of: opener.database, isSaved: isSaved))
+        access = .ended(fault)
+        state.fault = fault
+        opener.report(.filesLost(fault))
+        throw fault
+    }
+
+    /// Has the next start check the database, as a part of the lost WAL may be in it; completes the database if the WAL is still
+    /// open here.
+    ///
+    /// - Returns: Whether nothing is lost.
+    private func save(after accident: StoreFiles.Accident, from writer: WriterConnection?) -> Bool {
+        guard accident.leavesDatabase else { return false }
+        // If that is impossible, the next start finds the damage only when it meets it.
+        try? opener.mark.make()
+        guard accident == .walRemoved, files?.isLocked == true, let writer else { return false }
+        guard (try? writer.checkpoint(.restart, waiting: 1_000, insists: true)) == .complete else { return false }
+        opener.mark.remove()
+        return true
+    }
+
+    private func usableWriter() throws(StoreError) -> WriterConnection {
+        switch access {
+        case .open(let writer): return writer
+        case .ended(let fault): throw fault
+        case .closed(let fault):
+            let now = ContinuousClock.now
+            if let lastAttempt, now - lastAttempt < Self.pause { throw fault }
+            lastAttempt = now
+            return try reopen()
+        }
+    }
+
+    /// Opens the database again.
+    private func reopen() throws(StoreError) -> WriterConnection {
+        try look(at: nil, withLocks: true)
+        // From here on a checkpoint may cut the files, also one that then fails.
+        files?.forgetSizes()
+        let writer: WriterConnection
+        do throws(SQLiteOpenError) {
+            let opened = try opener.reopen(state.retention)
+            writer = opened.writer
+            if opened.mayBeMixed { try check(writer) }
+        } catch {
+            let fault = note(.unusable(error.shared))
+            if case .closed = access { access = .closed(fault) }
+            throw fault
+        }
+        prepare(writer)
+        files?.adopt(writer.connection)
+        access = .open(writer)
+        // The order matters: after the observer was called, no read of the former connections may begin.
+        state.generation.add(1, ordering: .releasing)
+        state.observer?.didChangeEverything()
+        return writer
+    }
+
+    /// Checks a database whose pages may belong to different commits; if they do, only restoring a backup helps.
+    private func check(_ writer: WriterConnection) throws(SQLiteOpenError) {
+        do throws(SQLiteError) {
+            try writer.connection.checkForMixedPages()
+        } catch {
+            guard error.isNotADatabase else { throw .database(path: opener.database, error) }
+            let found = SQLiteOpenError.notADatabase(path: opener.database, error)
+            access = .ended(.unusable(found.shared))
+            throw found
+        }
+        opener.mark.remove()
     }
 }

@@ -7,14 +7,16 @@ internal import TokenStore
 struct StoreOpener: Sendable {
     let directory: String
     let database: String
-    let options: StoreOptions
+    var options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
+
+    var mark: CheckMark { CheckMark(of: database) }
 
     /// An open database.
     struct Opened {
         let writer: WriterConnection
         let keys: StoreKeys
-        /// Whether a damaged WAL was accepted, whose unreadable part may have been checkpointed in part.
+        /// Whether a WAL was lost of which a part may be in the database, see `CheckMark`.
         let mayBeMixed: Bool
         /// Numbers of keys that the ring lacks and rows are sealed with, see `KeyNumbers`.
         let missingKeys: [Int]
@@ -44,7 +46,6 @@ struct StoreOpener: Sendable {
     ///
     /// - Parameter retention: The one in force.
     func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened {
-        guard unsafe access(database, F_OK) == 0 else { throw .missing(path: database) }
         let opened = try open(.readWrite, retention)
         try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.writer) }
         return opened
@@ -87,7 +88,7 @@ struct StoreOpener: Sendable {
     private func open(
         _ mode: SQLiteConnection.Mode, _ retention: Retention
     ) throws(SQLiteOpenError) -> Opened {
-        let (connection, isNew, mayBeMixed) = try connect(mode)
+        let (connection, isNew) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
             if isNew { try Schema.create(connection) }
@@ -101,48 +102,41 @@ struct StoreOpener: Sendable {
             let writer = try WriterConnection(connection, options: options)
             if let identity { try writer.setKeyRing(identity) }
             try writer.index(for: retention)
-            return Opened(writer: writer, keys: keys, mayBeMixed: mayBeMixed, missingKeys: missing ?? [])
+            return Opened(writer: writer, keys: keys, mayBeMixed: mark.exists, missingKeys: missing ?? [])
         }
     }
 
     /// Refuses a WAL that does not belong to the database, and one of which SQLite would drop acknowledged commits, unless
     /// the operator has accepted that; a copy of the latter is kept in either case.
     ///
-    /// A WAL that was damaged while the store is in use is refused until a restart, because the index still has the bad
-    /// frames, which would be checkpointed.
-    ///
-    /// - Parameter mode: How the database is to be opened.
-    /// - Returns: Whether a damaged WAL was accepted.
-    private func examineWAL(_ mode: SQLiteConnection.Mode) throws(SQLiteOpenError) -> Bool {
+    /// What of an accepted WAL cannot be read may have been checkpointed in part, so the database is to be checked.
+    private func examineWAL() throws(SQLiteOpenError) {
         let path = Path.resolved(database) + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in
             try WALExaminer.examine(path, of: database)
         }
         if found == .foreign { throw .foreignWAL(path: database, wal: path) }
-        guard case .damaged(let damage) = found else { return false }
+        guard case .damaged(let damage) = found else { return }
         let copy: String
         do throws(StoreError) {
             copy = try DamagedWALCopies.keep(of: database)
+            if options.acceptsDamagedWAL { try mark.make() }
         } catch {
             throw .damagedWALNotKept(path: path, damage, reason: "\(error)")
         }
-        let isInUse = try Schema.opening(database) { () throws(SQLiteError) in
-            try SQLiteConnection(path: database, mode: mode).isInKeptIndex(frame: damage.frame)
-        }
-        guard options.acceptsDamagedWAL, !isInUse else { throw .damagedWAL(path: path, damage, copy: copy) }
+        guard options.acceptsDamagedWAL else { throw .damagedWAL(path: path, damage, copy: copy) }
         report(.damagedWALAccepted(path: path, damage, copy: copy))
-        return true
     }
 
     private func connect(
         _ mode: SQLiteConnection.Mode
-    ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, isNew: Bool, mayBeMixed: Bool) {
-        let mayBeMixed = try examineWAL(mode)
+    ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, isNew: Bool) {
+        try examineWAL()
         let connection = try Schema.opening(database) { () throws(SQLiteError) in
             try SQLiteConnection(path: database, mode: mode)
         }
         connection.waitForLocks()
-        return (connection, try Schema.check(connection, path: database) == 0, mayBeMixed)
+        return (connection, try Schema.check(connection, path: database) == 0)
     }
 
     /// Creates the database's file if it is missing, so that no other user can read it: SQLite would choose another mode,

@@ -38,7 +38,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case limit
         /// The row or its key, see `SealingError`.
         case sealing
-        /// The files are not where they were.
+        /// The files were removed, cut or replaced while they were open, which only a restart can answer: the server ends.
         case vanished
         /// Anything else of the disk or the database.
         case database

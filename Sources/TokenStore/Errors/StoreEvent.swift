@@ -20,10 +20,6 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case readsFail(StoreError)
     /// No read has failed for ten seconds, after so many that did.
     case readsRecovered(failed: Int)
-    /// The files of the store are gone.
-    case vanished(path: String)
-    /// The files of the store are back.
-    case returned(path: String)
     /// New ids are refused from now on.
     case limitReached(StoreLimit)
     /// New ids are accepted again.
@@ -49,9 +45,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
 
     package var severity: Severity {
         switch self {
-        case .missingKey, .writesFail, .readsFail, .vanished: .fault
+        case .missingKey, .writesFail, .readsFail: .fault
         case .madeKeyRing, .madeStoreBesideRing, .limitReached, .expiryHeld: .warning
-        case .keyRingOpenToGroup, .writesRecovered, .readsRecovered, .returned, .belowLimit, .expiryGoesOn: .note
+        case .keyRingOpenToGroup, .writesRecovered, .readsRecovered, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
         case .own(let notice): notice.severity
@@ -89,12 +85,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             """
         case .writesFail(let error): "tokens cannot be stored, clients are told so: \(error)"
         case .writesRecovered(let failed): "tokens are stored again, after \(failed) that were not"
-        case .vanished(let path):
-            "the store \(path) is gone, clients are told so; put it back, or restart to begin with an empty store"
         case .readsFail(let error):
             "tokens cannot be read, clients are told so: \(error); the database is being opened again. See token-cache verify"
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
-        case .returned(let path): "the store \(path) is back"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
         case .expiryHeld(let seconds):

@@ -69,15 +69,6 @@ package final class DataDirectory: Sendable {
         }
     }
 
-    /// Locks the folder that the path leads to now, after another one has come to lie there.
-    package func lockAgain() throws(DataDirectoryError) {
-        try lock.withLock { (lock) throws(DataDirectoryError) in
-            // The former lock is of no use to anybody; another process may have locked what is there now.
-            lock = nil
-            lock = try Self.lock(path)
-        }
-    }
-
     /// Lets other processes have the folder.
     package func unlock() {
         lock.withLock { $0 = nil }

@@ -11,6 +11,9 @@ struct Serve: AsyncParsableCommand {
             Flags override the environment (limits.body is TOKEN_CACHE_LIMITS_BODY), the environment overrides the file, \
             and the file overrides the defaults. token-cache check-config shows all settings.
 
+            If tokens.db or tokens.db-wal is moved, removed, cut or replaced while the server runs, it ends with status 74, and \
+            should be started again, as the systemd unit does.
+
             EXAMPLES
               token-cache serve
               token-cache serve --listen 127.0.0.1:8080 --listen '[::1]:8080'
@@ -28,12 +31,14 @@ struct Serve: AsyncParsableCommand {
     func run() async throws {
         let settings = try options.load(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
+        let status: Int32
         do throws(StartError) {
             let loader = options.loader(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
             let server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
-            try await server.run()
+            status = try await server.run()
         } catch {
             throw options.fault("\(error)")
         }
+        if status != 0 { throw ExitCode(status) }
     }
 }

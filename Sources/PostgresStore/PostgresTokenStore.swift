@@ -17,7 +17,8 @@ package final class PostgresTokenStore: TokenStore {
     /// Nil in the clear.
     private let keyRing: PostgresKeyRing?
     private let opening: StoreOpening?
-    /// A command makes no handle, and leaves to servers what they do for all.
+    private let users: WaitingHandle
+    /// A command makes no handle but that of `users`, and leaves to servers what they do for all.
     private let use = Mutex(Use())
 
     private struct Use {
@@ -41,7 +42,6 @@ package final class PostgresTokenStore: TokenStore {
     ) {
         (self.options, self.state, self.sessions) = (options, state, sessions)
         (self.opening, self.checks) = (opening, checks)
-        keyRing = agreement.map { PostgresKeyRing(sessions, state, $0) }
         finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
@@ -51,6 +51,13 @@ package final class PostgresTokenStore: TokenStore {
                 if facts.isWritable { state.warn(facts, rules) }
             }
         }
+        users = WaitingHandle { [finder] (deliver) throws(StoreError) in
+            // One is enough for commands, which wait for one another.
+            var one = options
+            one.connections = 1
+            return try Self.handle(state, one, finder, deliver)
+        }
+        keyRing = agreement.map { [users] in PostgresKeyRing(sessions, state, users: users, $0) }
         sweeper = Sweeper(sessions, state, holder: holder)
     }
 
@@ -84,7 +91,7 @@ package final class PostgresTokenStore: TokenStore {
     package var fault: StoreError? { state.fault }
 
     package var administrator: any StoreAdministrator {
-        PostgresAdministrator(sessions, state, keyRing: keyRing)
+        PostgresAdministrator(sessions, state, users: users, keyRing: keyRing)
     }
 
     package var preloader: (any StorePreloader)? { nil }
@@ -104,6 +111,13 @@ package final class PostgresTokenStore: TokenStore {
             return !use.isServing && use.hasBegun
         }
         if isFirst { serve() }
+        return try Self.handle(state, options, finder, deliver)
+    }
+
+    private static func handle(
+        _ state: PostgresState, _ options: PostgresOptions, _ finder: PrimaryFinder,
+        _ deliver: @escaping WaitingHandle.Deliver
+    ) throws(StoreError) -> any StoreHandle {
         do throws(SystemError) {
             return try PostgresStoreHandle(state, options, finder, deliver: deliver)
         } catch {

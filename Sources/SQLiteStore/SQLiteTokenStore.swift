@@ -18,7 +18,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let writerThread: WriterThread
     /// One for all commands, because two would replace each other's changes of the key ring.
     package let administrator: any StoreAdministrator
-    let erase: Erasing
+    private let erase: Erasing
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
@@ -64,7 +64,10 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
             directory: directory, path: path, options: options, state: state, writerThread: writerThread)
         let eraser = UserEraser(open, report: report)
         erase = { (user) throws(StoreError) in try await eraser.erase(user) }
-        administrator = SQLiteAdministrator(open, erase: erase)
+        let users = WaitingHandle { [path, state, writerThread, erase] (deliver) throws(StoreError) in
+            try Self.handle(path, state, writerThread, erase, deliver)
+        }
+        administrator = SQLiteAdministrator(open, users: users)
     }
 
     package var software: StoreSoftware { SQLiteLibrary.software }
@@ -83,6 +86,13 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> any StoreHandle {
+        try Self.handle(path, state, writerThread, erase, deliver)
+    }
+
+    private static func handle(
+        _ path: String, _ state: StoreState, _ writerThread: WriterThread, _ erase: @escaping Erasing,
+        _ deliver: @escaping WaitingHandle.Deliver
     ) throws(StoreError) -> any StoreHandle {
         do throws(SQLiteError) {
             return try SQLiteStoreHandle(

@@ -1,6 +1,6 @@
 /// What only some stores can do.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, conversion, keys, verification, limits, migration, preloading, users, transfer
+    case backup, restore, conversion, keys, verification, limits, migration, preloading, transfer
 
     /// For an operator who asks for it, when the store at hand cannot do it.
     package var absence: String {
@@ -30,7 +30,6 @@ package enum StoreCapability: CaseIterable, Sendable {
             store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm, which can also \
             keep its memory over a restart (autoprewarm)
             """
-        case .users: "this store keeps no sessions of users; use the tools of its database to erase somebody"
         case .transfer: "this store cannot be copied by token-cache; export its tokens, and import them"
         case .limits:
             "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"

@@ -5,8 +5,8 @@ package enum Fetched: Sendable {
     /// Nothing is stored under the id.
     case nothing
     /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
-    /// if it does not expire.
-    case found([UInt8], until: Int64, version: TokenVersion)
+    /// if it does not expire. Then its version, and when it was written, in seconds since 1970.
+    case found([UInt8], until: Int64, version: TokenVersion, writtenAt: Int64)
     /// The token info is longer than was asked for, and was not read.
     case longer
 }
@@ -56,10 +56,11 @@ package protocol StoreHandle: AnyObject {
     /// - Parameters:
     ///   - tokenInfo: Any bytes.
     ///   - id: The unique id.
-    ///   - condition: What must be so; otherwise the error is `preconditionFailed` or `sessionEnded`.
+    ///   - writtenAt: When it was written, in seconds since 1970; nil for now.
+    ///   - condition: What must be so; otherwise the error is `preconditionFailed`, `sessionEnded` or `newer`.
     ///   - completion: Takes the version that the token has now.
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     )
 
@@ -133,4 +134,12 @@ extension StoreHandle {
     package var descriptor: Int32? { nil }
 
     package func proceed() {}
+
+    /// Stores a token info that is written now.
+    package func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        completion: Completion<TokenVersion>
+    ) {
+        store(tokenInfo, under: id, writtenAt: nil, if: condition, completion: completion)
+    }
 }

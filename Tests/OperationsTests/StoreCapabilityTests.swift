@@ -26,8 +26,6 @@ struct StoreCapabilityTests {
         #expect(await refusal(of: AddKey()) == .refused(StoreCapability.keys.absence))
         #expect(await refusal(of: RetireKey(number: 1)) == .refused(StoreCapability.keys.absence))
         #expect(await refusal(of: RekeyStore()) == .refused(StoreCapability.keys.absence))
-        #expect(await refusal(of: ListSessions(user: "a")) == .refused(StoreCapability.users.absence))
-        #expect(await refusal(of: EraseUser(user: "a")) == .refused(StoreCapability.users.absence))
     }
 
     @Test func `requests that every store supports are answered`() async throws {

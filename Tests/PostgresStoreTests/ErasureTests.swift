@@ -137,5 +137,28 @@ import Testing
         #expect(try database.number("SELECT count(*) FROM session") == 0)
         store.close()
     }
+
+    @Test func `nothing of an erased user is in a row, except a keyed hash`() async throws {
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.put("secret", under: "anna-4711")
+        try await handle.begin("s1", of: "anna-4711")
+        try await handle.erase("anna-4711")
+        let rows = try database.sql(
+            "SELECT row_to_json(token)::text FROM token UNION ALL SELECT row_to_json(session)::text FROM session")
+        let key = try key(of: "anna-4711").dropFirst(3).dropLast(8)
+        #expect(rows.count == 1 && rows[0][0]?.contains(key) == true)
+        let user = Array("anna-4711".utf8).map { String($0, radix: 16) }.joined()
+        #expect(rows[0][0]?.contains(user) == false && rows[0][0]?.contains(#""value":null"#) == true)
+        store.close()
+    }
+
+    @Test func `a session of a key that is lost ends all the same`() async throws {
+        let handle = try await ConformanceHandle.open(store)
+        let made = try await handle.begin("s1", of: "anna")
+        try database.allow(keys: 9)
+        try database.sql("UPDATE session SET key_number = 9")
+        #expect(try await handle.end(made.id) == EndedSession(id: made.id, user: nil))
+        store.close()
+    }
 }
 #endif

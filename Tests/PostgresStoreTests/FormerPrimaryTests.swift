@@ -71,7 +71,9 @@ import Testing
         handle.flush()
         let found = try handle.fetch(Array("a".utf8), upTo: 100) {
             Completion { outcome in
-                guard case .success(.found(let info, _, _)) = outcome else { return outcomes.note("a", "\(outcome)") }
+                guard case .success(.found(let info, _, _, _)) = outcome else {
+                    return outcomes.note("a", "\(outcome)")
+                }
                 outcomes.note("a", String(decoding: info, as: UTF8.self))
             }
         }

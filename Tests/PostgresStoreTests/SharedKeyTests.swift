@@ -119,7 +119,7 @@ import Testing
         let first = try TestServer(database)
         let second = try TestServer(database, folder: try first.copyOfRing())
         for number in 0..<450 { try await first.put("token \(number)", under: "\(number)") }
-        let users = try #require(first.store.administrator.users)
+        let users = first.store.administrator.users
         for number in 0..<3 {
             let key = try await users.sessionKey(of: Array("secret\(number)".utf8))
             _ = try await users.createSession(
@@ -151,7 +151,7 @@ import Testing
         try first.copyRing(to: second.folder)
         #expect(try await second.keys.keys().map(\.number) == [2])
         for number in [0, 449] { #expect(try await second.get("\(number)") == "token \(number)") }
-        let found = try await #require(second.store.administrator.users).sessions(of: Array("user".utf8))
+        let found = try await second.store.administrator.users.sessions(of: Array("user".utf8))
         #expect(found.map(\.user) == [[UInt8]](repeating: Array("user".utf8), count: 3))
         first.store.close()
         second.store.close()

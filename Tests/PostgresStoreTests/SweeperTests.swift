@@ -73,8 +73,8 @@ import Testing
         store.state.change(Retention(sinceWritten: .seconds(60)))
         sweeper.wake()
         // Without the index every look would read all tokens.
-        try await eventually { !store.events.all.isEmpty }
-        let texts = store.events.all.map(\.description)
+        try await eventually { !store.said.isEmpty }
+        let texts = store.said
         #expect(texts.count == 1 && texts[0].contains("no index token_by_writing"), "\(texts)")
         #expect(try store.database.number("SELECT count(*) FROM token") == 1)
         try makeIndexes(store, Retention(sinceWritten: .seconds(60)))
@@ -137,11 +137,11 @@ import Testing
         let sessions = PrimarySessions(try ConnectionTarget(url: store.database.url(user: name)) { nil }, .local)
         let sweeper = Sweeper(sessions, store.state, holder: [1], times: Self.quick)
         sweeper.start()
-        try await eventually { !store.events.all.isEmpty }
+        try await eventually { !store.said.isEmpty }
         let beat = try store.database.number("SELECT beat FROM lease") ?? 0
         try await eventually { try store.database.number("SELECT beat FROM lease") ?? 0 > beat + 3 }
         sweeper.stop()
-        let texts = store.events.all.map(\.description)
+        let texts = store.said
         #expect(texts.count == 1 && texts.allSatisfy { $0.contains("permission denied for table token") }, "\(texts)")
         #expect(try await store.get("a") == nil)
     }

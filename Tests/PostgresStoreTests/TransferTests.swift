@@ -54,7 +54,7 @@ import Testing
         try await from.put([("b", "new"), ("d", "again")], writtenAt: now + 3_600)
         // Written later, but at earlier and later times.
         try await to.put("newer", under: "a", writtenAt: 101)
-        try await to.put("older", under: "b", writtenAt: 199)
+        try await to.put([("b", "older"), ("c", "there"), ("d", "there")], writtenAt: 199)
         try await to.put("same second, later", under: "e", writtenAt: 100)
         _ = try await to.administrator.remove([Array("c".utf8), Array("d".utf8)])
         let rows = try await rows(of: from, .tokens)

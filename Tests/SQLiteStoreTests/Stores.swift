@@ -71,23 +71,23 @@ extension SQLiteAdministrator {
         self.init(
             OpenDatabase(
                 directory: store.directory, path: store.path, options: store.options, state: store.state,
-                writerThread: store.writerThread), erase: store.erase)
+                writerThread: store.writerThread), users: store.administrator.users)
     }
 
-    func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
+    nonisolated func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
         await store(tokens, keepsNewer: false)
     }
 
     /// Stores `infoN` under `idN`.
-    func fill(_ numbers: Range<Int>) async {
+    nonisolated func fill(_ numbers: Range<Int>) async {
         let outcomes = await store(
             numbers.map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), nil) }
         )
         #expect(outcomes.allSatisfy { (try? $0.get()) != nil })
     }
 
-    func info(_ id: String) throws -> String? {
-        try fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+    nonisolated func info(_ id: String) async throws -> String? {
+        try await fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Where tokens lie, by their ids.
@@ -97,5 +97,18 @@ extension SQLiteAdministrator {
             slots[String(decoding: try row.token.get().id, as: UTF8.self)] = row.slot
         }
         return slots
+    }
+}
+
+extension WriterConnection {
+    /// Removes the rows of some keys.
+    ///
+    /// - Returns: For each key whether there was one.
+    func remove(_ keys: [RowKey]) throws(SQLiteError) -> [Bool] {
+        try transaction { () throws(SQLiteError) in
+            let removed = try keys.map { (key) throws(SQLiteError) in try table.remove(key) }
+            noteRemoved(removed.count { $0 })
+            return removed
+        }
     }
 }

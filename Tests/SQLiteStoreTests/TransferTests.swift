@@ -34,10 +34,10 @@ import Testing
     }
 
     private func begin(_ secret: String, of user: String, in store: SQLiteTokenStore) async throws {
-        let administrator = SQLiteAdministrator(store)
-        _ = try await administrator.createSession(
+        let users = store.administrator.users
+        _ = try await users.createSession(
             NewSession(
-                user: Array(user.utf8), key: try await administrator.sessionKey(of: Array(secret.utf8)),
+                user: Array(user.utf8), key: try await users.sessionKey(of: Array(secret.utf8)),
                 id: try .random(), createdAt: 1_000, expiresAt: 1 << 40, perUser: 20))
     }
 
@@ -67,8 +67,8 @@ import Testing
         #expect(try await target.info("id7") == "info7")
         #expect(try await target.statistics().tokens == 30)
         #expect(
-            try await target.sessions(of: Array("anna".utf8))
-                == SQLiteAdministrator(from).sessions(of: Array("anna".utf8)))
+            try await target.users.sessions(of: Array("anna".utf8))
+                == from.administrator.users.sessions(of: Array("anna".utf8)))
         #expect(try await target.verify { _ in }.isSound)
     }
 
@@ -136,7 +136,7 @@ import Testing
         #expect(try await administrator.statistics().tokens == 2)
         let sessions = try await administrator.places(in: .sessions, after: nil, limit: 5).places
         #expect(try await administrator.remove(sessions, from: .sessions) == 1)
-        #expect(try await administrator.sessions(of: Array("anna".utf8)).isEmpty)
+        #expect(try await administrator.users.sessions(of: Array("anna".utf8)).isEmpty)
         #expect(try await administrator.verify { _ in }.isSound)
     }
 

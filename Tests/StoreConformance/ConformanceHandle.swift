@@ -2,6 +2,7 @@ import TokenStore
 
 /// A handle with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
 package actor ConformanceHandle {
+    private let executor = BlockingExecutor(label: "handle")
     private var handle: (any StoreHandle)?
     private var polling: DescriptorPolling?
     /// The numbers of writes, in the order of their outcomes.
@@ -13,21 +14,20 @@ package actor ConformanceHandle {
         return actor
     }
 
+    package nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
     private func start(_ store: any TokenStore) throws {
-        let handle = try store.makeHandle { work in Task { await self.run(work) } }
+        let handle = try store.makeHandle { [executor] work in executor.run(work) }
         self.handle = handle
-        guard let descriptor = handle.descriptor else { return }
-        polling = DescriptorPolling(descriptor) { [weak self] in await self?.proceed() }
+        polling = handle.descriptor.map { descriptor in
+            DescriptorPolling(descriptor, on: executor) { [weak self] in self?.assumeIsolated { $0.proceed() } }
+        }
     }
 
     /// Has the handle do what its descriptor has announced, as a turn of a loop.
     private func proceed() {
         handle?.proceed()
         handle?.flush()
-    }
-
-    private func run(_ work: @Sendable () -> Void) {
-        work()
     }
 
     var opened: any StoreHandle {
@@ -54,7 +54,7 @@ package actor ConformanceHandle {
     }
 
     package func get(_ id: String) async throws -> String? {
-        guard case .found(let info, _, _) = try await fetch(Array(id.utf8)) else { return nil }
+        guard case .found(let info, _, _, _) = try await fetch(Array(id.utf8)) else { return nil }
         return String(decoding: info, as: UTF8.self)
     }
 

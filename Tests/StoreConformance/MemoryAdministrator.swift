@@ -1,4 +1,3 @@
-import Synchronization
 import TokenStore
 
 /// Administers a `MemoryStore`; without any of the capabilities that only some stores have.
@@ -12,42 +11,10 @@ struct MemoryAdministrator: StoreAdministrator {
     var backups: (any StoreBackups)? { nil }
     var keyRing: (any KeyRingAdministrator)? { nil }
     var verifier: (any StoreVerifier)? { nil }
-    var users: (any UserAdministrator)? { nil }
+    var users: any UserAdministrator {
+        WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }
+    }
     var transfer: (any StoreTransfer)? { nil }
-
-    func fetch(_ id: [UInt8]) -> [UInt8]? {
-        if case .found(let info, _, _) = store.fetch(id) { info } else { nil }
-    }
-
-    func facts(of id: [UInt8]) -> TokenFacts? {
-        store.row(of: id).map { row in
-            TokenFacts(
-                size: row.info.count, writtenAt: row.writtenAt, expiresAt: TokenExpiration.expiration(of: row.info.span)
-            )
-        }
-    }
-
-    func store(
-        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
-    ) -> [Result<Void, StoreError>] {
-        let outcomes = Mutex<[Result<Void, StoreError>]>([])
-        store.commit(
-            tokens.map { token, writtenAt in
-                MemoryChange(writtenID: token.id) { store, retention, error in
-                    let row = MemoryRow(info: token.info, writtenAt: writtenAt ?? MemoryRow.now)
-                    let outcome =
-                        error.map { .failure($0) }
-                        ?? store.write(row, under: token.id, retention, keepsNewer: keepsNewer).map { _ in }
-                    outcomes.withLock { $0.append(outcome) }
-                }
-            }
-        )
-        return outcomes.withLock { $0 }
-    }
-
-    func remove(_ ids: [[UInt8]]) -> [Bool] {
-        store.remove(ids)
-    }
 
     func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
         var start: [UInt8]?

@@ -26,7 +26,6 @@ package final class MemoryDisk: Sendable {
     struct Rules {
         var condition = WriteCondition()
         var tokenLimit: Int?
-        var keepsNewer = false
         var retention = Retention()
     }
 
@@ -35,7 +34,7 @@ package final class MemoryDisk: Sendable {
         contents.withLock { contents in
             if let error = contents.fault(of: rules, id) { return .failure(error) }
             if let former = contents.rows[id] {
-                if rules.keepsNewer && former.writtenAt > row.writtenAt { return .failure(.newer) }
+                if rules.condition.keepsNewer && former.writtenAt > row.writtenAt { return .failure(.newer) }
             } else if let tokenLimit = rules.tokenLimit, contents.rows.count >= tokenLimit {
                 return .failure(.full(.tokens(tokenLimit)))
             }

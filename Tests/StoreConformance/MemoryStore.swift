@@ -65,13 +65,8 @@ package final class MemoryStore: TokenStore {
         let retention = state.withLock(\.retention)
         guard let row = disk.row(of: id), row.isCurrent(retention) else { return .nothing }
         return row.info.count <= limit
-            ? .found(row.info, until: row.deadline(retention), version: row.version) : .longer
-    }
-
-    /// The row of an id; nil if there is none, or it has expired.
-    func row(of id: [UInt8]) -> MemoryRow? {
-        let retention = state.withLock(\.retention)
-        return disk.row(of: id).flatMap { $0.isCurrent(retention) ? $0 : nil }
+            ? .found(row.info, until: row.deadline(retention), version: row.version, writtenAt: row.writtenAt)
+            : .longer
     }
 
     /// Counts a token that is to wait; the error if it may not.
@@ -99,13 +94,11 @@ package final class MemoryStore: TokenStore {
     }
 
     func write(
-        _ row: MemoryRow, under id: [UInt8], if condition: WriteCondition = WriteCondition(), _ retention: Retention,
-        keepsNewer: Bool = false
+        _ row: MemoryRow, under id: [UInt8], if condition: WriteCondition, _ retention: Retention
     ) -> Result<TokenVersion, StoreError> {
         let outcome = disk.write(
             row, under: id,
-            MemoryDisk.Rules(
-                condition: condition, tokenLimit: options.tokenLimit, keepsNewer: keepsNewer, retention: retention))
+            MemoryDisk.Rules(condition: condition, tokenLimit: options.tokenLimit, retention: retention))
         if case .success = outcome { state.withLock { $0.writes += 1 } }
         return outcome
     }
@@ -156,13 +149,6 @@ package final class MemoryStore: TokenStore {
 
     func sessions(of user: [UInt8]) -> [UserSession] {
         disk.sessions { $1.user == user && $1.expiresAt > MemoryRow.now }.map(\.session)
-    }
-
-    func remove(_ ids: [[UInt8]]) -> [Bool] {
-        let observer = state.withLock(\.observer)
-        observer?.willWrite(ids)
-        defer { observer?.didWrite(ids) }
-        return disk.remove(ids)
     }
 
     func page(after id: [UInt8]?, limit: Int) -> (rows: [(id: [UInt8], row: MemoryRow)], isLast: Bool) {

@@ -33,10 +33,10 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
-        let row = MemoryRow(info: tokenInfo, writtenAt: MemoryRow.now)
+        let row = MemoryRow(info: tokenInfo, writtenAt: writtenAt ?? MemoryRow.now)
         gather(Token.waitingBytes(id: id, info: tokenInfo), writing: id, completion) {
             $0.write(row, under: id, if: condition, $1)
         }

@@ -137,12 +137,15 @@ extension StoreConformance {
                 try expectEqual(try await handle.find(secret), nil, "the session")
                 let ended = try await handle.key(secret)
                 for match in [WriteCondition.Match.any, .exists, .missing] {
-                    let error = try await error { try await other.put("after", under: user, if: match, session: ended) }
-                    try expectEqual(error, .sessionEnded, "the error")
+                    let refused = try await error {
+                        try await other.put("after", under: user, if: match, session: ended)
+                    }
+                    try expectEqual(refused, .sessionEnded, "the error")
                 }
                 try expectEqual(try await handle.get(user), nil, "the token after writes that depend on the session")
                 try await handle.begin("new \(round)", of: user)
-                try await handle.put("again", under: user, if: .missing, session: try await handle.key("new \(round)"))
+                let new = try await handle.key("new \(round)")
+                try await handle.put("again", under: user, if: .missing, session: new)
                 try expectEqual(try await other.get(user), "again", "the token of the user who came again")
             }
             store.close()

@@ -107,7 +107,7 @@ private actor AccessActor {
         defer { store.close() }
         let (answers, sessions) = (AnswerCache(limit: 1 << 20), SessionCache(limit: 1 << 20))
         store.report(writesTo: ServiceCaches(answers, sessions))
-        let administrator = try #require(store.administrator as? SQLiteAdministrator)
+        let users = store.administrator.users
         let course = Course(users: Self.users)
         try await withThrowingTaskGroup { group in
             for number in 0..<Self.users {
@@ -119,9 +119,9 @@ private actor AccessActor {
                     for round in 1...Self.rounds {
                         let secret = (0..<SessionSecret.length).map { _ in UInt8.random(in: 0...255) }
                         let new = NewSession(
-                            user: user, key: try await administrator.sessionKey(of: secret), id: try .random(),
+                            user: user, key: try await users.sessionKey(of: secret), id: try .random(),
                             createdAt: MemoryRow.now, expiresAt: .max, perUser: 20)
-                        let made = try await administrator.createSession(new)
+                        let made = try await users.createSession(new)
                         let session = Session(String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self))
                         course.add(session, of: number)
                         for _ in 0..<3 {
@@ -130,9 +130,9 @@ private actor AccessActor {
                             #expect(await loop.get(session.text) == value)
                         }
                         switch round % 5 {
-                        case 0: #expect(try await administrator.erase(user).sessions == 1)
-                        case 1, 2: #expect(try await administrator.endSessions(of: user) == 1)
-                        default: #expect(try await administrator.endSession(id: made.id) != nil)
+                        case 0: #expect(try await users.erase(user).sessions == 1)
+                        case 1, 2: #expect(try await users.endSessions(of: user) == 1)
+                        default: #expect(try await users.endSession(id: made.id) != nil)
                         }
                         session.last.withLock { $0 = value }
                         #expect(await loop.get(session.text) == nil)
@@ -140,7 +140,7 @@ private actor AccessActor {
                         #expect(!(await loop.put(value, session.text)))
                         // What the session's owner must not see any more.
                         let token = Token(id: user, info: Array("\(value)".utf8))
-                        _ = try await administrator.store([(token, nil)], keepsNewer: false)[0].get()
+                        _ = try await users.store([(token, nil)], keepsNewer: false)[0].get()
                     }
                 }
             }

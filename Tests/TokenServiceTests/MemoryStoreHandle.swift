@@ -23,11 +23,11 @@ final class MemoryStoreHandle: TokensOnlyHandle {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
-        return found.count <= limit ? .found(found, until: .max, version: version(of: id)) : .longer
+        return found.count <= limit ? .found(found, until: .max, version: version(of: id), writtenAt: 0) : .longer
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
         if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }

@@ -16,7 +16,34 @@ struct AuditedAdministrator: StoreAdministrator {
     var keyRing: (any KeyRingAdministrator)? { base.keyRing.map { AuditedKeyRing($0, trail) } }
     var verifier: (any StoreVerifier)? { base.verifier }
     var transfer: (any StoreTransfer)? { base.transfer.map { AuditedTransfer($0, trail) } }
-    var users: (any UserAdministrator)? { base.users.map { AuditedUserAdministrator($0, trail) } }
+    var users: any UserAdministrator { AuditedUserAdministrator(base.users, trail) }
+
+    /// Is one event without a user: who reads all tokens reads those of every user.
+    func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+        try await trail.recording(.list) { () async throws(StoreError) in
+            try await base.page(after: cursor, limit: limit)
+        }
+    }
+
+    func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+        try await trail.recording(.export) { () async throws(StoreError) in
+            try await base.exportPage(after: cursor, limit: limit)
+        }
+    }
+
+    func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
+        try await base.statistics(exactly: exactly)
+    }
+}
+
+private struct AuditedUserAdministrator: UserAdministrator {
+    private let base: any UserAdministrator
+    private let trail: OperatorTrail
+
+    init(_ base: any UserAdministrator, _ trail: OperatorTrail) {
+        self.base = base
+        self.trail = trail
+    }
 
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
         try await trail.recording(.read, user: id) { () async throws(StoreError) in
@@ -69,33 +96,6 @@ struct AuditedAdministrator: StoreAdministrator {
         }
         try trail.record(zip(ids, removed).map { .init(.remove, $1 ? .ok : .notFound, user: $0) })
         return removed
-    }
-
-    /// Is one event without a user: who reads all tokens reads those of every user.
-    func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
-        try await trail.recording(.list) { () async throws(StoreError) in
-            try await base.page(after: cursor, limit: limit)
-        }
-    }
-
-    func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
-        try await trail.recording(.export) { () async throws(StoreError) in
-            try await base.exportPage(after: cursor, limit: limit)
-        }
-    }
-
-    func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
-        try await base.statistics(exactly: exactly)
-    }
-}
-
-private struct AuditedUserAdministrator: UserAdministrator {
-    private let base: any UserAdministrator
-    private let trail: OperatorTrail
-
-    init(_ base: any UserAdministrator, _ trail: OperatorTrail) {
-        self.base = base
-        self.trail = trail
     }
 
     func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey { try await base.sessionKey(of: secret) }

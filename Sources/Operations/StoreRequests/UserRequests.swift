@@ -40,7 +40,7 @@ package struct AddSession: StoreRequest {
             throw .refused("per_user is \(perUser); allowed is 1 to \(Self.most)")
         }
         let user = try StoredText.user(user)
-        let users = try administrator.existingUsers
+        let users = administrator.users
         let (secret, id): ([UInt8], SessionID)
         do throws(CryptographyError) {
             (secret, id) = (try RandomBytes.secret(SessionSecret.length), try .random())
@@ -89,7 +89,7 @@ package struct ListSessions: StoreRequest {
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let sessions = try await administrator.existingUsers.sessions(of: try StoredText.user(user))
+        let sessions = try await administrator.users.sessions(of: try StoredText.user(user))
         return Reply(
             sessions: sessions.map {
                 Entry(
@@ -125,7 +125,7 @@ package struct RemoveSessions: StoreRequest {
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let users = try administrator.existingUsers
+        let users = administrator.users
         switch (id, user) {
         case (let id?, nil):
             guard let id = SessionID(id) else {
@@ -152,16 +152,7 @@ package struct EraseUser: StoreRequest {
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Erasure {
-        try await administrator.existingUsers.erase(try StoredText.user(user))
-    }
-}
-
-extension StoreAdministrator {
-    fileprivate var existingUsers: any UserAdministrator {
-        get throws(StoreError) {
-            guard let users else { throw .refused(StoreCapability.users.absence) }
-            return users
-        }
+        try await administrator.users.erase(try StoredText.user(user))
     }
 }
 

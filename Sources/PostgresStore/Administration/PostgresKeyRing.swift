@@ -9,10 +9,13 @@ internal import TokenStore
 struct PostgresKeyRing: KeyRingAdministrator {
     private let sessions: PrimarySessions
     private let state: PostgresState
+    private let users: any UserAdministrator
     private let agreement: StoreAgreement
 
-    init(_ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement) {
-        (self.sessions, self.state, self.agreement) = (sessions, state, agreement)
+    init(
+        _ sessions: PrimarySessions, _ state: PostgresState, users: any UserAdministrator, _ agreement: StoreAgreement
+    ) {
+        (self.sessions, self.state, self.users, self.agreement) = (sessions, state, users, agreement)
     }
 
     /// How long it may take to look for rows that a key has sealed: the whole of the tables is read.
@@ -162,7 +165,8 @@ struct PostgresKeyRing: KeyRingAdministrator {
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let total = try await PostgresAdministrator(sessions, state, keyRing: self).statistics().tokens
+        let administrator = PostgresAdministrator(sessions, state, users: users, keyRing: self)
+        let total = try await administrator.statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         var key: [UInt8]? = []

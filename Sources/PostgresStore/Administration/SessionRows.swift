@@ -46,32 +46,6 @@ struct SessionRows {
         return try rows("key = ANY ($1::bytea[])", parameters)
     }
 
-    /// The session with an id; nil if there is none.
-    func row(of id: SessionID) throws(PostgresError) -> StoredSession? {
-        var parameters = Parameters()
-        parameters.append(id.bytes)
-        return try rows("id = $1::bytea", parameters).first
-    }
-
-    /// The sessions of a user that have not expired, the oldest first.
-    ///
-    /// - Parameter now: In seconds since 1970.
-    func rows(ofUser userKey: [UInt8], at now: Int64) throws(PostgresError) -> [StoredSession] {
-        var parameters = Parameters()
-        parameters.append(userKey)
-        parameters.append(now)
-        return try rows("user_key = $1::bytea AND expires_at > $2::bigint ORDER BY number", parameters)
-    }
-
-    /// How many sessions a user has, also expired ones.
-    func count(ofUser userKey: [UInt8]) throws(PostgresError) -> Int {
-        var parameters = Parameters()
-        parameters.append(userKey)
-        return try session.run(
-            "SELECT count(*) FROM session WHERE user_key = $1::bytea", parameters, until: deadline
-        ) { (result) throws(PostgresError) in Int(result.integer(0, 0)) }
-    }
-
     // MARK: - Changing, in a transaction of the caller's
 
     /// Adds sessions; those that are there stay as they are.
@@ -121,40 +95,6 @@ struct SessionRows {
         try session.run(
             "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint", parameters,
             until: deadline)
-    }
-
-    /// The keys of a user's sessions, except the newest ones.
-    ///
-    /// - Parameter count: How many are left out.
-    func keys(ofUser userKey: [UInt8], exceptNewest count: Int) throws(PostgresError) -> [[UInt8]] {
-        var parameters = Parameters()
-        parameters.append(userKey)
-        parameters.append(Int64(count))
-        return try session.run(
-            "SELECT key FROM session WHERE user_key = $1::bytea ORDER BY number DESC OFFSET $2::bigint", parameters,
-            until: deadline
-        ) { (result) throws(PostgresError) in (0..<result.rowCount).map { result.bytes($0, 0) } }
-    }
-
-    /// Removes the sessions with some keys; returns how many there were.
-    func remove(_ keys: [[UInt8]]) throws(PostgresError) -> Int {
-        guard !keys.isEmpty else { return 0 }
-        var parameters = Parameters()
-        parameters.append(keys)
-        return try delete("key = ANY ($1::bytea[])", parameters)
-    }
-
-    /// Removes all sessions of a user; returns how many there were.
-    func remove(ofUser userKey: [UInt8]) throws(PostgresError) -> Int {
-        var parameters = Parameters()
-        parameters.append(userKey)
-        return try delete("user_key = $1::bytea", parameters)
-    }
-
-    private func delete(_ condition: String, _ parameters: Parameters) throws(PostgresError) -> Int {
-        try session.run("DELETE FROM session WHERE \(condition)", parameters, until: deadline) {
-            (result) throws(PostgresError) in result.changedCount
-        }
     }
 }
 #endif

@@ -110,10 +110,6 @@ struct TokenRows {
 
     /// Which stored row a written one replaces.
     enum Replacement {
-        /// That of an earlier write.
-        case older
-        /// That of an earlier write, unless it was written at a later time; a removed token is replaced in any case.
-        case notNewer
         /// That of an earlier write at the same time or before.
         case earlier
         /// That of an earlier write at an earlier time.
@@ -141,8 +137,6 @@ struct TokenRows {
         parameters.append(rows.map(\.value))
         let condition =
             switch replacement {
-            case .older: ""
-            case .notNewer: "AND (token.value IS NULL OR token.written_at <= excluded.written_at)"
             case .earlier: "AND token.written_at <= excluded.written_at"
             case .muchEarlier: "AND token.written_at < excluded.written_at"
             }
@@ -164,43 +158,6 @@ struct TokenRows {
         return others
     }
 
-    /// Puts tombstones in the place of tokens, and where there are none, so that no delayed write brings a token back; in a
-    /// transaction of the caller's.
-    ///
-    /// - Parameters:
-    ///   - keys: Of the rows.
-    ///   - version: That of the removal.
-    ///   - now: In seconds since 1970.
-    /// - Returns: The keys of the tokens that were removed, and the latest version of those that are newer than the removal; nil if there
-    ///   are none.
-    func remove(
-        _ keys: [[UInt8]], _ version: TokenVersion, at now: Int64
-    ) throws(PostgresError) -> (removed: Set<[UInt8]>, newer: TokenVersion?) {
-        var parameters = Parameters()
-        parameters.append(keys)
-        let byKeys = parameters
-        parameters.append(version.rawValue)
-        parameters.append(now)
-        let removed = try self.keys(
-            """
-            UPDATE token SET value = NULL, version = $2::bigint, written_at = $3::bigint, expires_at = NULL,
-                key_number = \(Statement.tombstoneKeyNumber)
-            WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL AND version < $2::bigint RETURNING key
-            """, parameters)
-        try session.run(
-            """
-            INSERT INTO token (\(Self.columns))
-            SELECT key, $2::bigint, $3::bigint, NULL, \(Statement.tombstoneKeyNumber), NULL
-            FROM unnest($1::bytea[]) AS removed (key)
-            ON CONFLICT (key) DO NOTHING
-            """, parameters, until: deadline)
-        let newer = try session.run(
-            "SELECT max(version) FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", byKeys,
-            until: deadline
-        ) { (result) throws(PostgresError) in result.optionalInteger(0, 0).map { TokenVersion(rawValue: $0) } }
-        return (removed, newer)
-    }
-
     /// Replaces the values of rows, which another key has sealed, unless a later write has; in a transaction of the caller's.
     ///
     /// - Parameter rows: With the versions that they had when they were read.
@@ -220,27 +177,6 @@ struct TokenRows {
             FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[]) AS sealed (key, version, key_number, value)
             WHERE token.key = sealed.key AND token.version = sealed.version AND token.value IS NOT NULL
             """, parameters, until: deadline)
-    }
-
-    /// Removes rows without a trace.
-    func delete(_ keys: [[UInt8]]) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(keys)
-        try session.run("DELETE FROM token WHERE key = ANY ($1::bytea[])", parameters, until: deadline)
-    }
-
-    /// Those of some keys that have a token.
-    func present(of keys: [[UInt8]]) throws(PostgresError) -> Set<[UInt8]> {
-        var parameters = Parameters()
-        parameters.append(keys)
-        return try self.keys(
-            "SELECT key FROM token WHERE key = ANY ($1::bytea[]) AND value IS NOT NULL", parameters)
-    }
-
-    private func keys(_ sql: String, _ parameters: Parameters) throws(PostgresError) -> Set<[UInt8]> {
-        try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
-            Set((0..<result.rowCount).map { result.bytes($0, 0) })
-        }
     }
 }
 #endif

@@ -50,11 +50,12 @@ extension PostgresStoreHandle {
     var unixTime: Int64 { state.clock.unixTime }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
         let refusal = change(Token.waitingBytes(id: id, info: tokenInfo), condition) { () throws(SealingError) in
-            .store(try rows.coder.row(of: Token(id: id, info: tokenInfo), writtenAt: unixTime), completion: completion)
+            let row = try rows.coder.row(of: Token(id: id, info: tokenInfo), writtenAt: writtenAt ?? unixTime)
+            return .store(row, completion: completion)
         }
         if let refusal { completion(.failure(refusal)) }
     }
@@ -74,7 +75,7 @@ extension PostgresStoreHandle {
         gather(bytes) { () throws(SealingError) in
             let session = try condition.session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
             return WriteOperation(
-                try make(), if: condition.match, session: session, bytes: bytes, deadline: deadline, rows: rows)
+                try make(), if: condition, session: session, bytes: bytes, deadline: deadline, rows: rows)
         }
     }
 

@@ -25,7 +25,8 @@ final class WriteOperation: Operation {
     }
 
     private let change: Change
-    private let match: WriteCondition.Match
+    private let condition: WriteCondition
+    private var match: WriteCondition.Match { condition.match }
     /// The key of the row of a session that must be there.
     private let session: [UInt8]?
     private let statement: Statement
@@ -45,19 +46,20 @@ final class WriteOperation: Operation {
         var isLive = false
         var hasSession = true
         var isErased = false
+        var writtenAt: Int64?
     }
 
     init(
-        _ change: Change, if match: WriteCondition.Match, session: [UInt8]?, bytes: Int, deadline: MonotonicTime,
+        _ change: Change, if condition: WriteCondition, session: [UInt8]?, bytes: Int, deadline: MonotonicTime,
         rows: RowAccess
     ) {
         self.change = change
-        self.match = match
+        self.condition = condition
         self.session = session
         statement =
-            switch (change, match) {
+            switch (change, condition.match) {
             case (.remove, _): .remove
-            case (.store, .any): session == nil ? .store : .storeIf
+            case (.store, .any): condition.isEmpty ? .store : .storeIf
             case (.store, .missing), (.store, .noneOf): .storeIf
             case (.store, .exists), (.store, .oneOf): .replaceIf
             }
@@ -128,7 +130,7 @@ final class WriteOperation: Operation {
     }
 
     private func appendCondition() {
-        let (kind, versions) = match.parameters
+        let (kind, versions) = condition.keepsNewer ? (5, []) : match.parameters
         let horizon = rows.horizon
         rows.parameters.append(kind)
         rows.parameters.append(versions)
@@ -147,7 +149,7 @@ final class WriteOperation: Operation {
         found = Examination(
             version: result.optionalInteger(0, 0).map(TokenVersion.init(rawValue:)),
             isLive: result.integer(0, 1) != 0, hasSession: result.integer(0, 2) != 0,
-            isErased: result.optionalInteger(0, 3) == 1)
+            isErased: result.optionalInteger(0, 3) == 1, writtenAt: result.optionalInteger(0, 4))
     }
 
     // MARK: - The outcome
@@ -170,6 +172,10 @@ final class WriteOperation: Operation {
         if let seen = found.version { rows.state.versions.note(seen) }
         if !found.hasSession {
             fail(.sessionEnded)
+        } else if condition.keepsNewer, found.isLive, case .store(let row, let completion) = change,
+            let writtenAt = found.writtenAt, writtenAt > row.times.writtenAt
+        {
+            completion(.failure(.newer))
         } else if let seen = found.version, seen >= version {
             // Written by somebody else, before this write or after it.
             guard !mayHaveLanded else {

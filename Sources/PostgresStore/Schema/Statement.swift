@@ -73,7 +73,8 @@ enum Statement: String, CaseIterable {
     private static let matches = """
         CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
         OR ($7::bigint = 3 AND token.version = ANY ($8::bigint[])) \
-        OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) ELSE $7::bigint IN (0, 2, 4) END
+        OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) \
+        OR ($7::bigint = 5 AND token.written_at <= $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
         """
     private static let sessionColumns = """
         key, id, user_key, key_number, created_at, expires_at, used_at, number, user_value
@@ -125,7 +126,7 @@ enum Statement: String, CaseIterable {
             """
             SELECT token.version, \(Self.isLive(2, 3)), \
             ($4::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $4::bytea \
-            AND session.expires_at > $5::bigint)), token.key_number = \(Self.erasedKeyNumber) \
+            AND session.expires_at > $5::bigint)), token.key_number = \(Self.erasedKeyNumber), token.written_at \
             FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea
             """
         case .findSession:

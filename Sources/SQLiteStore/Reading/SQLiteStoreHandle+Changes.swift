@@ -7,12 +7,14 @@ extension SQLiteStoreHandle {
     static let waitingBytes = 512
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
         gather(Token.waitingBytes(id: id, info: tokenInfo), .stored(completion.take)) { (coder) throws(SealingError) in
-            let row = try coder.row(of: Token(id: id, info: tokenInfo), writtenAt: unixTime)
-            return condition.isEmpty ? .store(row) : .storeIf(row, try coder.condition(condition))
+            var row = try coder.row(of: Token(id: id, info: tokenInfo), writtenAt: writtenAt ?? unixTime)
+            if condition.isEmpty { return .store(row) }
+            row.keepsNewer = condition.keepsNewer
+            return .storeIf(row, try coder.condition(condition))
         }
     }
 

@@ -176,17 +176,6 @@ final class WriterConnection {
         return try statement.step() ? statement.integer(at: 0) : 0
     }
 
-    /// Removes the rows of some keys.
-    ///
-    /// - Returns: For each key whether there was one.
-    func remove(_ keys: [RowKey]) throws(SQLiteError) -> [Bool] {
-        try transaction { () throws(SQLiteError) in
-            let removed = try keys.map { (key) throws(SQLiteError) in try table.remove(key) }
-            noteRemoved(removed.count { $0 })
-            return removed
-        }
-    }
-
     /// - Parameter identity: That of the ring whose keys seal the store; empty for a store in the clear.
     func setKeyRing(_ identity: [UInt8]) throws(SQLiteError) {
         let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)

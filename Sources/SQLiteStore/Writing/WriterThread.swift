@@ -119,13 +119,6 @@ final class WriterThread: Sendable {
         return try result.get()
     }
 
-    /// Makes changes durable and returns an outcome for each.
-    func commit(_ changes: [Change]) async -> [Result<ChangeOutcome, StoreError>] {
-        await withCheckedContinuation { continuation in
-            submit(WriteBatch(changes: changes) { continuation.resume(returning: $0) })
-        }
-    }
-
     private func enqueue(_ add: (inout Queue) -> Void) -> Bool {
         let (isFirst, isClosed) = queue.withLock { queue in
             guard !queue.isClosed else { return (false, true) }

@@ -8,29 +8,8 @@ package protocol StoreAdministrator: Sendable {
     var backups: (any StoreBackups)? { get }
     var keyRing: (any KeyRingAdministrator)? { get }
     var verifier: (any StoreVerifier)? { get }
-    var users: (any UserAdministrator)? { get }
+    var users: any UserAdministrator { get }
     var transfer: (any StoreTransfer)? { get }
-
-    /// The token info of an id; nil when nothing is stored under it.
-    func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
-
-    /// What is known of the token of an id, besides the token; nil when nothing is stored under it.
-    func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts?
-
-    /// Stores tokens, replacing those of the same id; they are durable when it returns.
-    ///
-    /// - Parameters:
-    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
-    ///   - keepsNewer: Leaves tokens alone that were written later; their outcome is `StoreError.newer`.
-    /// - Returns: An outcome for each.
-    func store(
-        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
-    ) async -> [Result<Void, StoreError>]
-
-    /// Removes tokens, and what the store's files still hold of them.
-    ///
-    /// - Returns: For each id whether there was one.
-    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
 
     /// Reads some tokens, in an order that says nothing of them.
     ///
@@ -54,6 +33,18 @@ extension StoreAdministrator {
     }
 
     package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
+
+    package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? { try await users.fetch(id) }
+
+    package func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? { try await users.facts(of: id) }
+
+    package func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) async -> [Result<Void, StoreError>] {
+        await users.store(tokens, keepsNewer: keepsNewer)
+    }
+
+    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] { try await users.remove(ids) }
 }
 
 /// Where a listing goes on; only the store that made it knows what it means.

@@ -1,5 +1,26 @@
-/// What operators do with the users of an open store and their sessions; as the members of `StoreHandle` of the same names.
+/// What operators do with the tokens and sessions of an open store's users, as clients do through handles.
 package protocol UserAdministrator: Sendable {
+    /// The token info of an id; nil when nothing is stored under it.
+    func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
+
+    /// What is known of the token of an id, besides the token; nil when nothing is stored under it.
+    func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts?
+
+    /// Stores tokens, replacing those of the same id; they are durable when it returns.
+    ///
+    /// - Parameters:
+    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
+    ///   - keepsNewer: As in `WriteCondition`.
+    /// - Returns: An outcome for each.
+    func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) async -> [Result<Void, StoreError>]
+
+    /// Removes tokens.
+    ///
+    /// - Returns: For each id whether there was one.
+    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
+
     func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey
 
     func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession

@@ -21,15 +21,21 @@ package struct WriteCondition: Sendable {
     package var match = Match.any
     /// A session that must still exist; nil for none.
     package var session: SessionKey?
+    /// Whether a token that was written at a later time stays, as for an import; `match` is `any` then.
+    package var keepsNewer = false
 
     package init(match: Match = .any, session: SessionKey? = nil) {
         self.match = match
         self.session = session
     }
 
+    package init(keepsNewer: Bool) {
+        self.keepsNewer = keepsNewer
+    }
+
     /// Whether it holds whatever is stored.
     package var isEmpty: Bool {
-        if case .any = match { session == nil } else { false }
+        if case .any = match { session == nil && !keepsNewer } else { false }
     }
 }
 

@@ -8,7 +8,7 @@ import System
 extension PostgresTokenStore {
     /// Opens a store of a test's database, with a ring that is the same each time.
     convenience init(
-        _ database: TestDatabase, isSealed: Bool = true, versions: VersionClock? = nil,
+        _ database: TestDatabase, isSealed: Bool = true, keys: StoreKeys? = nil, versions: VersionClock? = nil,
         report: @escaping @Sendable (StoreEvent) -> Void = { _ in },
         change: (inout StoreOptions) -> Void = { _ in },
         changePostgres: (inout PostgresOptions) -> Void = { _ in }
@@ -25,8 +25,9 @@ extension PostgresTokenStore {
             index: index,
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
         let state = PostgresState(
-            sealing: Sealing(isSealed ? .sealed(ring) : .clear(index: index)), versions: try versions ?? VersionClock(),
-            hosts: target.hosts.map(\.description), options: options, report: report)
+            sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
+            versions: try versions ?? VersionClock(), hosts: target.hosts.map(\.description), options: options,
+            report: report)
         let sessions = PrimarySessions(target, postgres.durability)
         try database.allow(keys: 1)
         // Never looked at: the ring is not in a file.

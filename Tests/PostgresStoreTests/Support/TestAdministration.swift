@@ -9,10 +9,25 @@ import Testing
 /// An administrator of a database of a test's own, and what it shares with a store.
 struct TestAdministration {
     let database: TestDatabase
-    let sessions: PrimarySessions
-    let state: PostgresState
     let events: Events
-    let administrator: PostgresAdministrator
+    private let opened: Opened
+
+    /// Closes the store when nobody uses it any more.
+    private final class Opened: Sendable {
+        let store: PostgresTokenStore
+        let administrator: PostgresAdministrator
+
+        init(_ store: PostgresTokenStore) throws {
+            self.store = store
+            administrator = try #require(store.administrator as? PostgresAdministrator)
+        }
+
+        deinit { store.close() }
+    }
+
+    var administrator: PostgresAdministrator { opened.administrator }
+    var sessions: PrimarySessions { administrator.sessions }
+    var state: PostgresState { opened.store.state }
 
     /// What a store has reported.
     final class Events: Sendable {
@@ -37,16 +52,15 @@ struct TestAdministration {
         let versions = now.map { now in VersionClock(process: 7) { now } } ?? VersionClock(process: 7)
         self.database = database
         self.events = events
-        sessions = PrimarySessions(try ConnectionTarget(url: database.url) { nil }, .local)
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
-        options.retention = retention
-        state = PostgresState(
-            sealing: Sealing(try keys ?? .sealed(try KeyRing.random(createdAt: 1))), versions: versions,
-            hosts: ["test"], options: options
-        ) { events.add($0) }
-        administrator = PostgresAdministrator(sessions, state, keyRing: nil)
+        opened = try Opened(
+            PostgresTokenStore(
+                database, keys: try keys ?? .sealed(try KeyRing.random(createdAt: 1)), versions: versions,
+                report: { events.add($0) }, change: { $0.retention = retention }))
         try database.allow(keys: 1, 2)
     }
+
+    /// What the store has reported, except that it is connected.
+    var said: [String] { events.all.map(\.description).filter { !$0.hasPrefix("connected to") } }
 
     func put(_ info: String, under id: String, writtenAt: Int64? = nil, keepsNewer: Bool = false) async throws {
         try await put([(id, info)], writtenAt: writtenAt, keepsNewer: keepsNewer)
@@ -63,7 +77,12 @@ struct TestAdministration {
         try await administrator.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    func key(of id: String) throws -> [UInt8] { try administrator.keys(of: [Array(id.utf8)])[0] }
+    func key(of id: String) throws -> [UInt8] {
+        var coder = RowCoder(state.sealing)
+        var key = RowKey()
+        try coder.key(of: Array(id.utf8), into: &key)
+        return key.bytes
+    }
 
     /// The row of an id as it lies in the table; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
@@ -78,14 +97,15 @@ struct TestAdministration {
     func begin(
         _ secret: String, of user: String, createdAt: Int64 = 1_000, expiresAt: Int64 = 1 << 40, perUser: Int = 20
     ) async throws -> CreatedSession {
-        try await administrator.createSession(
+        let key = try await administrator.users.sessionKey(of: Array(secret.utf8))
+        return try await administrator.users.createSession(
             NewSession(
-                user: Array(user.utf8), key: try administrator.sessionKey(of: Array(secret.utf8)), id: try .random(),
-                createdAt: createdAt, expiresAt: expiresAt, perUser: perUser))
+                user: Array(user.utf8), key: key, id: try .random(), createdAt: createdAt, expiresAt: expiresAt,
+                perUser: perUser))
     }
 
     func sessions(of user: String) async throws -> [UserSession] {
-        try await administrator.sessions(of: Array(user.utf8))
+        try await administrator.users.sessions(of: Array(user.utf8))
     }
 }
 

@@ -84,7 +84,7 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition,
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
         let id = String(decoding: id, as: UTF8.self)
@@ -110,7 +110,8 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
     }
 
     func finishRead(_ id: String, found tokenInfo: String) {
-        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max, version: TokenVersion(rawValue: 1))))
+        let version = TokenVersion(rawValue: 1)
+        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max, version: version, writtenAt: 0)))
     }
 
     /// Gives the outcome of the first write of an id.

@@ -49,7 +49,8 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
     }
 
     func store(
-        _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, completion: Completion<TokenVersion>
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
+        completion: Completion<TokenVersion>
     ) {
         if fails { return completion(.failure(.overloaded(.queue(bytes: 1)))) }
         let id = number(of: id)
@@ -77,7 +78,8 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
     private func read(_ id: Int, _ limit: Int) -> Fetched {
         guard let current = world.ledger.current(id: id, at: world.kernel.clock.unixTime) else { return .nothing }
         if current.info.count > limit { return .longer }
-        return .found(current.info, until: current.deadline, version: TokenVersion(rawValue: Int64(current.write)))
+        let version = TokenVersion(rawValue: Int64(current.write))
+        return .found(current.info, until: current.deadline, version: version, writtenAt: 0)
     }
 
     // MARK: - On the store's threads

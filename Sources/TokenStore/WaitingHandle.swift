@@ -1,0 +1,165 @@
+/// A handle of its own for operators' commands, which wait for each outcome.
+///
+/// It is opened for the first command, and stays open.
+package actor WaitingHandle: UserAdministrator {
+    private let open: @Sendable (@escaping Deliver) throws(StoreError) -> any StoreHandle
+    private let executor = BlockingExecutor(label: "commands")
+    private var opened: (any StoreHandle)?
+    private var polling: DescriptorPolling?
+
+    package typealias Deliver = @Sendable (@escaping @Sendable () -> Void) -> Void
+
+    /// - Parameter open: As `TokenStore.makeHandle`.
+    package init(_ open: @escaping @Sendable (@escaping Deliver) throws(StoreError) -> any StoreHandle) {
+        self.open = open
+    }
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    private var handle: any StoreHandle {
+        get throws(StoreError) {
+            if let opened { return opened }
+            let handle = try open { [executor] work in executor.run(work) }
+            polling = handle.descriptor.map { descriptor in
+                DescriptorPolling(descriptor, on: executor) { [weak self] in self?.assumeIsolated { $0.proceed() } }
+            }
+            opened = handle
+            return handle
+        }
+    }
+
+    /// Does what the handle's descriptor has announced, as a turn of a loop.
+    private func proceed() {
+        opened?.proceed()
+        opened?.flush()
+    }
+
+    /// Begins something, hands it over and waits for its outcome.
+    private func outcome<Value: Sendable>(
+        of begin: (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
+    ) async throws(StoreError) -> Value {
+        let handle = try handle
+        let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
+            let completion = Completion<Value> { continuation.resume(returning: $0) }
+            do throws(StoreError) {
+                try begin(handle, completion)
+            } catch {
+                completion(.failure(error))
+            }
+            handle.flush()
+        }
+        return try outcome.get()
+    }
+
+    /// The most changes, and about the most bytes of token infos, that are handed over together.
+    private static let (changesTogether, bytesTogether) = (512, 4 << 20)
+
+    /// Makes many changes, some together, and waits for their outcomes.
+    ///
+    /// - Parameter size: Bytes of a change.
+    private func outcomes<Change, Value: Sendable>(
+        of changes: [Change], size: (Change) -> Int,
+        begin: (any StoreHandle, Change, Completion<Value>) -> Void
+    ) async throws(StoreError) -> [Result<Value, StoreError>] {
+        let handle = try handle
+        var outcomes: [Result<Value, StoreError>] = []
+        while outcomes.count < changes.count {
+            let rest = changes[outcomes.count...].prefix(Self.changesTogether)
+            var bytes = 0
+            let fitting = rest.prefix { change in
+                defer { bytes += size(change) }
+                return bytes < Self.bytesTogether
+            }
+            outcomes += await withCheckedContinuation { continuation in
+                var found = [Result<Value, StoreError>?](repeating: nil, count: fitting.count)
+                var left = fitting.count
+                for (index, change) in fitting.enumerated() {
+                    begin(
+                        handle, change,
+                        Completion { outcome in
+                            found[index] = outcome
+                            left -= 1
+                            if left == 0 { continuation.resume(returning: found.compactMap(\.self)) }
+                        })
+                }
+                handle.flush()
+            }
+        }
+        return outcomes
+    }
+
+    // MARK: - Tokens
+
+    package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
+        guard case .found(let info, _, _, _) = try await found(id) else { return nil }
+        return info
+    }
+
+    package func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? {
+        guard case .found(let info, _, _, let writtenAt) = try await found(id) else { return nil }
+        return TokenFacts(
+            size: info.count, writtenAt: writtenAt, expiresAt: TokenExpiration.expiration(of: info.span))
+    }
+
+    private func found(_ id: [UInt8]) async throws(StoreError) -> Fetched {
+        try await outcome { (handle, completion) throws(StoreError) in
+            if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) { completion(.success(fetched)) }
+        }
+    }
+
+    package func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) async -> [Result<Void, StoreError>] {
+        do throws(StoreError) {
+            return try await outcomes(of: tokens, size: { $0.token.info.count }) { handle, written, completion in
+                handle.store(
+                    written.token.info, under: written.token.id, writtenAt: written.writtenAt,
+                    if: WriteCondition(keepsNewer: keepsNewer), completion: completion)
+            }.map { (outcome: Result<TokenVersion, StoreError>) in outcome.map { _ in } }
+        } catch {
+            return tokens.map { _ in .failure(error) }
+        }
+    }
+
+    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
+        try await outcomes(of: ids, size: \.count) { handle, id, completion in
+            handle.remove(id, if: WriteCondition(), completion: completion)
+        }.map { (outcome: Result<Bool, StoreError>) throws(StoreError) in try outcome.get() }
+    }
+
+    // MARK: - Sessions
+
+    package func sessionKey(of secret: [UInt8]) throws(StoreError) -> SessionKey {
+        try handle.sessionKey(of: secret.span)
+    }
+
+    package func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession {
+        try await outcome { (handle, completion) throws(StoreError) in
+            handle.createSession(request, completion: completion)
+        }
+    }
+
+    package func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession] {
+        try await outcome { (handle, completion) throws(StoreError) in
+            handle.listSessions(of: user, completion: completion)
+        }
+    }
+
+    package func endSession(id: SessionID) async throws(StoreError) -> EndedSession? {
+        try await outcome { (handle, completion) throws(StoreError) in
+            handle.endSession(id: id, completion: completion)
+        }
+    }
+
+    package func endSessions(of user: [UInt8]) async throws(StoreError) -> Int {
+        try await outcome { (handle, completion) throws(StoreError) in
+            handle.endSessions(of: user, completion: completion)
+        }
+    }
+
+    package func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
+        try await outcome { (handle, completion) throws(StoreError) in handle.erase(user, completion: completion) }
+    }
+}

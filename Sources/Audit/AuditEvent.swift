@@ -27,9 +27,9 @@ package struct AuditEvent: Hashable, Sendable {
         case list = "list_tokens"
         /// Some of all tokens, whoever's they are, with their contents.
         case export = "export_tokens"
-        /// Reading rows of this store, to copy them to another one.
+        /// Reading all rows of this store, to copy them to another one.
         case copyFrom = "copy_from_store"
-        /// Writing rows of another store to this one, and removing rows that the other one does not have.
+        /// Filling this store with another one's rows.
         case copyTo = "copy_to_store"
         case createSession = "create_session"
         case listSessions = "list_sessions"
@@ -40,8 +40,6 @@ package struct AuditEvent: Hashable, Sendable {
         case authenticate
         case backUp = "back_up_store"
         case restore = "restore_store"
-        case seal = "seal_store"
-        case unseal = "unseal_store"
         /// Of the key ring.
         case addKey = "add_key"
         case useKey = "use_key"
@@ -57,8 +55,8 @@ package struct AuditEvent: Hashable, Sendable {
         /// Whether the action changes what is stored.
         package var isChange: Bool {
             switch self {
-            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .seal, .unseal,
-                .addKey, .useKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey, .useKey,
+                .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
                 true
             case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }

@@ -6,7 +6,7 @@ package import TokenStore
 /// The store in the database that `store.url` names.
 package struct PostgresStoreProvider: StoreProvider {
     private let postgres: PostgresOptions
-    private let options: StoreOptions
+    private var options: StoreOptions
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
@@ -109,5 +109,31 @@ package struct PostgresStoreProvider: StoreProvider {
     package func takeOffline(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> (any OfflineStore)? { nil }
+
+    package func copySource(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopySource {
+        var own = self
+        let target = try target()
+        if let isSealed = try PostgresCopySource.isSealed(target, postgres.durability) {
+            own.options.isSealed = isSealed
+        }
+        return try PostgresCopySource(target, postgres.durability, try own.keys(report: report))
+    }
+
+    package func copyTarget(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopyTarget {
+        try PostgresCopyTarget(try target(), postgres.durability, report: report) { () throws(StoreOpenError) in
+            try keys(report: report)
+        }
+    }
+
+    /// Opens the store as a command does, for its keys.
+    private func keys(report: @escaping @Sendable (StoreEvent) -> Void) throws(StoreOpenError) -> PostgresKeys {
+        let store = try open(lookingEvery: RegularChecks.lookInterval, report: report)
+        defer { store.close() }
+        return PostgresKeys(sealing: store.state.sealing, versions: store.state.versions)
+    }
 }
 #endif

@@ -59,4 +59,20 @@ package struct SQLiteStoreProvider: StoreProvider {
             throw error.shared
         }
     }
+
+    package func copySource(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopySource {
+        do throws(SQLiteOpenError) {
+            return try SQLiteCopySource(in: directory, options: options, report: report)
+        } catch {
+            throw error.shared
+        }
+    }
+
+    package func copyTarget(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopyTarget {
+        try SQLiteCopyTarget(in: directory, options: options, report: report)
+    }
 }

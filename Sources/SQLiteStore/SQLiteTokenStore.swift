@@ -37,7 +37,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         _ = csqlite_disable_memory_statistics()
         let lock = try DatabaseLock(in: directory.path)
         path = lock.database
-        // Removes what an interrupted restore or conversion has left, which may be in the clear.
+        // Removes what an interrupted restore or copy has left, which may be in the clear.
         DatabaseFile(path: path).discardNew()
         self.directory = directory
         self.options = options

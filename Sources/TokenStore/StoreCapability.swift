@@ -1,6 +1,6 @@
 /// What only some stores can do.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, conversion, keys, verification, limits, migration, preloading, transfer
+    case backup, restore, keys, verification, limits, migration, preloading
 
     /// For an operator who asks for it, when the store at hand cannot do it.
     package var absence: String {
@@ -15,8 +15,6 @@ package enum StoreCapability: CaseIterable, Sendable {
             this store cannot be restored by token-cache; use the tools of its database, for PostgreSQL pgBackRest or a copy \
             that pg_basebackup has made
             """
-        case .conversion:
-            "this store cannot be sealed or unsealed as a whole; export its tokens, and import them into a new one"
         case .keys: "this store has no key ring that token-cache can change"
         case .verification:
             "this store cannot be verified by token-cache; use the tools of its database, for PostgreSQL pg_amcheck"
@@ -30,7 +28,6 @@ package enum StoreCapability: CaseIterable, Sendable {
             store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm, which can also \
             keep its memory over a restart (autoprewarm)
             """
-        case .transfer: "this store cannot be copied by token-cache; export its tokens, and import them"
         case .limits:
             "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"
         }

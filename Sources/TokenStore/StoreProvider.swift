@@ -48,4 +48,20 @@ package protocol StoreProvider: Sendable {
     func takeOffline(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> (any OfflineStore)?
+
+    /// Begins to read all rows for another store, sealed or in the clear as they are.
+    ///
+    /// - Parameters:
+    ///   - directory: The data folder, locked unless the store is shared.
+    ///   - report: As for `open`.
+    func copySource(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopySource
+
+    /// Begins to fill the store with another one's rows; refused unless it is empty and no server uses it.
+    ///
+    /// The parameters are those of `copySource`.
+    func copyTarget(
+        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> any CopyTarget
 }

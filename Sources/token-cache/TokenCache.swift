@@ -31,8 +31,8 @@ struct TokenCache: AsyncParsableCommand {
             CommandGroup(
                 name: "Store",
                 subcommands: [
-                    Stats.self, Verify.self, Backup.self, Restore.self, Keys.self, Rekey.self, Seal.self, Unseal.self,
-                    Import.self, Export.self, Copy.self, Migrate.self,
+                    Stats.self, Verify.self, Backup.self, Restore.self, Keys.self, Rekey.self, Copy.self, Import.self,
+                    Export.self, Migrate.self,
                 ]
             ),
         ]

@@ -66,10 +66,12 @@ def test_a_start_refuses_a_log_whose_end_would_be_dropped(crashed, offset):
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("arguments", [("stats",), ("verify",), ("get", "id0"), ("put", "a", "b"), ("unseal",)],
+@pytest.mark.parametrize("arguments", [("stats",), ("verify",), ("get", "id0"), ("put", "a", "b"), ("copy",)],
                          ids=lambda arguments: arguments[0])
 def test_no_command_drops_it_either(crashed, tmp_path, arguments):
     content = flip(crashed, HEAD + 3 * FRAME + 1_000)
+    if arguments == ("copy",):
+        arguments = ("copy", "--from", str(crashed), "--to", str(tmp_path / "copy"))
     assert "tokens.db-wal is damaged" in refused(crashed, *arguments)
     assert "tokens.db-wal is damaged" in refused(crashed, "backup", str(tmp_path / "backup.db"))
     assert (crashed / "tokens.db-wal").read_bytes() == content

@@ -1,14 +1,17 @@
 """Commands beside the servers of a PostgreSQL database, and the command copy from a data folder to it and back."""
 import json
-import shutil
+import re
+import signal
+import subprocess
 
 import pytest
 
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, found
 from http_client import exchange, get, post
-from server_process import run, until
-from test_copy import copy, counts, fill, folder_beside, refusal
+from postgres_cluster import Database
+from server_process import binary, clean_environment, run, until
+from test_copy import copy, fill, folder_beside, refusal
 
 
 @pytest.fixture(autouse=True)
@@ -74,48 +77,74 @@ def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve
     tag = exchange(server.address, fetch(bearer(session))).headers["etag"]
     for number in range(700):
         assert API(server, key).put(f"user{number}", f"info {number}").status == 200
-    assert copy(server.data, url).endswith("verified: everything is in the target\n")
-    API(server, key).erase("user3")
-    API(server, key).put("user4", "changed", "If-Match: *")
     assert server.stop() == 0
-    text = copy(server.data, url, "--remove-others")
-    assert "1 token copied" in text and "1 token and 0 sessions removed" in text
+    assert "701 tokens and 1 session copied and verified" in copy(server.data, url)
+    # The database has the ring of the folder.
     moved = serve({**access, "store": {"url": url}}, data=folder_beside(server.data, tmp_path, "moved"))
     response = exchange(moved.address, fetch(bearer(session)))
     assert (response.body, response.headers["etag"]) == (found("of anna"), tag)
-    assert API(moved, key).get("user3").body == NOT_FOUND
-    API(moved, key).erase("user5")
     assert exchange(moved.address, store("later", bearer(session), f"If-Match: {tag}")).body == STORED
-    assert moved.stop() == 0
-    # Back into the same folder.
-    text = copy(url, server.data, "--remove-others")
-    assert "1 token copied" in text and "1 token and 0 sessions removed" in text
-    back = serve(access, data=server.data)
-    assert exchange(back.address, fetch(bearer(session))).body == found("later")
-    tag = exchange(back.address, fetch(bearer(session))).headers["etag"]
-    assert exchange(back.address, store("last", bearer(session), f"If-Match: {tag}")).body == STORED
-    done = run("verify", "--data-directory", str(server.data))
-    assert "the store is sound" in done.stdout
+    # Back, with a ring of the new folder, while the server goes on.
+    settings, back = tmp_path / "back.yaml", tmp_path / "back"
+    settings.write_text(json.dumps({"data_directory": str(moved.data), "store": {"url": url}}))
+    text = copy(settings, back)
+    assert "701 tokens and 1 session copied" in text
+    assert re.search(r"as of 20[-0-9]+T[:0-9]+Z; what servers have stored since is not in the copy", text)
+    API(moved, key).put("user7", "not copied", "If-Match: *")
+    assert (back / "keys").read_bytes() != (server.data / "keys").read_bytes()
+    again = serve(access, data=back)
+    assert exchange(again.address, fetch(bearer(session))).body == found("later")
+    assert json.loads(API(again, key).get("user7").body)["token_info"] == "info 7"
+    tag = exchange(again.address, fetch(bearer(session))).headers["etag"]
+    assert exchange(again.address, store("last", bearer(session), f"If-Match: {tag}")).body == STORED
+    assert "the store is sound" in run("verify", "--data-directory", str(back)).stdout
 
 
-def test_a_database_of_another_key_ring_is_refused(serve, url, tmp_path):
-    first = serve({"store": {"url": url}})
-    assert exchange(first.address, post("a", "b")).body == STORED
-    other = serve()
+def test_from_one_database_to_another_and_into_the_clear(url, postgres_server, tmp_path):
+    """Each with a ring of its own, as its settings file says."""
+    others = [Database(postgres_server) for _ in range(2)]
+    postgres_server.pass_file(tmp_path / "pass")
+    for name, place in zip(("first", "second", "third"), [url, *(other.url() for other in others)], strict=True):
+        assert run("migrate", "--url", place).returncode == 0
+        settings = {"data_directory": str(tmp_path / name), "store": {"url": place}, "sealing": {"enabled": name != "third"}}
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(settings))
+    assert run("put", "anna", "a token", "--config", f"{tmp_path}/first.yaml").returncode == 0
+    for source, target in (("first", "second"), ("second", "third")):
+        assert "1 token and 0 sessions copied" in copy(tmp_path / f"{source}.yaml", tmp_path / f"{target}.yaml")
+        assert run("get", "anna", "--config", f"{tmp_path}/{target}.yaml").stdout == "a token\n"
+    assert (tmp_path / "first/keys").read_bytes() != (tmp_path / "second/keys").read_bytes()
+    assert not (tmp_path / "third/keys").exists()
+    for other in others:
+        postgres_server.drop_database(other.name)
+
+
+def test_a_database_that_is_used_is_no_target(serve, url, tmp_path):
+    used, other = serve({"store": {"url": url}}), serve()
     fill(other, range(2))
-    message = refusal(other.data, url)
-    assert message.startswith("token-cache: the target: ") and "key ring" in message
-    until(lambda: exchange(first.address, get("a")).body == found("b"))
+    assert other.stop() == 0
+    assert "the target: a server uses the store" in refusal(other.data, url)
+    assert exchange(used.address, post("a", "b")).body == STORED
+    assert "the target: the store holds tokens or sessions" in refusal(other.data, url)
+    assert exchange(used.address, get("a")).body == found("b")
 
 
-def test_the_ring_may_be_named(serve, url, tmp_path):
+def test_a_copy_that_is_killed_leaves_an_empty_store_that_no_server_opens(serve, url, postgres, tmp_path):
     server = serve()
-    fill(server, range(3))
-    ring = tmp_path / "ring"
-    shutil.copy(server.data / "keys", ring)
-    environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
-    assert "3 tokens copied" in copy(server.data, url, environment=environment)
-    back = tmp_path / "back"
-    assert "3 tokens copied" in copy(url, back, environment=environment)
-    done = run("get", "id1", "--data-directory", str(back), environment=environment)
-    assert done.stdout == "info 1\n"
+    fill(server, range(1_200))
+    assert server.stop() == 0
+    with postgres.session() as session:
+        # Holds up the first row.
+        session.sql("BEGIN")
+        session.sql("LOCK TABLE token IN SHARE MODE")
+        process = subprocess.Popen(
+            [binary(), "copy", "--from", str(server.data), "--to", url], env=clean_environment(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        until(lambda: postgres.value("SELECT schema_version FROM store") == "0" or process.poll() is not None)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    message = run("serve", "--listen", "127.0.0.1:0", environment=settings_of(url, server.data)).stderr
+    assert "token-cache copy fills this database, or was interrupted: let it end, or run it again" in message
+    until(lambda: postgres.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "0")
+    assert "1,200 tokens and 0 sessions copied" in copy(server.data, url)
+    assert printed(settings_of(url, server.data), "get", "id7") == "info 7\n"

@@ -12,7 +12,6 @@ import pytest
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, run, until
-from small_disk import SmallDisk
 from store_files import command, holds, opened, printed, refused
 from test_metrics import ADMINISTRATION, metrics
 
@@ -224,53 +223,6 @@ def test_a_rekey_that_is_cut_off_loses_nothing_and_can_go_on(serve):
     for number in range(1, 4):
         printed(server.data, "keys", "retire", str(number))
     assert exchange(server.address, get("id5999")).body == found("value5999")
-
-
-def test_a_store_is_sealed_and_put_in_the_clear_again(serve):
-    server = serve(UNSEALED)
-    for number in range(20):
-        assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
-    assert f"in use by process {server.process.pid}" in refused(server.data, "seal")
-    server.stop()
-    assert "holds tokens in the clear, and sealing is on; seal it with token-cache seal" in refused(
-        server.data, "serve", "--listen", "127.0.0.1:0")
-    assert "20 tokens are sealed now" in printed(server.data, "seal")
-    assert holds(server.data, SECRET_ID, SECRET_INFO) == []
-    assert "is sealed already" in refused(server.data, "seal")
-    sealed = serve(data=server.data)
-    assert exchange(sealed.address, get(f"{SECRET_ID}19")).body == found(f"{SECRET_INFO}19")
-    sealed.stop()
-    assert "20 tokens are in the clear now; set sealing.enabled to off" in printed(server.data, "unseal")
-    off = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
-    assert printed(server.data, "get", f"{SECRET_ID}3", environment=off) == f"{SECRET_INFO}3\n"
-
-
-def test_a_disk_without_room_for_the_new_database_is_noticed_before_it_is_full(serve):
-    disk = SmallDisk(megabytes=12)
-
-    def leave_free(share):
-        """Leaves a part of the database's size free."""
-        (disk.folder / "other").unlink(missing_ok=True)
-        used = os.statvfs(disk.folder)
-        size = (server.data / "tokens.db").stat().st_size
-        (disk.folder / "other").write_bytes(bytes(int(used.f_bfree * used.f_frsize - share * size)))
-
-    try:
-        server = serve(UNSEALED, data=disk.folder / "data")
-        for number in range(300):
-            assert exchange(server.address, post(f"id{number}", f"{number}" * 3_000)).body == STORED
-        server.stop()
-        leave_free(0.3)
-        message = refused(server.data, "seal")
-        assert re.search(r"the new database needs at least \d+ MiB, but only \d+ MiB are free in .*Nothing was replaced", message), message
-        # This might be enough, so sealing begins.
-        leave_free(0.7)
-        assert "database or disk is full" in (message := refused(server.data, "seal")) and "nothing was replaced" in message
-        assert not [name for name in os.listdir(server.data) if "new" in name]
-        off = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
-        assert printed(server.data, "get", "id299", environment=off).startswith("299299")
-    finally:
-        disk.close()
 
 
 def test_sealing_can_be_off_from_the_start_only(serve):

@@ -182,7 +182,7 @@ def test_what_a_command_stores_a_client_gets_at_once(serve):
 
 @pytest.mark.parametrize("arguments", [
     ["get", "x"], ["delete", "x"], ["list"], ["stats"], ["verify"], ["backup", "/tmp/never"], ["rekey"], ["keys", "list"],
-    ["export", "/tmp/never"], ["seal"], ["unseal"],
+    ["export", "/tmp/never"],
 ], ids=lambda arguments: arguments[0])
 def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     message = refused(tmp_path / "none", *arguments)
@@ -222,7 +222,7 @@ def test_a_store_has_one_server_whichever_folder_leads_to_it(serve, tmp_path):
     expected = f"the database {server.data}/tokens.db, which the data directory {other} has a link to, is in use by process"
     done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(other))
     assert done.returncode == 1 and f"{expected} {server.process.pid} " in done.stderr, done
-    for arguments in (("get", "me"), ("put", "me", "x"), ("stats",), ("seal",), ("restore", str(tmp_path / "none"))):
+    for arguments in (("get", "me"), ("put", "me", "x"), ("stats",), ("restore", str(tmp_path / "none"))):
         assert f"{expected} {server.process.pid} " in refused(other, *arguments)
     assert server.stop() == 0
     # Once the server has ended, the link works like the file, and the other way round.
@@ -277,7 +277,7 @@ def test_a_store_of_somebody_elses_is_not_said_to_be_missing(serve):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
-@pytest.mark.parametrize("arguments", [["stats"], ["put", "a", "b"], ["seal"], ["restore", "/etc/hostname"]],
+@pytest.mark.parametrize("arguments", [["stats"], ["put", "a", "b"], ["restore", "/etc/hostname"]],
                          ids=lambda arguments: arguments[0])
 def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments):
     done = run(*arguments, "--data-directory", f"{of_root}/data", prefix=AS_NOBODY, folder="/")

@@ -53,22 +53,6 @@ import Testing
         #expect(try await isSo())
     }
 
-    @Test("a store that is sealed or unsealed keeps the last look")
-    func lookOfConverted() async throws {
-        let data = try TemporaryDirectory()
-        try SQLiteTokenStore(at: data.path) { $0.isSealed = false }.close()
-        try await lookedAt(1_000, in: data)
-        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data.path))
-        for isSealed in [true, false] {
-            do {
-                let replacement = try OfflineSQLiteStore(directory: data.path, options: options) { _ in }
-                _ = try replacement.convert(isSealed: isSealed) { _ in }
-            }
-            let connection = try SQLiteConnection(path: data.path + "/tokens.db", mode: .readWrite)
-            #expect(try connection.integer("SELECT looked_at FROM store") == 1_000)
-        }
-    }
-
     @Test("the last look is known to a store whose WAL cannot be moved at the start")
     func lookBesideFault() throws {
         let data = try TemporaryDirectory()

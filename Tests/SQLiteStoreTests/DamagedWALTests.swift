@@ -294,11 +294,13 @@ import Testing
         var accepting = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
         accepting.acceptsDamagedWAL = true
         do {
-            let copy = folder.path + "/converted"
+            let copy = folder.path + "/copied"
             try FileManager.default.copyItem(atPath: data, toPath: copy)
-            let replacement = try OfflineSQLiteStore(directory: copy, options: accepting) { _ in }
-            let error = #expect(throws: StoreError.self) { try replacement.convert(isSealed: true) { _ in } }
-            guard case .unusable(let reason) = error, reason.description.contains("is not a usable database") else {
+            let directory = try DataDirectory.lock(copy)
+            let error = #expect(throws: SQLiteOpenError.self) {
+                try SQLiteCopySource(in: directory, options: accepting) { _ in }
+            }
+            guard case .notADatabase = error else {
                 Issue.record("\(String(describing: error))")
                 return
             }
@@ -346,20 +348,5 @@ import Testing
         #expect(throws: StoreError.self) { try store.store("five", bytes: 100) }
         #expect(store.state.fault?.description.contains("is damaged: its frame 2") == true)
         #expect(!store.events.all.contains { $0.says("the operator has accepted that") })
-    }
-
-    @Test("sealing tells of copies in the clear, and what a copy that was cut off left is removed")
-    func sealing() throws {
-        let kept = crashed + "/tokens.db-wal.damaged-20260101T000000Z"
-        for path in [kept, crashed + "/tokens.db-wal.keeping"] {
-            try FileManager.default.copyItem(atPath: crashed + "/tokens.db-wal", toPath: path)
-        }
-        let events = Events()
-        do {
-            let replacement = try OfflineSQLiteStore(directory: crashed, options: options()) { events.add($0) }
-            _ = try replacement.convert(isSealed: true) { _ in }
-        }
-        #expect(events.all.contains(.clearCopiesKept(paths: [kept])))
-        #expect(!FileManager.default.fileExists(atPath: crashed + "/tokens.db-wal.keeping"))
     }
 }

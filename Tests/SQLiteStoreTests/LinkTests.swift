@@ -132,7 +132,7 @@ import Testing
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
-        for suffix in ["", "-wal", "-shm", "-journal", "-check", ".new", ".new.rows", ".lock"] {
+        for suffix in ["", "-wal", "-shm", "-journal", "-check", ".new", ".lock"] {
             let error = await #expect(throws: StoreError.self) {
                 try await SQLiteAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
             }

@@ -47,38 +47,6 @@ import TokenStore
         #expect(try await administrator.verify { _ in }.isSound)
     }
 
-    @Test("sessions outlive sealing and unsealing")
-    func conversion() async throws {
-        var store = try open { $0.isSealed = false }
-        var handle = try await ConformanceHandle.open(store)
-        let version = try await handle.put("info", under: "anna", if: .any)
-        try await handle.begin("secret 1", of: "anna")
-        try await handle.begin("secret 2", of: "anna")
-        let sessions = try await handle.list("anna")
-        store.close()
-        for isSealed in [true, false, true] {
-            let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
-            do {
-                let offline = try OfflineSQLiteStore(directory: data, options: options) { _ in }
-                _ = try offline.convert(isSealed: isSealed) { _ in }
-            }
-            store = try open { $0.isSealed = isSealed }
-            handle = try await ConformanceHandle.open(store)
-            #expect(try await handle.list("anna") == sessions)
-            #expect(try await handle.find("secret 2") == sessions[1])
-            #expect(try await handle.version(of: "anna") == version, "the token is the same")
-            #expect(store.metrics.sessions == 2)
-            #expect(try await SQLiteAdministrator(store).verify { _ in }.isSound)
-            store.close()
-        }
-        store = try open()
-        handle = try await ConformanceHandle.open(store)
-        #expect(try await handle.put("info", under: "anna", if: .any) > version)
-        #expect(try await handle.begin("secret 3", of: "anna", perUser: 2).ended == 1)
-        #expect(try await handle.find("secret 1") == nil, "the oldest has ended")
-        store.close()
-    }
-
     @Test("sessions that have expired or are not used are removed, and an observer learns of it")
     func expiry() async throws {
         let store = try open { $0.retention.sinceSessionUsed = .seconds(20_000) }

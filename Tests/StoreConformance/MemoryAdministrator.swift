@@ -14,7 +14,6 @@ struct MemoryAdministrator: StoreAdministrator {
     var users: any UserAdministrator {
         WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }
     }
-    var transfer: (any StoreTransfer)? { nil }
 
     func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
         var start: [UInt8]?

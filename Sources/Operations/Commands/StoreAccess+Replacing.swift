@@ -10,9 +10,37 @@ extension StoreAccess {
         _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
         _ progress: (StoreProgress) -> Void
     ) async throws(Failure) -> StoreReplacement {
-        try await replace(settings, .restore, .restore, logger) { (store) throws(StoreError) in
-            try store.restore(path, keepsSessions: keepsSessions, progress)
+        do {
+            let directory = try StoreSelection.lock(settings)
+            defer { directory.unlock() }
+            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
+                logger.log(level: event.severity.level, "\(event)")
+            }
+            guard let store else { throw Failure(StoreCapability.restore.absence) }
+            return try await recording(.restore, settings, logger) { () throws(StoreError) in
+                try store.restore(path, keepsSessions: keepsSessions, progress)
+            }
+        } catch let error as StoreOpenError {
+            throw Failure(error)
+        } catch {
+            throw Failure("\(error)")
         }
+    }
+
+    /// Does what concerns a whole store, while the caller has locked its folder, and writes that to the audit log, if there is one.
+    static func recording<Value>(
+        _ action: AuditEvent.Action, _ settings: Settings, _ logger: Logger,
+        _ body: () async throws(StoreError) -> Value
+    ) async throws(StoreError) -> Value {
+        let audit: CommandAuditLog?
+        do throws(StartError) {
+            audit = try CommandAuditLog.open(settings, for: action, logger)
+        } catch {
+            throw .refused("\(error)")
+        }
+        guard let audit else { return try await body() }
+        defer { audit.close() }
+        return try await audit.trail.recording(action, body)
     }
 
     /// Why a server with other settings could not read what was restored; nil if it could.
@@ -42,36 +70,6 @@ extension StoreAccess {
                 """
         } catch {
             return "\(error)"
-        }
-    }
-
-    /// Encrypts or decrypts the whole store; refused while a server runs.
-    package static func convert(
-        _ settings: Settings, isSealed: Bool, logger: Logger, _ progress: (StoreProgress) -> Void
-    ) async throws(Failure) -> StoreReplacement {
-        try await replace(settings, .conversion, isSealed ? .seal : .unseal, logger) { (store) throws(StoreError) in
-            try store.convert(isSealed: isSealed, progress)
-        }
-    }
-
-    private static func replace(
-        _ settings: Settings, _ capability: StoreCapability, _ action: AuditEvent.Action, _ logger: Logger,
-        _ body: (any OfflineStore) throws(StoreError) -> StoreReplacement
-    ) async throws(Failure) -> StoreReplacement {
-        do {
-            let directory = try StoreSelection.lock(settings)
-            defer { directory.unlock() }
-            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
-                logger.log(level: event.severity.level, "\(event)")
-            }
-            guard let store else { throw Failure(capability.absence) }
-            guard let audit = try CommandAuditLog.open(settings, for: action, logger) else { return try body(store) }
-            defer { audit.close() }
-            return try await audit.trail.recording(action) { () async throws(StoreError) in try body(store) }
-        } catch let error as StoreOpenError {
-            throw Failure(error)
-        } catch {
-            throw Failure("\(error)")
         }
     }
 }

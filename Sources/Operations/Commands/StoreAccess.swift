@@ -145,17 +145,6 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// Opens a shared store in this process, whatever runs in the data folder; what is done with it is in no audit log.
-    static func openUnrecorded(_ settings: Settings, logger: Logger) throws(Failure) -> StoreAccess {
-        do throws(StartError) {
-            let directory = DataDirectory(withoutLock: settings.dataDirectoryPath)
-            return .own(try open(settings, in: directory, nil, logger))
-        } catch {
-            guard case .store(let error) = error else { throw Failure("\(error)") }
-            throw Failure(error)
-        }
-    }
-
     /// Performs a request, in this process or by the server.
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }

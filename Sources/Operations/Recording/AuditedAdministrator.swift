@@ -15,7 +15,6 @@ struct AuditedAdministrator: StoreAdministrator {
     var backups: (any StoreBackups)? { base.backups.map { AuditedBackups($0, trail) } }
     var keyRing: (any KeyRingAdministrator)? { base.keyRing.map { AuditedKeyRing($0, trail) } }
     var verifier: (any StoreVerifier)? { base.verifier }
-    var transfer: (any StoreTransfer)? { base.transfer.map { AuditedTransfer($0, trail) } }
     var users: any UserAdministrator { AuditedUserAdministrator(base.users, trail) }
 
     /// Is one event without a user: who reads all tokens reads those of every user.

@@ -42,13 +42,6 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
     case listSessions = "sessions/list"
     case removeSessions = "sessions/remove"
     case erase
-    case copyFacts = "copy/facts"
-    case copyRows = "copy/rows"
-    case copyCompare = "copy/compare"
-    case copyTake = "copy/take"
-    case copyPlaces = "copy/places"
-    case copyMissing = "copy/missing"
-    case copyRemove = "copy/remove"
 
     /// The request of this name.
     package var type: any StoreRequest.Type {
@@ -71,13 +64,6 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .listSessions: ListSessions.self
         case .removeSessions: RemoveSessions.self
         case .erase: EraseUser.self
-        case .copyFacts: ReadTransferFacts.self
-        case .copyRows: ReadRows.self
-        case .copyCompare: CompareRows.self
-        case .copyTake: TakeRows.self
-        case .copyPlaces: ReadPlaces.self
-        case .copyMissing: FindMissingRows.self
-        case .copyRemove: RemoveRows.self
         }
     }
 }

@@ -249,8 +249,8 @@ final class PrimarySessions: Sendable {
         return (try? primaryFacts(session, until: limit)) != nil
     }
 
-    /// Connects to the primary.
-    private func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingSession {
+    /// Connects to the primary, for a session that no other call gets.
+    func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingSession {
         let hosts = target.hosts
         let first = state.withLock(\.primary)
         var faults: [(host: ConnectionTarget.Host, error: PostgresError)] = []

@@ -40,35 +40,6 @@ struct SessionRows {
         return try rows("key > $1::bytea ORDER BY key LIMIT $2::bigint", parameters)
     }
 
-    func rows(of keys: [[UInt8]]) throws(PostgresError) -> [StoredSession] {
-        var parameters = Parameters()
-        parameters.append(keys)
-        return try rows("key = ANY ($1::bytea[])", parameters)
-    }
-
-    // MARK: - Changing, in a transaction of the caller's
-
-    /// Adds sessions; those that are there stay as they are.
-    func add(_ rows: [StoredSession]) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(rows.map(\.key))
-        parameters.append(rows.map(\.id))
-        parameters.append(rows.map(\.userKey))
-        parameters.append(rows.map(\.number))
-        parameters.append(rows.map(\.createdAt))
-        parameters.append(rows.map(\.expiresAt))
-        parameters.append(rows.map(\.usedAt))
-        parameters.append(rows.map { Int64($0.keyNumber) })
-        parameters.append(rows.map(\.user))
-        try session.run(
-            """
-            INSERT INTO session (\(Self.columns))
-            SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[],
-            $7::bigint[], $8::bigint[], $9::bytea[])
-            ON CONFLICT (key) DO NOTHING
-            """, parameters, until: deadline)
-    }
-
     /// Replaces what another key has sealed of a session, if the session is still there.
     ///
     /// - Parameters:
@@ -85,16 +56,6 @@ struct SessionRows {
             UPDATE session SET key_number = $2::bigint, user_value = $3::bytea
             WHERE key = $1::bytea AND key_number = $4::bigint
             """, parameters, until: deadline)
-    }
-
-    /// Notes that a session was used.
-    func noteUse(of key: [UInt8], at time: Int64) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(key)
-        parameters.append(time)
-        try session.run(
-            "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint", parameters,
-            until: deadline)
     }
 }
 #endif

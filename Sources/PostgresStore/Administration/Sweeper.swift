@@ -32,7 +32,7 @@ final class Sweeper: Sendable {
 
     /// Rows that are deleted in one step.
     private static let batch = 256
-    private static let leaseName = "sweeper"
+    static let leaseName = "sweeper"
 
     /// - Parameters:
     ///   - sessions: Used one at a time.

@@ -108,56 +108,6 @@ struct TokenRows {
 
     // MARK: - Writing
 
-    /// Which stored row a written one replaces.
-    enum Replacement {
-        /// That of an earlier write at the same time or before.
-        case earlier
-        /// That of an earlier write at an earlier time.
-        case muchEarlier
-    }
-
-    /// Stores rows; in a transaction of the caller's, so that it is all of them or none.
-    ///
-    /// - Parameters:
-    ///   - rows: Of different keys.
-    ///   - replacement: Which stored rows stay.
-    /// - Returns: The rows that stayed, by their keys.
-    func write(
-        _ rows: [StoredToken], _ replacement: Replacement
-    ) throws(PostgresError) -> [[UInt8]: StoredToken] {
-        guard !rows.isEmpty else { return [:] }
-        // In the order of their keys, so that two such writes do not wait for each other.
-        let rows = rows.sorted { $0.key.lexicographicallyPrecedes($1.key) }
-        var parameters = Parameters()
-        parameters.append(rows.map(\.key))
-        parameters.append(rows.map(\.version.rawValue))
-        parameters.append(rows.map(\.times.writtenAt))
-        parameters.append(rows.map(\.times.expiresAt))
-        parameters.append(rows.map { Int64($0.keyNumber) })
-        parameters.append(rows.map(\.value))
-        let condition =
-            switch replacement {
-            case .earlier: "AND token.written_at <= excluded.written_at"
-            case .muchEarlier: "AND token.written_at < excluded.written_at"
-            }
-        let sql = """
-            INSERT INTO token (\(Self.columns))
-            SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])
-            ON CONFLICT (key) DO UPDATE SET version = excluded.version, written_at = excluded.written_at,
-            expires_at = excluded.expires_at, key_number = excluded.key_number, value = excluded.value
-            WHERE token.version <= excluded.version \(condition)
-            """
-        let written = try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in
-            result.changedCount
-        }
-        guard written < rows.count else { return [:] }
-        // Those that were written are locked until the end of the transaction.
-        let own = Dictionary(uniqueKeysWithValues: rows.map { ($0.key, $0.version) })
-        var others: [[UInt8]: StoredToken] = [:]
-        for row in try self.rows(of: rows.map(\.key)) where row.version != own[row.key] { others[row.key] = row }
-        return others
-    }
-
     /// Replaces the values of rows, which another key has sealed, unless a later write has; in a transaction of the caller's.
     ///
     /// - Parameter rows: With the versions that they had when they were read.

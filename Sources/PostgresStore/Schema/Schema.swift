@@ -4,6 +4,9 @@ enum Schema {
     /// Stands in the table `store`.
     static let version = 3
 
+    /// Stands there while rows of another store are copied into this one, and after that was interrupted.
+    static let unfinished = 0
+
     /// Makes all of it.
     static let statements =
         tables + indexes + options + [

@@ -32,7 +32,11 @@ enum SchemaCheck {
 
     /// What is wrong with the version of the tables; nil if nothing is.
     static func fault(of row: StoreRow) -> SchemaFault? {
-        row.schemaVersion == Schema.version ? nil : .otherVersion(row.schemaVersion)
+        switch row.schemaVersion {
+        case Schema.version: nil
+        case Schema.unfinished: .unfinished
+        default: .otherVersion(row.schemaVersion)
+        }
     }
 }
 #endif

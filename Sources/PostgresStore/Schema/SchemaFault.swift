@@ -7,6 +7,8 @@ enum SchemaFault: Error, Hashable, CustomStringConvertible {
     case missing(place: String)
     /// Another version of the program has made them.
     case otherVersion(Int)
+    /// Rows are being copied into it, or were until that was interrupted.
+    case unfinished
     /// The server's role may not do everything that a server does.
     case privileges(role: String, missing: [String])
     /// The role may not make tables.
@@ -29,6 +31,11 @@ enum SchemaFault: Error, Hashable, CustomStringConvertible {
             the database has schema \(version), and this version of token-cache reads and writes schema \(Schema.version) only: run \
             the version that made it, or take its tokens over (token-cache export with that version, token-cache import with this \
             one, into a new database); nothing was changed
+            """
+        case .unfinished:
+            """
+            token-cache copy fills this database, or was interrupted: let it end, or run it again, which begins anew; to begin with \
+            an empty store instead, drop the tables and run token-cache migrate
             """
         case .privileges(let role, let missing):
             """

@@ -259,10 +259,10 @@ internal import System
         try execute("PRAGMA synchronous = OFF")
     }
 
-    /// Gives up safety for speed, and keeps 128 MiB of pages in memory.
+    /// Gives up safety for speed, and keeps 64 MiB of pages in memory.
     func prepareForBulkWriting() throws(SQLiteError) {
         try giveUpSafety()
-        try execute("PRAGMA cache_size = -131072")
+        try execute("PRAGMA cache_size = -65536")
     }
 
     /// Runs statements that return nothing of interest.

@@ -21,17 +21,6 @@ extension StoreEvent {
         )
     }
 
-    /// The store is sealed now, but copies of damaged WALs from before are still there.
-    static func clearCopiesKept(paths: [String]) -> StoreEvent {
-        own(
-            .warning,
-            """
-            the store is sealed, but copies of damaged WALs are kept that may hold tokens in the clear: \
-            \(paths.joined(separator: ", ")); remove them when they are of no use
-            """
-        )
-    }
-
     /// A user was erased, and with it copies of damaged WALs that may have held it.
     static func damagedWALCopiesErased(paths: [String]) -> StoreEvent {
         own(

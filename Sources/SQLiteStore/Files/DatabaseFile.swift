@@ -15,23 +15,14 @@ struct DatabaseFile {
     /// The path of the new file until it replaces the database.
     var new: String { path + ".new" }
 
-    /// Where the files are created in which rows are sorted; each is unlinked at once.
-    var rows: String { path + Self.rowsSuffix }
-
-    private static let rowsSuffix = ".new.rows"
-
     /// The suffixes of files beside the database that exist only while it is replaced or its WAL is copied.
     static let temporarySuffixes =
-        ["-wal" + DamagedWALCopies.partialSuffix, rowsSuffix]
+        ["-wal" + DamagedWALCopies.partialSuffix]
         + ["", "-wal", "-shm", "-journal"].map { ".new" + $0 }
 
     /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
-    ///
-    /// - Parameter erasing: Overwrites what the new file held.
-    func discardNew(erasing: Bool = false) {
-        let file = erasing ? try? FileDescriptor(opening: new, O_WRONLY | O_NOFOLLOW) : nil
+    func discardNew() {
         for suffix in Self.temporarySuffixes { _ = unsafe unlink(path + suffix) }
-        if let file { PrivateFile.overwrite(file.number) }
     }
 
     /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.
@@ -39,13 +30,11 @@ struct DatabaseFile {
     /// A remaining WAL would keep the new file from being opened. So it is checkpointed into the old database, which is then
     /// complete, and removed before the rename.
     ///
-    /// - Parameters:
-    ///   - erasing: Overwrites what the old file held.
-    ///   - mayBeDamaged: Continues if the old database cannot be read, which may be the reason to replace it.
-    func replace(erasing: Bool = false, mayBeDamaged: Bool = false) throws(StoreError) {
+    /// Goes on if the old database cannot be read, which may be the reason to replace it.
+    func replace() throws(StoreError) {
         if FileStatus.exists(path) {
             do throws(SQLiteError) {
-                try settleWAL(mayBeDamaged: mayBeDamaged)
+                try settleReadableWAL()
             } catch {
                 throw .refused("the WAL of \(path) cannot be moved into it, and nothing was replaced: \(error)")
             }
@@ -53,19 +42,16 @@ struct DatabaseFile {
         // Also if the database itself was moved away.
         for suffix in ["-wal", "-shm", "-journal"] { try PrivateFile.remove(path + suffix) }
         try PrivateFile.synchronizeFolder(of: path)
-        let old = erasing ? retryingInterrupts { unsafe open(path, O_WRONLY | O_CLOEXEC) } : -1
-        defer { if old >= 0 { close(old) } }
         try PrivateFile.rename(new, to: path)
-        if old >= 0 { PrivateFile.overwrite(old) }
         CheckMark(of: path).remove()
     }
 
-    /// Moves the old database's WAL into it.
-    private func settleWAL(mayBeDamaged: Bool) throws(SQLiteError) {
+    /// Moves the old database's WAL into it, unless one of them is damaged.
+    private func settleReadableWAL() throws(SQLiteError) {
         do throws(SQLiteError) {
             try settleWAL()
         } catch {
-            guard mayBeDamaged, !error.isTransient, !error.isRefusal else { throw error }
+            guard !error.isTransient, !error.isRefusal else { throw error }
         }
     }
 

@@ -26,22 +26,6 @@ enum DiskRoom {
         )
     }
 
-    /// Refuses to seal or unseal a store if the new database cannot fit.
-    ///
-    /// - Parameters:
-    ///   - bytes: The least that the new database can take.
-    ///   - path: The path of the new database.
-    static func check(forConversion bytes: Int, at path: String) throws(StoreError) {
-        let folder = Path.folder(of: path)
-        guard let free = freeMebibytes(in: folder, below: bytes) else { return }
-        throw .refused(
-            """
-            the new database needs at least \(mebibytes(bytes)) MiB, but only \(free) MiB are free in \(folder); make room on that \
-            disk. Nothing was replaced
-            """
-        )
-    }
-
     /// How many mebibytes are free in a folder, if that is less than what is needed; nil if it is enough or unknown.
     private static func freeMebibytes(in folder: String, below needed: Int) -> Int? {
         guard let free = FileSystem(of: folder).freeBytes, free < needed else { return nil }

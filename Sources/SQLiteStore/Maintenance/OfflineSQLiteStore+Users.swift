@@ -1,7 +1,7 @@
 internal import Cryptography
 internal import TokenStore
 
-/// Users and their sessions in a database that is restored or converted.
+/// Users and their sessions in a database that is restored.
 extension OfflineSQLiteStore {
     /// Sessions of one step.
     private static let step = 1_000
@@ -45,43 +45,6 @@ extension OfflineSQLiteStore {
         }
         if let fault = erased.fault { throw .sealing(SealingError(fault)) }
         return remains
-    }
-
-    /// Copies the sessions of a store that is sealed or unsealed.
-    func copySessions(_ source: StoreOpener.Opened, to target: StoreOpener.Opened) throws(StoreError) {
-        var unreadable: SealingError?
-        do throws(SQLiteError) {
-            let former = try source.writer.sessions(Sealing(source.keys))
-            let new = try target.writer.sessions(Sealing(target.keys))
-            try Self.forEachStep(of: former) { (rows) throws(SQLiteError) in
-                try target.writer.transaction { () throws(SQLiteError) in
-                    for row in rows {
-                        switch Self.converted(row, from: former, to: new) {
-                        case .success(let converted):
-                            try new.add(converted, number: row.number)
-                            target.writer.sessionCount += 1
-                        case .failure(let error): unreadable = error
-                        }
-                    }
-                }
-            }
-            try target.writer.storeVersion()
-        } catch {
-            throw .write(StoreFault(error))
-        }
-        // A session that does not open would be lost.
-        if let unreadable { throw .refused("\(unreadable); nothing was replaced") }
-    }
-
-    private static func converted(
-        _ row: StoredSession, from former: SessionTable, to new: SessionTable
-    ) -> Result<SessionRow, SealingError> {
-        do throws(SealingError) {
-            let opened = try former.coder.open(row)
-            return .success(try new.coder.row(of: opened.session, opened.key))
-        } catch {
-            return .failure(error)
-        }
     }
 
     /// Calls `body` with all sessions, some at a time.

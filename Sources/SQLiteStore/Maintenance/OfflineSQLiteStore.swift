@@ -12,8 +12,6 @@ package final class OfflineSQLiteStore: OfflineStore {
     let database: DatabaseFile
     let options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
-    /// Approximate bytes of the rows that a conversion sorts in memory.
-    var batchBytes = 64 << 20
 
     /// Locks the database, if it lies outside the folder.
     ///
@@ -46,7 +44,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         if let former { try keep(former.versionLimit) }
         try PrivateFile.synchronize(database.new)
         try keepDamagedWAL()
-        try database.replace(mayBeDamaged: true)
+        try database.replace()
         return StoreReplacement(
             tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
             erasedUsers: left.erasedUsers, endedSessions: left.endedSessions,

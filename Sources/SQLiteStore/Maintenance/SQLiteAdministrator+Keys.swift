@@ -81,7 +81,7 @@ extension SQLiteAdministrator {
 
     private func ring() throws(StoreError) -> KeyRing {
         guard let ring = store.state.sealing.ring else {
-            throw .refused("the store is not sealed, and so has no keys; token-cache seal seals it")
+            throw .refused("the store is not sealed, and so has no keys; token-cache copy makes a sealed one of it")
         }
         return ring
     }

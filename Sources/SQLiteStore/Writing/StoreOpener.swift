@@ -128,7 +128,7 @@ struct StoreOpener: Sendable {
         report(.damagedWALAccepted(path: path, damage, copy: copy))
     }
 
-    private func connect(
+    func connect(
         _ mode: SQLiteConnection.Mode
     ) throws(SQLiteOpenError) -> (connection: SQLiteConnection, isNew: Bool) {
         try examineWAL()
@@ -191,7 +191,7 @@ struct StoreOpener: Sendable {
     }
 
     /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no rows.
-    private func ringIdentity(
+    func ringIdentity(
         in connection: SQLiteConnection
     ) throws(SQLiteOpenError) -> (identity: [UInt8], isEmpty: Bool) {
         try Schema.opening(database) { () throws(SQLiteError) in
@@ -203,7 +203,7 @@ struct StoreOpener: Sendable {
         }
     }
 
-    private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice.Outcome {
+    func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice.Outcome {
         do throws(KeyRingChoice.Refusal) {
             return try KeyRingChoice(options.keyRing, isSealed: options.isSealed)
                 .ring(fitting: identity, isEmpty: isEmpty)

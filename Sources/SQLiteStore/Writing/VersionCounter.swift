@@ -36,11 +36,6 @@ struct VersionCounter {
         return TokenVersion(rawValue: last)
     }
 
-    /// Makes further versions larger than one that another store has given.
-    mutating func raise(to version: Int64) {
-        last = max(last, version)
-    }
-
     /// Stores a larger limit, in the open transaction, if a version has exceeded it.
     ///
     /// Usually this only compares two numbers.

@@ -109,7 +109,7 @@ extension WriterConnection {
 
     /// Stores a row, in the open transaction.
     func store(_ row: Row) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
-        let version = row.version ?? versions.next()
+        let version = versions.next()
         if try table.replace(row, version) { return .success(.stored(version)) }
         if row.keepsNewer, try table.find(row.key) != nil { return .failure(.newer) }
         if let reachedLimit { return .failure(.full(reachedLimit)) }

@@ -21,7 +21,7 @@ extension Setting {
             "sealing.enabled", \.sealing.isEnabled, .onOff, takesEffect: .atStart,
             """
             Whether tokens are encrypted on the disk. Turn it off only for a new store, where something else encrypts the
-            disk; `token-cache seal` and `token-cache unseal` convert a store that has tokens.
+            disk; `token-cache copy` seals a store that has tokens, or the reverse.
             """
         ),
         Setting(

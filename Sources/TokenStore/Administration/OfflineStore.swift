@@ -9,32 +9,25 @@ package protocol OfflineStore: AnyObject {
     func restore(
         _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement
-
-    /// Seals a store in the clear, or the other way round.
-    ///
-    /// - Parameters:
-    ///   - isSealed: As the store is to be.
-    ///   - progress: Counted in tokens.
-    func convert(isSealed: Bool, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement
 }
 
-/// What was put in the place of a store.
+/// The backup that was put in the place of a store.
 package struct StoreReplacement: Codable, Sendable {
     package var tokens: Int
     package var bytes: Int
     package var isSealed: Bool
-    /// Users that were erased after the backup had been made, and are left out therefore; nil if it was no restore.
-    package var erasedUsers: Int?
-    /// Sessions that were left out; nil if it was no restore.
-    package var endedSessions: Int?
-    /// The numbers of the keys that its tokens are sealed with, in ascending order; nil if it was no restore, or in the clear.
+    /// Users that were erased after the backup had been made, and are left out therefore.
+    package var erasedUsers: Int
+    /// Sessions that were left out.
+    package var endedSessions: Int
+    /// The numbers of the keys that its tokens are sealed with, in ascending order; nil in the clear.
     package var keyNumbers: [Int]?
-    /// Tokens of the store that is gone; nil if there was none, if it could not be read, or if it was no restore.
+    /// Tokens of the store that is gone; nil if there was none, or if it could not be read.
     package var replacedTokens: Int?
 
     package init(
-        tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int? = nil, endedSessions: Int? = nil,
-        keyNumbers: [Int]? = nil, replacedTokens: Int? = nil
+        tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int, endedSessions: Int, keyNumbers: [Int]?,
+        replacedTokens: Int?
     ) {
         self.tokens = tokens
         self.bytes = bytes

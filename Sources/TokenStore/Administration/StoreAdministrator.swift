@@ -9,7 +9,6 @@ package protocol StoreAdministrator: Sendable {
     var keyRing: (any KeyRingAdministrator)? { get }
     var verifier: (any StoreVerifier)? { get }
     var users: any UserAdministrator { get }
-    var transfer: (any StoreTransfer)? { get }
 
     /// Reads some tokens, in an order that says nothing of them.
     ///

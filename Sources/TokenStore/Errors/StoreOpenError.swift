@@ -31,12 +31,12 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         case .notSealed(let path):
             """
             the store \(path) holds tokens in the clear, and sealing is on; \
-            seal it with token-cache seal, or set sealing.enabled to off
+            set sealing.enabled to off, or seal it: token-cache copy, to another folder
             """
         case .sealed(let path):
             """
             the store \(path) is sealed, and sealing is off; \
-            set sealing.enabled to on, or unseal it with token-cache unseal
+            set sealing.enabled to on, or unseal it: token-cache copy, to another folder
             """
         case .store(let fault): "\(fault)"
         }

@@ -29,8 +29,6 @@ package struct Row: Sendable {
     package let keyNumber: Int
     /// Authenticated together with a sealed value.
     package var times: RowTimes
-    /// The version that it keeps when a store is converted; nil for a new one.
-    package var version: TokenVersion?
     /// Whether a stored row that was written later is kept.
     package var keepsNewer = false
     /// The unique id, for the observer of writes.

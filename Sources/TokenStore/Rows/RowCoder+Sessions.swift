@@ -4,7 +4,7 @@ internal import Cryptography
 ///
 /// A session's key is the SHA-256 of a label and its secret. In a store in the clear it is the row's key; as secrets have
 /// 256 random bits, nobody finds one that fits. In a sealed store the row's key is its HMAC, under a key that is derived
-/// from the index key, and the session's key itself is sealed together with the user, so that the store can be unsealed.
+/// from the index key, and the session's key itself is sealed together with the user, so that a copy of the store can be in the clear.
 ///
 /// A sealed user is bound to the whole row except the time of the last use: the associated data are those of a token's
 /// row, with the session's row key, id and user key, 80 bytes, in the place of the row key, which always has 32.

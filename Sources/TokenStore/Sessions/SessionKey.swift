@@ -1,6 +1,6 @@
 /// Stands for a session's secret in the memory of the server: a hash of it, from which the secret cannot be found.
 ///
-/// `StoreHandle.sessionKey` makes it. It stays the same when the store is sealed, unsealed or gets other keys.
+/// `StoreHandle.sessionKey` makes it. It is the same in a copy of the store, whatever seals that.
 package struct SessionKey: Hashable, Sendable {
     /// Bytes of a key.
     package static let length = 32

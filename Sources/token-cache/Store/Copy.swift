@@ -1,121 +1,98 @@
 import ArgumentParser
 import Operations
 import Settings
+import System
 import TokenStore
 
 /// The command `token-cache copy`.
 struct Copy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Copy a store to PostgreSQL or back, and verify that everything is there, even while a server runs.",
+        abstract: "Copy a store to an empty folder or database: sealed, in the clear, or with another key ring.",
         discussion: """
-            Tokens and sessions are copied as they are: sealed by the same key ring, with their times and versions. A server \
-            may go on using the source, and a row is taken only if nothing newer is in the target. So run it a first time \
-            while the server runs, and again when it is stopped, which then takes only what has changed; or after an interruption.
+            Tokens and sessions are copied with their times and versions, and read again to verify them. The copy is sealed if \
+            sealing.enabled says so, whether the source is or not, with the key ring of sealing.key_ring, or else with the file \
+            keys of its folder, which is made if there is none. For a database that is the folder of the settings or, if no key \
+            ring is there, that of the other store.
 
-            The key ring is that of sealing.key_ring, or else the file keys in the folder. All other settings of a database are \
-            those of --config and the environment.
+            A data folder is copied while no server uses it. A database may be in use: what is copied is its state of one \
+            moment. A copy that is interrupted is of no use, and begins anew.
 
             EXAMPLES
+              token-cache copy --from /var/lib/token-cache --to /var/lib/token-cache.new
               token-cache copy --from /var/lib/token-cache --to postgresql://token_cache@db1,db2/tokens
-              token-cache copy --from postgresql://token_cache@db1,db2/tokens --to /var/lib/token-cache --remove-others
+              token-cache copy --from old.yaml --to new.yaml
             """
     )
 
     @Option(
         help: ArgumentHelp(
-            "The data folder of a SQLite store, or the URL of a database.", valueName: "directory-or-url"),
-        completion: .directory)
+            "A data folder, the URL of a database, or a settings file that names one of them.", valueName: "store"),
+        completion: .file())
     var from: String
 
     @Option(
-        help: ArgumentHelp(
-            "Where to copy to: a data folder, in which a store is made if there is none, or a URL.",
-            valueName: "directory-or-url"),
-        completion: .directory)
+        help: ArgumentHelp("The same: a folder without a store, or a database with empty tables.", valueName: "store"),
+        completion: .file())
     var to: String
 
-    @Flag(
-        help: """
-            Remove what is in the target only, such as what was removed from the source after an earlier copy; refused while a \
-            server uses the target.
-            """)
-    var removeOthers = false
+    @Flag(help: "Leave out rows that cannot be decrypted; the exit status is 1 then.")
+    var skipUnreadable = false
 
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let settings = try options.load()
+        let (from, to) = (CopyPlace(from), CopyPlace(to))
+        let began = MonotonicTime.now
         let summary: CopySummary
-        do throws(StoreAccess.Failure) {
-            summary = try await copied(settings)
-        } catch {
-            throw options.configuration.fault("\(error)")
+        do {
+            summary = try await copied(
+                from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))
+        } catch let failure as StoreAccess.Failure {
+            throw options.configuration.fault("\(failure)")
         }
-        try options.output.print(summary, summary.text)
+        let seconds = Int64((MonotonicTime.now - began).count / 1_000_000_000)
+        try options.output.print(summary, summary.text(after: seconds))
         if !summary.isComplete { throw ExitCode.failure }
     }
 
-    private func copied(_ settings: Settings) async throws(StoreAccess.Failure) -> CopySummary {
-        let copy = try StoreCopy.open(settings, from: CopyPlace(from), to: CopyPlace(to), logger: options.logger)
-        defer { copy.close() }
+    private func settings(of place: CopyPlace, beside other: CopyPlace) throws -> Settings {
+        var configuration = options.configuration
+        if case .settings(let path) = place { (configuration.config, configuration.dataDirectory) = (path, nil) }
+        return try place.naming(in: try configuration.load(), beside: other)
+    }
+
+    private func copied(from source: Settings, to target: Settings) async throws(StoreAccess.Failure) -> CopySummary {
         let bars = StoreCopy.Stage.allCases.map { ($0, ProgressBar($0.rawValue)) }
         defer { for (_, bar) in bars { bar.finish() } }
-        return try await copy.run(removesOthers: removeOthers) { stage, progress in
+        return try await StoreAccess.copy(
+            from: source, to: target, skipsUnreadable: skipUnreadable, logger: options.logger
+        ) { stage, progress in
             for case (stage, let bar) in bars { bar.show(progress) }
         }
     }
 }
 
 extension CopySummary {
-    fileprivate var text: String {
-        var lines = [tokens.text("token")]
-        if isTargetUsed {
-            lines.append(
-                "sessions were not copied, as servers use the target: those that have been ended there would count again"
-            )
-        } else {
-            lines.append(sessions.text("session"))
-        }
-        if tokens.removed + sessions.removed > 0 {
-            lines.append(
-                """
-                \(Text.count(tokens.removed, "token")) and \(Text.count(sessions.removed, "session")) removed, which were in the \
-                target only
-                """)
-        }
-        if tokens.others + sessions.others > 0 {
-            lines.append(
-                """
-                \(Text.count(tokens.others, "token")) and \(Text.count(sessions.others, "session")) are in the target only: stored \
-                there, or removed from the source after an earlier copy; --remove-others removes them
-                """)
-        }
-        for (count, reason) in faults where count > 0 { lines.append("\(Text.count(count, "row")) \(reason)") }
-        if isSourceUsed {
-            lines.append("a server uses the source; what it stores from now on is copied when this is run again")
-        }
-        lines.append(isComplete ? "verified: everything is in the target" : "not everything is in the target")
-        return lines.joined(separator: "\n")
-    }
-
-    /// How many rows are not in the target, and why.
-    private var faults: [(count: Int, reason: String)] {
-        func sum(_ count: KeyPath<Counts, Int>) -> Int { tokens[keyPath: count] + sessions[keyPath: count] }
-        return [
-            (sum(\.unreadable), "of the source cannot be decrypted and were left out; see token-cache verify"),
-            (sum(\.different), "differ, although they are as old in both stores; one of them was changed by hand"),
-            (sum(\.lost), "are not in the target, although nothing newer is there; run this again"),
+    fileprivate func text(after seconds: Int64) -> String {
+        var lines = [
+            """
+            \(Text.count(copied.tokens, "token")) and \(Text.count(copied.sessions, "session")) copied and verified in \
+            \(Text.age(seconds))
+            """
         ]
-    }
-}
-
-extension CopySummary.Counts {
-    fileprivate func text(_ noun: String) -> String {
-        var text = "\(Text.count(copied, noun)) copied"
-        if same > 0 { text += ", \(Text.number(same)) there already" }
-        if newer > 0 { text += ", \(Text.number(newer)) newer in the target" }
-        if expired > 0 { text += ", \(Text.number(expired)) expired and left out" }
-        if changed > 0 { text += ", \(Text.number(changed)) changed meanwhile and copied again" }
-        return text
+        if let moment {
+            lines.append("as of \(Text.time(moment)); what servers have stored since is not in the copy")
+        }
+        for (reason, count) in unreadable.sorted(by: { $0.key < $1.key }) {
+            lines.append("\(Text.count(count, "row")) left out: \(reason)")
+        }
+        if let wrongCount {
+            lines.append(
+                """
+                the source's own count is \(Text.count(wrongCount.tokens, "token")) and \
+                \(Text.count(wrongCount.sessions, "session")): rows may be lost; see token-cache verify
+                """)
+        }
+        return lines.joined(separator: "\n")
     }
 }

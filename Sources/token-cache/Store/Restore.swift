@@ -47,11 +47,13 @@ struct Restore: AsyncParsableCommand {
         if let count = outcome.replacedTokens {
             lines.append("replaced a store of \(Text.count(count, "token"))")
         }
-        if let count = outcome.erasedUsers, count > 0 {
-            lines.append("left out \(Text.count(count, "user")) that had been erased")
+        if outcome.erasedUsers > 0 {
+            lines.append("left out \(Text.count(outcome.erasedUsers, "user")) that had been erased")
         }
-        if let count = outcome.endedSessions, count > 0 {
-            lines.append("ended \(Text.count(count, "session")), as those that were revoked since cannot be told apart")
+        if outcome.endedSessions > 0 {
+            lines.append(
+                "ended \(Text.count(outcome.endedSessions, "session")), as those that were revoked since cannot be told apart"
+            )
         }
         try options.output.print(outcome, lines.joined(separator: "\n"))
         noteOtherRing(outcome, settings)

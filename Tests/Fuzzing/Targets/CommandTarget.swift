@@ -65,8 +65,6 @@ private struct CommandModel {
     /// Takes over what a request says that it has done.
     mutating func note(_ request: any StoreRequest, _ reply: any Sendable) {
         switch request {
-        // Rows have the hash of their id.
-        case is TakeRows, is RemoveRows: tokens = [:]
         case let request as StoreTokens:
             let isCertain = request.keepsNewer != true && (reply as? StoreTokens.Reply)?.failures.isEmpty == true
             for token in request.tokens {

@@ -1,0 +1,144 @@
+internal import Audit
+internal import FoundationEssentials
+package import Logging
+internal import Server
+package import Settings
+internal import System
+package import TokenStore
+
+/// A store that rows are copied from or to, as the command line names it.
+package enum CopyPlace: Equatable, Sendable {
+    /// The path of a settings file, which names the store and its key ring.
+    case settings(String)
+    /// The absolute path of the data folder of a SQLite store.
+    case folder(String)
+    /// The URL of a store on PostgreSQL.
+    case database(String)
+
+    /// - Parameter text: A file, a folder, or a URL that begins with `postgresql://` or `postgres://`.
+    package init(_ text: String) {
+        if ["postgresql://", "postgres://"].contains(where: { text.hasPrefix($0) }) {
+            self = .database(text)
+        } else {
+            self =
+                FileStatus(text)?.isFile == true
+                ? .settings(text) : .folder(URL(filePath: text).standardizedFileURL.path)
+        }
+    }
+
+    /// Other settings, for a folder or a database that they do not name.
+    ///
+    /// - Parameter other: The other store of the copy: its folder has the key ring of a database, unless the settings name one that
+    ///   is there.
+    package func naming(in settings: Settings, beside other: CopyPlace) throws(StoreAccess.Failure) -> Settings {
+        var own = settings
+        switch self {
+        case .settings: return settings
+        case .folder(let path):
+            own.store.url = ""
+            own.dataDirectory = path
+            // The audit log that the settings name is about their own data folder.
+            if Path.resolved(path) != Path.resolved(settings.dataDirectoryPath) { own.audit.file = "" }
+        case .database(let url):
+            do throws(StoreURL.Fault) {
+                _ = try StoreURL(url)
+            } catch {
+                throw StoreAccess.Failure("the URL \(error)")
+            }
+            own.store.url = url
+            // Limits of a SQLite store.
+            (own.store.tokenLimit, own.store.byteLimit) = (nil, nil)
+            if case .folder(let path) = other, !FileStatus.exists(StoreSelection.keyRing(settings).path) {
+                own.dataDirectory = path
+            }
+        }
+        return own
+    }
+}
+
+extension StoreAccess {
+    /// Copies all rows of a store to another one.
+    ///
+    /// - Parameters:
+    ///   - source: Name a folder that no server uses, or a database.
+    ///   - target: Name a folder without a store, or a database with empty tables, and whether the copy is sealed.
+    ///   - skipsUnreadable: Whether rows that do not open are left out.
+    ///   - logger: Receives the stores' events.
+    ///   - progress: Called repeatedly.
+    package static func copy(
+        from source: Settings, to target: Settings, skipsUnreadable: Bool, logger: Logger,
+        _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
+    ) async throws(Failure) -> CopySummary {
+        func place(_ settings: Settings) -> String {
+            settings.store.url.isEmpty ? Path.resolved(settings.dataDirectoryPath) : settings.store.url
+        }
+        guard place(source) != place(target) else { throw Failure("both are the same store") }
+        let from = try CopySide("source", source, .copyFrom, logger)
+        defer { from.directory.unlock() }
+        let to = try CopySide("target", target, .copyTo, logger)
+        defer { to.directory.unlock() }
+        do throws(StoreError) {
+            return try await from.recording { () async throws(StoreError) in
+                try await to.recording { () throws(StoreError) in
+                    let reader = try from.open { (provider, directory, report) throws(StoreOpenError) in
+                        try provider.copySource(in: directory, report: report)
+                    }
+                    let filler = try to.open { (provider, directory, report) throws(StoreOpenError) in
+                        try provider.copyTarget(in: directory, report: report)
+                    }
+                    return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
+                }
+            }
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+
+    /// One of the two stores.
+    private struct CopySide {
+        /// Locked, if the store has its files there.
+        let directory: DataDirectory
+        private let name: String
+        private let settings: Settings
+        private let provider: any StoreProvider
+        private let action: AuditEvent.Action
+        private let logger: Logger
+
+        init(
+            _ name: String, _ settings: Settings, _ action: AuditEvent.Action, _ logger: Logger
+        ) throws(Failure) {
+            (self.name, self.settings, self.action, self.logger) = (name, settings, action, logger)
+            do throws(StoreOpenError) {
+                provider = try StoreSelection.provider(settings)
+                if action == .copyFrom, let path = provider.missingPath { throw .missing(path: path) }
+                directory =
+                    provider.isShared
+                    ? DataDirectory(withoutLock: settings.dataDirectoryPath) : try StoreSelection.lock(settings)
+            } catch {
+                throw Self.failure(of: name, error)
+            }
+        }
+
+        func open<Half>(
+            _ body: (any StoreProvider, DataDirectory, @escaping @Sendable (StoreEvent) -> Void) throws(StoreOpenError)
+                ->
+                Half
+        ) throws(StoreError) -> Half {
+            do throws(StoreOpenError) {
+                return try body(provider, directory) { [logger] in logger.log(level: $0.severity.level, "\($0)") }
+            } catch {
+                throw .refused("\(Self.failure(of: name, error))")
+            }
+        }
+
+        /// Writes the copy to the audit log of a data folder's server; what is done with a database is in none.
+        func recording<Value>(_ body: () async throws(StoreError) -> Value) async throws(StoreError) -> Value {
+            guard !provider.isShared else { return try await body() }
+            return try await StoreAccess.recording(action, settings, logger, body)
+        }
+
+        private static func failure(of name: String, _ error: StoreOpenError) -> Failure {
+            Failure("the \(name): \(Failure(error))")
+        }
+    }
+}

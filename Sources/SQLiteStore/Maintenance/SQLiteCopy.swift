@@ -1,0 +1,287 @@
+internal import System
+internal import TokenStore
+
+/// Reads all rows of a SQLite store, in the order in which they lie in its file.
+final class SQLiteCopySource: CopySource {
+    let count: CopyCount
+    let moment: Int64? = nil
+    let versionLimit: Int64
+    let clockLook: Int64?
+    private(set) var unreadable: [String: Int] = [:]
+    private let tokens: SQLiteStatement
+    private let sessions: SQLiteStatement
+    private var coder: RowCoder
+    private var (hasTokens, hasSessions) = (true, true)
+    /// Of a store of its own; nil for what a target holds.
+    private let lock: DatabaseLock?
+
+    /// Rows of a batch, and bytes of values after which it ends.
+    private static let (batch, batchBytes) = (1_000, 4 << 20)
+
+    /// Opens the store of a data folder, sealed or in the clear as it is, and leaves it unchanged.
+    ///
+    /// - Parameters:
+    ///   - directory: The folder, locked.
+    ///   - options: Name the key ring.
+    ///   - report: Told of a damaged WAL.
+    convenience init(
+        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(SQLiteOpenError) {
+        let lock = try DatabaseLock(in: directory.path)
+        let path = lock.database
+        guard FileStatus.size(of: path) > 0 else { throw .missing(path: path) }
+        let (connection, keys) = try StoreOpener(
+            directory: directory.path, database: path, options: options, report: report
+        ).openForReading()
+        do throws(SQLiteError) {
+            try self.init(connection, keys, lock)
+        } catch {
+            throw .database(path: path, error)
+        }
+    }
+
+    init(
+        _ connection: SQLiteConnection, _ keys: StoreKeys, _ lock: consuming DatabaseLock? = nil
+    ) throws(SQLiteError) {
+        self.lock = lock
+        // A manipulated file may hold any number.
+        func number(_ column: String) throws(SQLiteError) -> Int {
+            min(max(0, try connection.integer("SELECT \(column) FROM store")), Int.max / 4)
+        }
+        count = CopyCount(tokens: try number("tokens"), sessions: try number("sessions"))
+        versionLimit = try Schema.versionLimit(of: connection)
+        let look = try SQLiteStatement("SELECT looked_at FROM store", on: connection)
+        clockLook = try look.step() ? look.optionalInteger(at: 0) : nil
+        tokens = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token NOT INDEXED", on: connection)
+        sessions = try SQLiteStatement("SELECT \(SessionRow.columns) FROM session", on: connection)
+        coder = RowCoder(Sealing(keys))
+    }
+
+    func next() throws(StoreError) -> [CopiedRow] {
+        do throws(SQLiteError) {
+            return try batch()
+        } catch {
+            throw .read(StoreFault(error))
+        }
+    }
+
+    private func batch() throws(SQLiteError) -> [CopiedRow] {
+        var (rows, bytes) = ([CopiedRow](), 0)
+        while hasTokens, rows.count < Self.batch, bytes < Self.batchBytes {
+            hasTokens = try tokens.step()
+            if hasTokens { add(token(&bytes), to: &rows) }
+        }
+        while !hasTokens, hasSessions, rows.count < Self.batch {
+            hasSessions = try sessions.step()
+            if hasSessions { add(session(), to: &rows) }
+        }
+        return rows
+    }
+
+    private func add(_ row: Result<CopiedRow, SealingError>, to rows: inout [CopiedRow]) {
+        switch row {
+        case .success(let row): rows.append(row)
+        case .failure(let error): unreadable["\(error)", default: 0] += 1
+        }
+    }
+
+    private func token(_ bytes: inout Int) -> Result<CopiedRow, SealingError> {
+        do throws(SealingError) {
+            let row = StoredRow(tokens)
+            let token = try tokens.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
+                bytes += value.count
+                return try row.token(of: value, &coder)
+            }
+            return .success(.token(token, row.times, row.version))
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func session() -> Result<CopiedRow, SealingError> {
+        do throws(SealingError) {
+            let row = StoredSession(sessions)
+            return .success(.session(try coder.open(row), number: row.number))
+        } catch {
+            return .failure(error)
+        }
+    }
+}
+
+/// Makes a SQLite store of another one's rows, in a file that is renamed when it is complete.
+///
+/// The slot of a row is a hash with a key, and two stores have different keys. So rows come in a random order here: written at
+/// once, nearly each would change a page of its own. Instead they go into a temporary table, and SQLite sorts them by their slots,
+/// as for an index; then they fill one page after the other.
+final class SQLiteCopyTarget: CopyTarget {
+    private let lock: DatabaseLock
+    private let database: DatabaseFile
+    private let retention: Retention
+    private let writer: WriterConnection
+    private let keys: StoreKeys
+    private let sessions: SessionTable
+    private let arrive: SQLiteStatement
+    private var coder: RowCoder
+    private var tokenCount = 0
+
+    /// For tests.
+    var connection: SQLiteConnection { writer.connection }
+
+    /// - Parameters:
+    ///   - directory: The data folder, locked, without a store.
+    ///   - options: Those of the server that will use the store.
+    ///   - report: Told of a key ring that is made.
+    init(
+        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) {
+        do throws(SQLiteOpenError) {
+            lock = try DatabaseLock(in: directory.path)
+        } catch {
+            throw error.shared
+        }
+        database = DatabaseFile(path: lock.database)
+        for path in [database.path, database.path + "-wal"] where FileStatus.exists(path) {
+            throw .store(
+                StoreFault(
+                    """
+                    there is a store already (\(path)), and rows are copied into an empty folder only; name another one, or \
+                    move that store away
+                    """))
+        }
+        database.discardNew()
+        do throws(StoreError) {
+            try PrivateFile.create(database.new)
+        } catch {
+            throw .store(StoreFault("\(error)"))
+        }
+        retention = options.retention
+        var options = options
+        // Indexes are made at the end, and limits are for new ids.
+        (options.retention, options.tokenLimit, options.byteLimit) = (Retention(), nil, nil)
+        // The files in which rows are sorted lie there, and not on a disk that may be small.
+        let folder = Path.folder(of: database.path).replacing("'", with: "''")
+        do throws(SQLiteOpenError) {
+            let opened = try StoreOpener(
+                directory: directory.path, database: database.new, options: options, report: report
+            ).openCopy()
+            (writer, keys) = (opened.writer, opened.keys)
+            coder = RowCoder(Sealing(keys))
+            (sessions, arrive) = try Schema.opening(database.new) { () throws(SQLiteError) in
+                let connection = opened.writer.connection
+                try connection.prepareForBulkWriting()
+                try connection.execute("PRAGMA temp_store_directory = '\(folder)'; \(Self.arrivals)")
+                return (
+                    try opened.writer.sessions(Sealing(opened.keys)),
+                    try SQLiteStatement("INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", on: connection)
+                )
+            }
+        } catch {
+            throw error.shared
+        }
+    }
+
+    /// Beyond 32 MiB the table is in a file, which SQLite unlinks as soon as it has made it.
+    private static let arrivals = """
+        PRAGMA temp.cache_size = -32768;
+        CREATE TEMP TABLE arrival (first_slot INTEGER, key BLOB, written_at INTEGER, expires_at INTEGER,
+            key_number INTEGER, version INTEGER, value BLOB)
+        """
+
+    /// Rows whose hashes begin alike lie one after the other, in slots that no other row has as its first one (see `RowSlots`).
+    private static let order = """
+        INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
+        SELECT first_slot + row_number() OVER (PARTITION BY first_slot) - 1, key, written_at, expires_at, key_number,
+            version, value
+        FROM arrival;
+        DROP TABLE arrival
+        """
+
+    func add(_ rows: [CopiedRow]) throws(StoreError) {
+        var (tokens, sessions): ([(Row, TokenVersion)], [(SessionRow, Int64)]) = ([], [])
+        do throws(SealingError) {
+            for row in rows {
+                switch row {
+                case .token(let token, let times, let version):
+                    tokens.append((try coder.row(of: token, times), version))
+                case .session(let opened, let number):
+                    sessions.append((try coder.row(of: opened.session, opened.key), number))
+                }
+            }
+        } catch {
+            throw .sealing(error)
+        }
+        try writing { () throws(SQLiteError) in
+            try writer.transaction { () throws(SQLiteError) in
+                for (row, version) in tokens { try arrive(row, version) }
+                for (row, number) in sessions { try self.sessions.add(row, number: number) }
+                writer.sessionCount += sessions.count
+            }
+        }
+        tokenCount += tokens.count
+    }
+
+    private func arrive(_ row: Row, _ version: TokenVersion) throws(SQLiteError) {
+        try arrive.bind(row.key.firstSlot, at: 1)
+        try arrive.bind(row.times.writtenAt, at: 3)
+        try arrive.bind(row.times.expiresAt, at: 4)
+        try arrive.bind(Int64(row.keyNumber), at: 5)
+        try arrive.bind(version.rawValue, at: 6)
+        try arrive.withBinding(row.key.bytes, at: 2) { () throws(SQLiteError) in
+            try arrive.withBinding(row.value, at: 7) { () throws(SQLiteError) in _ = try arrive.step() }
+        }
+    }
+
+    func reread() throws(StoreError) -> any CopySource {
+        try writing { () throws(SQLiteError) in
+            try writer.transaction { () throws(SQLiteError) in
+                try writer.connection.execute(Self.order)
+                writer.tokenCount = tokenCount
+            }
+            return try SQLiteCopySource(writer.connection, keys)
+        }
+    }
+
+    func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError) {
+        try writing { () throws(SQLiteError) in
+            try writer.index(for: retention)
+            try Schema.raiseVersionLimit(versionLimit, in: writer.connection)
+            // Otherwise the new store would trust a clock that is wrong now.
+            if let clockLook { try writer.saveClockLook(clockLook) }
+        }
+        try PrivateFile.synchronize(database.new)
+        try PrivateFile.rename(database.new, to: database.path)
+    }
+
+    func abandon() { database.discardNew() }
+
+    private func writing<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
+        do throws(SQLiteError) {
+            return try body()
+        } catch {
+            throw .write(StoreFault(error))
+        }
+    }
+}
+
+extension StoreOpener {
+    /// Opens a store that is only read: sealed or in the clear, as it is.
+    fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, keys: StoreKeys) {
+        let (connection, _) = try connect(.readWrite)
+        if mark.exists {
+            do throws(SQLiteError) {
+                try connection.checkForMixedPages()
+            } catch {
+                // Rows that cannot be found would be missing in the copy.
+                throw .notADatabase(path: database, error)
+            }
+        }
+        let (identity, _) = try ringIdentity(in: connection)
+        var options = options
+        options.isSealed = !identity.isEmpty
+        let own = StoreOpener(directory: directory, database: database, options: options, report: report)
+        // No new ring is made for it.
+        if let ring = try own.ring(fitting: identity, isEmpty: false).ring { return (connection, .sealed(ring)) }
+        let index = try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) }
+        return (connection, .clear(index: index))
+    }
+}

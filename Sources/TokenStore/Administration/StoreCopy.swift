@@ -1,0 +1,209 @@
+internal import Cryptography
+
+/// A row on its way to another store: opened, as the other store has keys of its own, with its times and its version.
+package enum CopiedRow: Sendable {
+    case token(Token, RowTimes, TokenVersion)
+    case session(OpenedSession, number: Int64)
+}
+
+/// Reads all rows of a store, each once, as of one moment.
+///
+/// Used by one thread, which it blocks.
+package protocol CopySource: AnyObject {
+    /// What the store says it holds.
+    var count: CopyCount { get }
+    /// The moment whose rows are read, in seconds since 1970; nil for a store that nobody else can change meanwhile.
+    var moment: Int64? { get }
+    /// A number that no version of the store has exceeded, also none of a token that was removed.
+    var versionLimit: Int64 { get }
+    /// When the store last found its clock right, in seconds since 1970; nil if that is not known.
+    var clockLook: Int64? { get }
+    /// Why rows were left out, and how many, as they do not open.
+    var unreadable: [String: Int] { get }
+
+    /// Reads some more rows, in any order; none at the end.
+    func next() throws(StoreError) -> [CopiedRow]
+}
+
+/// Fills a new store.
+///
+/// Until `finish` there is no store, or one that no server opens.
+///
+/// Used by one thread, which it blocks.
+package protocol CopyTarget: AnyObject {
+    /// Seals rows with this store's keys, and adds them.
+    func add(_ rows: [CopiedRow]) throws(StoreError)
+
+    /// Puts the rows in their final places, and reads them from there.
+    func reread() throws(StoreError) -> any CopySource
+
+    /// Makes the store durable and usable.
+    ///
+    /// - Parameters:
+    ///   - versionLimit: Further versions are larger.
+    ///   - clockLook: As the source has it.
+    func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError)
+
+    /// Drops what was added, as far as that is possible; the next copy begins anew in any case.
+    func abandon()
+}
+
+package struct CopyCount: Codable, Hashable, Sendable {
+    package var tokens = 0
+    package var sessions = 0
+
+    package init(tokens: Int = 0, sessions: Int = 0) {
+        (self.tokens, self.sessions) = (tokens, sessions)
+    }
+
+    var total: Int { tokens + sessions }
+}
+
+/// What was copied.
+package struct CopySummary: Codable, Sendable {
+    package var copied = CopyCount()
+    /// The source's own count, if other rows were found.
+    package var wrongCount: CopyCount?
+    /// Why rows were left out, and how many.
+    package var unreadable: [String: Int] = [:]
+    /// The moment whose rows were copied, in seconds since 1970; nil for a store that was closed.
+    package var moment: Int64?
+
+    package var isComplete: Bool { wrongCount == nil && unreadable.isEmpty }
+}
+
+/// Copies all rows of one store to another, which is empty, and compares what was read with what was written.
+package struct StoreCopy {
+    package enum Stage: String, CaseIterable, Sendable {
+        case copying = "Copying"
+        case ordering = "Ordering"
+        case verifying = "Verifying"
+    }
+
+    private let source: any CopySource
+    private let target: any CopyTarget
+    private let progress: (Stage, StoreProgress) -> Void
+
+    package init(
+        from source: any CopySource, to target: any CopyTarget, _ progress: @escaping (Stage, StoreProgress) -> Void
+    ) {
+        (self.source, self.target, self.progress) = (source, target, progress)
+    }
+
+    /// - Parameter skipsUnreadable: Whether rows that do not open are left out; otherwise nothing is copied.
+    package func run(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
+        do throws(StoreError) {
+            return try copy(skipsUnreadable: skipsUnreadable)
+        } catch {
+            target.abandon()
+            throw error
+        }
+    }
+
+    private func copy(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
+        var read = try RowDigest()
+        var written = read
+        var versionLimit = source.versionLimit
+        try forEachBatch(of: source, .copying) { (rows) throws(StoreError) in
+            for row in rows { versionLimit = max(versionLimit, try read.add(row)) }
+            try target.add(rows)
+        }
+        var summary = CopySummary(copied: read.count, unreadable: source.unreadable, moment: source.moment)
+        let unreadable = summary.unreadable.values.reduce(0, +)
+        if !skipsUnreadable, let reason = summary.unreadable.keys.first {
+            throw .refused(
+                """
+                the source has \(unreadable) \(unreadable == 1 ? "row" : "rows") that cannot be decrypted (\(reason)), and nothing \
+                was copied: append the lines of missing keys from an earlier copy of the key ring, or leave these rows out with \
+                --skip-unreadable
+                """)
+        }
+        if read.count.total + unreadable != source.count.total { summary.wrongCount = source.count }
+        progress(.ordering, StoreProgress(done: 0, total: read.count.total))
+        let reread = try target.reread()
+        try forEachBatch(of: reread, .verifying) { (rows) throws(StoreError) in
+            for row in rows { _ = try written.add(row) }
+        }
+        guard written == read else {
+            throw .refused(
+                """
+                what the target holds is not what was read from the source (\(written.count.tokens) of \(read.count.tokens) tokens, \
+                \(written.count.sessions) of \(read.count.sessions) sessions); a disk or the memory of this machine may be failing
+                """)
+        }
+        try target.finish(versionLimit: versionLimit, clockLook: source.clockLook)
+        return summary
+    }
+
+    private func forEachBatch(
+        of source: any CopySource, _ stage: Stage, _ body: ([CopiedRow]) throws(StoreError) -> Void
+    ) throws(StoreError) {
+        let total = source.count.total
+        var done = 0
+        while true {
+            let rows = try source.next()
+            guard !rows.isEmpty else { break }
+            try body(rows)
+            done += rows.count
+            progress(stage, StoreProgress(done: min(done, total), total: total))
+        }
+    }
+}
+
+/// Stands for a set of rows, in whatever order they come: their number, and the sum of their hashes under a random key.
+private struct RowDigest {
+    private(set) var count = CopyCount()
+    private let hash: KeyedHash
+    private var sum: (UInt64, UInt64) = (0, 0)
+    /// Kept for their memory.
+    private var (text, bytes): ([UInt8], [UInt8]) = ([], [])
+
+    init() throws(StoreError) {
+        do throws(CryptographyError) {
+            hash = try KeyedHash(.random())
+        } catch {
+            throw .sealing(SealingError(error))
+        }
+    }
+
+    /// - Returns: The row's version.
+    mutating func add(_ row: CopiedRow) throws(StoreError) -> Int64 {
+        text.removeAll(keepingCapacity: true)
+        let version: Int64
+        switch row {
+        case .token(let token, let times, let number):
+            version = number.rawValue
+            count.tokens += 1
+            // The length tells where the id ends.
+            append([0, version, times.writtenAt, times.expiresAt ?? .min, Int64(token.id.count)])
+            text += token.id
+            text += token.info
+        case .session(let opened, let number):
+            let session = opened.session
+            version = number
+            count.sessions += 1
+            append([1, number, session.createdAt, session.expiresAt, session.lastUsedAt])
+            text += session.id.bytes
+            text += opened.key.bytes
+            text += session.user
+        }
+        do throws(SealingError) {
+            try hash.hash(text, into: &bytes)
+        } catch {
+            throw .sealing(error)
+        }
+        sum.0 &+= RowKey.prefix(of: bytes)
+        sum.1 &+= RowKey.prefix(of: Array(bytes[8...]))
+        return version
+    }
+
+    private mutating func append(_ numbers: [Int64]) {
+        for number in numbers {
+            for shift in stride(from: 56, through: 0, by: -8) {
+                text.append(UInt8(truncatingIfNeeded: number >> shift))
+            }
+        }
+    }
+
+    static func == (one: Self, other: Self) -> Bool { one.count == other.count && one.sum == other.sum }
+}

@@ -1,0 +1,124 @@
+#if PostgreSQL
+import StoreConformance
+import TestSupport
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+@Suite struct CopyTests {
+    private let source: TestServer
+    private let target: TestDatabase
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        source = try TestServer(TestDatabase())
+        target = try TestDatabase()
+        folder = try TemporaryDirectory()
+    }
+
+    private func reader() throws -> any CopySource {
+        let directory = DataDirectory(withoutLock: source.folder.path)
+        // Sealed as it is, whatever the settings say.
+        return try TestServer.provider(source.database, source.folder, isSealed: false)
+            .copySource(in: directory) { _ in }
+    }
+
+    private func filler(isSealed: Bool = true) throws -> any CopyTarget {
+        try TestServer.provider(target, folder, isSealed: isSealed)
+            .copyTarget(in: DataDirectory(withoutLock: folder.path)) { _ in }
+    }
+
+    private func fill() async throws -> ConformanceHandle {
+        let tokens = (0..<2_500).map {
+            (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(1_000))
+        }
+        for outcome in await source.store.administrator.store(tokens, keepsNewer: false) { try outcome.get() }
+        _ = try await source.store.administrator.remove([Array("id2499".utf8)])
+        let handle = try await ConformanceHandle.open(source.store)
+        for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
+        return handle
+    }
+
+    @Test(arguments: [true, false])
+    func `a copy has the rows of one moment, sealed with another ring or in the clear`(_ isSealed: Bool) async throws {
+        let handle = try await fill()
+        let version = try await handle.put("of anna", under: "anna", if: .any)
+        let sessions = try await handle.list("anna")
+        let from = try reader()
+        try await source.put("later", under: "later")
+        let summary = try StoreCopy(from: from, to: try filler(isSealed: isSealed)) { _, _ in }.run(
+            skipsUnreadable: false)
+        #expect(summary.copied == CopyCount(tokens: 2_500, sessions: 3) && summary.isComplete && summary.moment != nil)
+        let copy = try TestServer(target, folder: folder, isSealed: isSealed)
+        defer { copy.store.close() }
+        #expect(try await copy.get("id7") == "info7")
+        #expect(try await copy.get("id2499") == nil)
+        #expect(try await copy.get("later") == nil)
+        #expect(try await copy.store.administrator.facts(of: Array("id7".utf8))?.writtenAt == 1_000)
+        let copied = try await ConformanceHandle.open(copy.store)
+        #expect(try await copied.list("anna") == sessions)
+        #expect(try await copied.find("secret 2") == sessions[1])
+        #expect(try await copied.version(of: "anna") == version)
+        #expect(try await copied.put("again", under: "anna", if: .any) > version)
+        #expect(try await copy.store.administrator.verifier?.verify { _ in }.isSound == true)
+        source.store.close()
+    }
+
+    @Test func `a copy that ended early leaves a store that no server opens, and the next one begins anew`()
+        async throws
+    {
+        _ = try await fill()
+        let from = try reader()
+        do {
+            let target = try filler()
+            try target.add(try from.next())
+            // The process dies here.
+        }
+        try await eventually {
+            try target.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+        }
+        #expect(try target.number("SELECT count(*) FROM token") == 0)
+        let error = #expect(throws: StoreOpenError.self) { try TestServer(target, folder: folder) }
+        #expect("\(String(describing: error))".contains("was interrupted: let it end, or run it again"))
+        let again = try StoreCopy(from: try reader(), to: try filler()) { _, _ in }.run(skipsUnreadable: false)
+        #expect(again.copied == CopyCount(tokens: 2_499, sessions: 3))
+        let copy = try TestServer(target, folder: folder)
+        #expect(try await copy.get("id7") == "info7")
+        for store in [source.store, copy.store] { store.close() }
+    }
+
+    @Test func `a copy that fails leaves an empty store`() async throws {
+        _ = try await fill()
+        try source.database.sql(
+            "UPDATE token SET value = 'x' WHERE ctid = (SELECT max(ctid) FROM token WHERE value IS NOT NULL)")
+        let copy = StoreCopy(from: try reader(), to: try filler()) { _, _ in }
+        #expect(throws: StoreError.self) { try copy.run(skipsUnreadable: false) }
+        let opened = try TestServer(target, folder: folder)
+        #expect(try await opened.store.administrator.statistics().tokens == 0)
+        for store in [source.store, opened.store] { store.close() }
+    }
+
+    @Test(arguments: [
+        ("INSERT INTO token VALUES ('\\x01', 1, 1, NULL, -1, NULL)", "the store holds tokens or sessions"),
+        ("INSERT INTO lease VALUES ('sweeper', '\\x01', 1)", "a server uses the store"),
+        ("SELECT pg_advisory_lock(1953461099, 'store'::regclass::oid::integer)::text", "another token-cache copy"),
+        ("UPDATE store SET schema_version = 77", "the database has schema 77"),
+    ])
+    func `a target that is used is refused, and stays as it is`(_ statement: String, _ reason: String) async throws {
+        let session = try target.session()
+        try session.run(statement, until: TestDatabase.deadline)
+        let beats = Task {
+            while !Task.isCancelled {
+                try target.sql("UPDATE lease SET beat = beat + 1")
+                try await Task.sleep(for: .milliseconds(50))
+            }
+        }
+        let error = #expect(throws: StoreOpenError.self) { try filler() }
+        beats.cancel()
+        #expect("\(String(describing: error))".contains(reason))
+        #expect(try target.number("SELECT count(*) FROM store WHERE schema_version = 0") == 0)
+        source.store.close()
+    }
+}
+#endif

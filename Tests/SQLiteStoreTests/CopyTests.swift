@@ -1,0 +1,150 @@
+import Foundation
+import StoreConformance
+import TestSupport
+import Testing
+
+@testable import SQLiteStore
+@testable import TokenStore
+
+@Suite struct CopyTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
+    }
+
+    /// Options of a store with a key ring of its own, as a first start makes it.
+    private func options(_ name: String, isSealed: Bool) -> StoreOptions {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: path(name)))
+        options.isSealed = isSealed
+        return options
+    }
+
+    private func path(_ name: String) -> String { folder.path + "/" + name }
+
+    @discardableResult
+    private func copy(
+        _ source: String, to target: String, isSealed: Bool = true, skipsUnreadable: Bool = false,
+        _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void = { _, _ in }
+    ) throws -> CopySummary {
+        let from = try DataDirectory(path: path(source), creates: false)
+        let to = try DataDirectory(path: path(target), creates: true)
+        defer { for directory in [from, to] { directory.unlock() } }
+        // Whether the source is sealed is the store's own business.
+        let reader = try SQLiteCopySource(in: from, options: options(source, isSealed: isSealed)) { _ in }
+        let filler = try SQLiteCopyTarget(in: to, options: options(target, isSealed: isSealed)) { _ in }
+        return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
+    }
+
+    private func sql(_ name: String, _ text: String) throws {
+        try SQLiteConnection(path: path(name) + "/tokens.db", mode: .readWrite).execute(text)
+    }
+
+    @Test func `a copy has everything, in the clear, sealed and sealed with another ring`() async throws {
+        let first = try SQLiteTokenStore(at: path("0"))
+        let tokens = (0..<2_500).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(7)) }
+        _ = await SQLiteAdministrator(first).store(tokens)
+        let handle = try await ConformanceHandle.open(first)
+        var versions = [try await handle.put("info", under: "anna", if: .any)]
+        for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
+        let sessions = try await handle.list("anna")
+        first.close()
+        try sql("0", "UPDATE store SET looked_at = 1000")
+        for (source, isSealed) in [false, true, true, false].enumerated() {
+            let target = "\(source + 1)"
+            var stages: [StoreCopy.Stage] = []
+            let summary = try copy("\(source)", to: target, isSealed: isSealed) { stage, progress in
+                if stages.last != stage { stages.append(stage) }
+                #expect(progress.total == 2_504 && progress.done <= 2_504)
+            }
+            #expect(summary.copied == CopyCount(tokens: 2_501, sessions: 3) && summary.isComplete)
+            #expect(stages == [.copying, .ordering, .verifying])
+            let connection = try SQLiteConnection(path: path(target) + "/tokens.db", mode: .readWrite)
+            #expect(try connection.integer("SELECT looked_at FROM store") == 1_000)
+            let limit = try connection.integer("SELECT version_limit FROM store")
+            #expect(limit >= versions[0].rawValue)
+            let store = try SQLiteTokenStore(at: path(target)) { $0.isSealed = isSealed }
+            let (administrator, handle) = (SQLiteAdministrator(store), try await ConformanceHandle.open(store))
+            #expect(try await administrator.info("id2499") == "info2499")
+            #expect(try await administrator.facts(of: Array("id7".utf8))?.writtenAt == 7)
+            #expect(try await administrator.verify { _ in }.isSound)
+            #expect(try await handle.list("anna") == sessions)
+            #expect(try await handle.find("secret 2") == sessions[1])
+            #expect(try await handle.version(of: "anna") == versions[source], "the token is the same")
+            versions.append(try await handle.put("info", under: "anna", if: .any))
+            #expect(versions[source + 1] > versions[source])
+            store.close()
+            let file = try Data(contentsOf: URL(filePath: path(target) + "/tokens.db"))
+            #expect((file.range(of: Data("info1234".utf8)) == nil) == isSealed)
+            let files = try FileManager.default.contentsOfDirectory(atPath: path(target))
+            #expect(files.allSatisfy { !$0.contains(".new") })
+        }
+    }
+
+    @Test func `rows of one hash lie beside one another, and a retention has its index`() throws {
+        let directory = try DataDirectory(path: path("data"), creates: true)
+        var options = options("data", isSealed: false)
+        options.retention.sinceWritten = .seconds(60)
+        let target = try SQLiteCopyTarget(in: directory, options: options) { _ in }
+        let rows = (0..<3).map { number in
+            CopiedRow.token(
+                Token(id: [UInt8(number)], info: [1]), RowTimes(writtenAt: 1, expiresAt: nil), TokenVersion(rawValue: 9)
+            )
+        }
+        try target.add(rows)
+        // As if all had the same hash.
+        try target.connection.execute("UPDATE arrival SET first_slot = (1 << 20) + 1")
+        _ = try target.reread()
+        try target.finish(versionLimit: 9, clockLook: nil)
+        let connection = try SQLiteConnection(path: path("data") + "/tokens.db", mode: .readWrite)
+        #expect(try connection.integer("SELECT min(slot) FROM token") == 1 << 20 | 1)
+        #expect(try connection.integer("SELECT max(slot) FROM token") == 1 << 20 | 3)
+        #expect(try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'token_by_writing'") == 1)
+    }
+
+    @Test func `what does not open is left out only where that is asked for`() async throws {
+        let store = try SQLiteTokenStore(at: path("from"))
+        await SQLiteAdministrator(store).fill(0..<10)
+        store.close()
+        try sql("from", "UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT max(slot) FROM token)")
+        let error = #expect(throws: StoreError.self) { try copy("from", to: "to") }
+        #expect("\(String(describing: error))".contains("1 row that cannot be decrypted"))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: path("to")).sorted() == ["keys", "lock"])
+        let summary = try copy("from", to: "to", skipsUnreadable: true)
+        #expect(summary.copied.tokens == 9 && !summary.isComplete && summary.unreadable.values.reduce(0, +) == 1)
+    }
+
+    @Test(arguments: [Int.max, -1, 0])
+    func `a wrong count is told, and the rows are copied`(_ count: Int) async throws {
+        let store = try SQLiteTokenStore(at: path("from"))
+        await SQLiteAdministrator(store).fill(0..<100)
+        store.close()
+        try sql("from", "UPDATE store SET tokens = \(count)")
+        let summary = try copy("from", to: "to", isSealed: false)
+        #expect(summary.copied.tokens == 100 && !summary.isComplete)
+    }
+
+    @Test func `a target that holds something else than was read is no store`() async throws {
+        let store = try SQLiteTokenStore(at: path("from"))
+        await SQLiteAdministrator(store).fill(0..<100)
+        store.close()
+        let changes = [
+            "UPDATE arrival SET version = version + 1 WHERE rowid = 7", "DELETE FROM arrival WHERE rowid = 7",
+            "UPDATE arrival SET value = x'00' WHERE rowid = 7",
+        ]
+        for change in changes {
+            let (from, to) = (
+                try DataDirectory(path: path("from"), creates: false),
+                try DataDirectory(path: path("to"), creates: true)
+            )
+            defer { for directory in [from, to] { directory.unlock() } }
+            let reader = try SQLiteCopySource(in: from, options: options("from", isSealed: true)) { _ in }
+            let target = try SQLiteCopyTarget(in: to, options: options("to", isSealed: false)) { _ in }
+            let copy = StoreCopy(from: reader, to: target) { stage, _ in
+                if stage == .ordering { try? target.connection.execute(change) }
+            }
+            #expect(throws: StoreError.self) { try copy.run(skipsUnreadable: true) }
+            #expect(!FileManager.default.fileExists(atPath: path("to") + "/tokens.db"))
+        }
+    }
+}

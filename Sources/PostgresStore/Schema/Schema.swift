@@ -18,7 +18,7 @@ enum Schema {
         ]
 
     private static let tables = [
-        // The keys that rows may be sealed with; 0 stands for values in the clear, and a negative number for removed tokens. The
+        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens. The
         // tables that refer to it have PostgreSQL refuse a row with a key that was retired, and retiring a key that a row needs. It
         // looks at a key when a row gets another one, so a POST that replaces a token costs nothing more.
         "CREATE TABLE sealing_key (number bigint PRIMARY KEY, fingerprint text NOT NULL)",

@@ -8,8 +8,6 @@ package struct AuditEvent: Hashable, Sendable {
         case apiKey(String)
         /// A command, by the id of its Unix user; nil if it is not known.
         case `operator`(uid: UInt32?)
-        /// A request to the administration over TCP, by the name of its admin key.
-        case adminKey(String)
         /// A signal to the server, by its name; nobody can tell who has sent it.
         case signal(String)
         /// Nobody: the credential was missing or is not known.
@@ -47,8 +45,6 @@ package struct AuditEvent: Hashable, Sendable {
         case rekey = "rekey_store"
         case addAPIKey = "add_api_key"
         case removeAPIKey = "remove_api_key"
-        case addAdminKey = "add_admin_key"
-        case removeAdminKey = "remove_admin_key"
         case reload
         case drain
 
@@ -56,7 +52,7 @@ package struct AuditEvent: Hashable, Sendable {
         package var isChange: Bool {
             switch self {
             case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey, .useKey,
-                .retireKey, .rekey, .addAPIKey, .removeAPIKey, .addAdminKey, .removeAdminKey:
+                .retireKey, .rekey, .addAPIKey, .removeAPIKey:
                 true
             case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }

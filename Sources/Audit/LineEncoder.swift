@@ -55,9 +55,6 @@ struct LineEncoder: ~Copyable {
             appendEscaped(name)
         case .operator(nil): appendField(#","actor":"operator"#)
         case .operator(let uid?): appendField(#","actor":"operator","uid":"\#(uid)"#)
-        case .adminKey(let name):
-            appendField(#","actor":"admin_key","admin_key":""#)
-            appendEscaped(name)
         case .signal(let name): appendField(#","actor":"signal","signal":"\#(name)"#)
         case .none: appendField(#","actor":"none"#)
         }

@@ -29,19 +29,11 @@ struct OperatorAccess: Administration {
     var listenerNames: [String] { listeners.map { "http://\($0.name)" } }
 
     var warnings: [String] {
-        let admin = server.settingsInForce.admin
-        return listeners.filter { !$0.isLocal }.map { listener in
-            if admin.read == .key {
-                """
-                admin.listen: admin keys come to \(listener.name) in plain HTTP; let only a proxy that speaks HTTPS reach it, \
-                or operators' machines over a network that you trust
-                """
-            } else {
-                """
-                admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; \
-                let only operators' machines reach it, or set admin.read to key
-                """
-            }
+        listeners.filter { !$0.isLocal }.map { listener in
+            """
+            admin.listen: every machine that can reach \(listener.name) sees the server's status and metrics; let only \
+            operators' machines reach it, or a proxy that asks for a password or a certificate
+            """
         }
     }
 
@@ -52,14 +44,12 @@ struct OperatorAccess: Administration {
         let (reserve, administrators, acts) = (server.reserve, administrators, ActLog(logger))
         defer { acts.finish() }
         let endpoints = AdministrationEndpoints(
-            server, administrators, acts, listenerNames: listenerNames, warnings: { warnings }, version,
-            sampler.history,
-            on: loop)
+            server, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history, on: loop)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {
                     await listener.accept(on: loop, logger, leaving: reserve) {
-                        await AdministrationConnection.serve($0, from: $1, on: loop, endpoints)
+                        await AdministrationConnection.serve($0, on: loop, endpoints)
                     }
                 }
             }
@@ -78,7 +68,7 @@ struct OperatorAccess: Administration {
         return Administrators { [server] requester in
             AuditedAdministrator(
                 base,
-                OperatorTrail(audit, by: requester.actor, at: requester.addressText) { server.settingsInForce.audit })
+                OperatorTrail(audit, by: requester.actor) { server.settingsInForce.audit })
         }
     }
 }

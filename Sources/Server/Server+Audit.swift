@@ -30,9 +30,9 @@ extension Server {
     /// - Returns: A task that ends when the act is recorded. It runs apart from the caller's loop, which must not wait for a
     ///   disk.
     func record(
-        _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor, at address: String?
+        _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor
     ) -> Task<Void, Never> {
-        let event = AuditEvent(action, outcome, by: actor, address: address)
+        let event = AuditEvent(action, outcome, by: actor)
         return Task { [audit] in _ = try? audit?.append([event]) }
     }
 

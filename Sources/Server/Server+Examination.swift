@@ -8,7 +8,7 @@ extension Server {
     ///
     /// - Parameter isAwaited: Whether a log's folder will be there when the service starts, and cannot be looked at before.
     package static func examineFiles(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
-        _ = try AccessResources(settings, Logger(label: "examination"))
+        _ = try AccessResources(settings)
         let path = settings.accessLogFile
         if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
             do throws(SystemError) {

@@ -13,15 +13,12 @@ extension Server {
     /// - Parameters:
     ///   - reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
     ///   - actor: Who it was, for the audit log.
-    ///   - address: From where; nil for this machine.
-    package func reload(
-        _ reason: String, by actor: AuditEvent.Actor, at address: String? = nil
-    ) async -> ReloadOutcome {
+    package func reload(_ reason: String, by actor: AuditEvent.Actor) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
         let outcome = await reloader.reload(reason)
         // `stopping` has to stay the last message that the service manager receives.
         if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
-        await record(.reload, outcome.isReloaded ? .ok : .failed, by: actor, at: address).value
+        await record(.reload, outcome.isReloaded ? .ok : .failed, by: actor).value
         return outcome
     }
 
@@ -29,19 +26,17 @@ extension Server {
         for await signal in hangUps { _ = await reload("\(signal) received", by: .signal("\(signal)")) }
     }
 
-    /// Logs what a command did with a key, and takes it over at once.
+    /// Logs what a command did with an API key, and takes it over at once.
     ///
-    /// - Parameters:
-    ///   - act: Who did it and what, for the log.
-    ///   - file: Where the key was added or removed.
+    /// - Parameter act: Who did it and what, for the log.
     /// - Returns: Why the server cannot use the file; nil if it can.
-    package func noteKeyChange(_ act: String, in file: AccessResources.KeyFile) async -> String? {
+    package func noteKeyChange(_ act: String) async -> String? {
         logger.notice("\(act)")
         // The file is read even if it was read since the change, so that the command learns of a fault too.
-        return await access.reloadChangedFiles(logger, [file], rereads: true).first
+        return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
     }
 
-    /// Reads the files of keys again when they change; which files there are, a reload can change.
+    /// Reads the files of keys again when they change.
     func reloadChangedKeys() async {
         await withDiscardingTaskGroup { group in
             for file in AccessResources.KeyFile.allCases {

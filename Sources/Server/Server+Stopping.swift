@@ -33,13 +33,12 @@ extension Server {
     /// - Parameters:
     ///   - reason: What caused the stop, such as `SIGTERM received`; begins the line in the log.
     ///   - actor: Who it was, for the audit log.
-    ///   - address: From where; nil for this machine.
-    package func drain(_ reason: String, by actor: AuditEvent.Actor, at address: String? = nil) {
+    package func drain(_ reason: String, by actor: AuditEvent.Actor) {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
         logger.debug("\(reason), finishing requests under way")
         // Not waited for: the server ends even if the audit log's disk hangs.
-        drainRecord.withLock { $0 = record(.drain, .ok, by: actor, at: address) }
+        drainRecord.withLock { $0 = record(.drain, .ok, by: actor) }
         let timeout = reloader.settings.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }

@@ -67,7 +67,7 @@ package final class Server: Sendable {
         self.logger = logger
         recentLog = log.recent
         audit = try Self.openAuditLog(settings, logger)
-        let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit, logger)
+        let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit)
         self.access = access
         access.reportUnusedKeys(logger)
         // Before anything is read or written.
@@ -153,7 +153,7 @@ package final class Server: Sendable {
         for task in periodicTasks { task.cancel() }
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
-        await access.reloadChangedFiles(logger, [.apiKeys, .adminKeys])
+        await access.reloadChangedFiles(logger, [.apiKeys])
         audit?.close()
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.

@@ -24,7 +24,6 @@ struct TokenCache: AsyncParsableCommand {
             Serve.self, CheckConfig.self, Health.self, Reload.self, Drain.self, Diagnose.self, DescribeSettings.self,
         ],
         groupedSubcommands: [
-            CommandGroup(name: "Administration", subcommands: [Admin.self]),
             CommandGroup(name: "Audit log", subcommands: [AuditCommand.self]),
             CommandGroup(name: "Tokens", subcommands: [Get.self, Put.self, Delete.self, List.self]),
             CommandGroup(name: "Access", subcommands: [Access.self, Erase.self]),

@@ -13,7 +13,6 @@ import failing_calls
 from certificates import make_certificate
 from contract import STORED
 from http_client import exchange, post
-from operators import Operators
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
@@ -148,18 +147,6 @@ def stopped_server(serve):
     assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
     assert server.stop() == 0
     return server
-
-
-@pytest.fixture
-def operators(serve, tmp_path):
-    """A server with admin keys, whose state everybody may read."""
-    return Operators(serve, tmp_path)
-
-
-@pytest.fixture
-def guarded(serve, tmp_path):
-    """A server with admin keys, without which its state cannot be read."""
-    return Operators(serve, tmp_path, read="key")
 
 
 @pytest.fixture(scope="session")

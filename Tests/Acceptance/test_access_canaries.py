@@ -24,7 +24,7 @@ def traces(secrets, data):
     found_in = []
     for secret in secrets:
         forms = [secret, percent(secret), secret.encode().hex(), *base64_cores(secret)]
-        if secret[:4] in ("tcs_", "tck_", "tca_"):
+        if secret[:4] in ("tcs_", "tck_"):
             # The random bits alone.
             bits = base64.urlsafe_b64decode(secret[4:] + "=")
             forms += [secret[4:], bits.hex(), bits.decode("latin-1"), *base64_cores(bits.decode("latin-1"))]

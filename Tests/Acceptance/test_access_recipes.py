@@ -1,4 +1,5 @@
 """The recipes of deploy/ for each mode, with the real programs: a backend, nginx, Caddy, an OpenID provider, certificates."""
+import base64
 import hashlib
 import http.client
 import http.server
@@ -22,7 +23,7 @@ from access_worlds import HEADER
 from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
-from http_client import Response, exchange
+from http_client import Response, exchange, lines
 from issuer import Issuer, Key
 from ports import free_ports
 from proxies import HOST, Caddy, Nginx, TLSConnection
@@ -340,6 +341,70 @@ def test_a_key_set_as_it_is_in_the_wild(serve, tmp_path):
     until(lambda: server.log().count(weak) == 2)
     until(lambda: metrics(server)["token_cache_jwt_cache_bytes"] == 0)
     assert server.log().count("is not used") == 2
+
+
+# nginx in front of the administration
+
+class NginxForOperators(Nginx):
+    """Asks operators for a password or a certificate, before a server's administration."""
+    configuration = "nginx/administration.conf"
+
+    def site(self):
+        self.http_port = self.https_port
+        return self.deployed({
+            "listen 9443 ssl;": f"listen {self.https_port} ssl;", "listen [::]:9443 ssl;": f"listen [::]:{self.https_port} ssl;",
+            "/etc/nginx/token-cache-operators": str(self.passwords()), "127.0.0.1:9090": self.replacements["127.0.0.1:8080"]})
+
+    def passwords(self):
+        """The file that the command of the first lines makes."""
+        file = self.folder / "passwords"
+        command, = re.findall(r"#  +(printf .*)", (DEPLOY / self.configuration).read_text())
+        shell = command.replace("/etc/nginx/token-cache-operators", str(file)).replace("passwd -6", "passwd -6 secret")
+        subprocess.run(["sh", "-c", shell], check=True, timeout=60)
+        return file
+
+
+class NginxForCertificates(NginxForOperators):
+    def deployed(self, replacements):
+        text = super().deployed(replacements)
+        text = re.sub(r"(?m)^ +auth_basic.*\n", "", text)
+        return re.sub(r"# (ssl_client_certificate) .*;\n( +)# (ssl_verify_client)", rf"\1 {self.certificate.file};\n\2\3", text)
+
+
+def asked(proxy, context, path, *fields, method="GET"):
+    """The status and the body of an answer to an operator."""
+    with TLSConnection(("127.0.0.1", proxy.https_port), context) as connection:
+        connection.send(lines(f"{method} {path} HTTP/1.1", f"Host: {HOST}", *fields, "Connection: close"))
+        head, _, body = connection.receive_to_end().partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_nginx_asks_operators_for_a_password(serve, tmp_path, proxy_certificate):
+    server = serve(ADMINISTRATION)
+    proxy = NginxForOperators(tmp_path / "proxy", server.administration[0][1], proxy_certificate)
+    right, wrong = (f"Authorization: Basic {base64.b64encode(text).decode()}" for text in (b"anna:secret", b"anna:other"))
+    try:
+        for fields in (), (wrong,), ("Authorization: Bearer secret",):
+            assert asked(proxy, proxy_certificate.context, "/status", *fields)[0] == 401
+        for path, start in ("/", b"<!DOCTYPE html>"), ("/status", b'{"'), ("/metrics", b"# HELP"), ("/readyz", b'{"ready":true'):
+            status, body = asked(proxy, proxy_certificate.context, path, right)
+            assert status == 200 and start in body[:40], path
+        status, body = asked(proxy, proxy_certificate.context, "/reload", right, "Content-Length: 0", method="POST")
+        assert status == 403 and b"only on control.sock" in body
+    finally:
+        proxy.stop()
+
+
+def test_nginx_asks_operators_for_a_certificate(serve, tmp_path, proxy_certificate):
+    server = serve(ADMINISTRATION)
+    proxy = NginxForCertificates(tmp_path / "proxy", server.administration[0][1], proxy_certificate)
+    try:
+        assert asked(proxy, proxy_certificate.context, "/status")[0] == 400
+        context = ssl.create_default_context(cafile=str(proxy_certificate.file))
+        context.load_cert_chain(proxy_certificate.file, proxy_certificate.key)
+        assert asked(proxy, context, "/status")[0] == 200
+    finally:
+        proxy.stop()
 
 
 # Certificates

@@ -6,30 +6,26 @@ import signal
 
 import pytest
 
-from access import bearer, make_key
-from administration import HOST
-from http_client import exchange, lines, post
-from operators import TOKEN, about, make_admin_key
+from access import make_key
+from administration import steer
+from http_client import exchange, post
 from server_process import run, until
 from test_audit_log import command
 
-USER = "canary-user-4711"
+USER, TOKEN = "canary-user-4711", "canary-token-4711"
 BY_COMMAND = re.compile(rf"requested by uid {os.getuid()}, process \d+ over control\.sock")
 
 
 class World:
-    """A server with an audit log and both files of keys."""
+    """A server with an audit log and a file of API keys."""
 
     def __init__(self, serve, folder):
         self.data, self.audit, self.first_key = folder / "data", folder / "audit.ndjson", folder / "first.key"
         assert command("audit", "key", self.first_key, "--data-directory", self.data).returncode == 0
-        self.files = {"admin": folder / "admin-keys", "access": folder / "api-keys"}
-        self.keys = {"steer": make_admin_key(self.files["admin"], "anna", "steer")}
-        make_key(self.files["access"], "backend")
-        self.server = serve({
-            "admin": {"listen": "127.0.0.1:0", "keys_file": str(self.files["admin"])},
-            "access": {"api": {"keys_file": str(self.files["access"])}}, "audit": {"file": str(self.audit)}}, data=self.data)
-        self.address = self.server.administration[0]
+        self.keys = folder / "api-keys"
+        make_key(self.keys, "backend")
+        self.server = serve(
+            {"access": {"api": {"keys_file": str(self.keys)}}, "audit": {"file": str(self.audit)}}, data=self.data)
 
     def events(self):
         return [json.loads(line) for line in self.audit.read_text().splitlines()]
@@ -98,16 +94,14 @@ def test_who_reloads_and_who_stops_is_in_both_logs(world):
     until(lambda: "SIGHUP received: " in world.server.log() and world.events()[-1]["actor"] == "signal")
     assert world.events()[-1].items() >= {"action": "reload", "outcome": "ok", "signal": "SIGHUP"}.items()
     (world.server.folder / "token-cache.yaml").write_text("loops: many")
-    request = lines("POST /reload HTTP/1.1", HOST, bearer(world.keys["steer"]))
-    assert exchange(world.address, request).status == 500
-    by_key = {"actor": "admin_key", "admin_key": "anna", "address": "127.0.0.1"}
-    assert world.events()[-1].items() >= {"action": "reload", "outcome": "failed", **by_key}.items()
-    assert exchange(world.address, lines("POST /drain HTTP/1.1", HOST, bearer(world.keys["steer"]))).status == 200
+    assert steer(world.server, "/reload")[0] == 500
+    check_event(world.events()[-1], "reload", "failed")
+    assert steer(world.server, "/drain")[0] == 200
     assert world.server.wait() == 0
     world.server.was_ended = True
     assert [event["action"] for event in world.events()][-2:] == ["drain", "close_log"]
-    assert world.events()[-2].items() >= {"outcome": "ok", **by_key}.items()
-    assert "token-cache has stopped: drain requested by admin key anna from 127.0.0.1\n" in world.server.log()
+    check_event(world.events()[-2], "drain")
+    assert re.search(f"token-cache has stopped: drain {BY_COMMAND.pattern}\n", world.server.log())
 
 
 def test_a_signal_that_stops_the_server_is_in_both_logs(world):
@@ -116,63 +110,26 @@ def test_a_signal_that_stops_the_server_is_in_both_logs(world):
     assert "token-cache has stopped: SIGTERM received\n" in world.server.log()
 
 
-def test_what_an_admin_key_does_with_a_token_is_in_both_logs(world):
-    assert exchange(world.server.address, post(USER, TOKEN)).status == 200
-    by_key = {"outcome": "ok", "actor": "admin_key", "admin_key": "anna", "address": "127.0.0.1"}
-    assert about(world, "/token", {"unique_id": USER})[1]["found"]
-    assert about(world, "/token/delete", {"unique_id": USER}) == (200, {"deleted": True})
-    assert about(world, "/token/delete", {"unique_id": USER}) == (200, {"deleted": False})
-    events = world.events()[-2:]
-    assert events[0].items() >= {"action": "remove_token", **by_key}.items()
-    assert events[1].items() >= {"action": "remove_token", **by_key, "outcome": "not_found"}.items()
-    who = "requested by admin key anna from 127.0.0.1"
-    for line in f"look-up of one token {who}: found", f"delete {who}: tokens deleted: 1":
-        assert line in world.server.log()
-    assert "canary" not in world.server.log() + world.audit.read_text() and world.keys["steer"] not in world.server.log()
-
-
-@pytest.mark.parametrize("group, kind, scope", [("admin", "admin", "read"), ("access", "api", "sessions")])
-def test_a_key_that_is_added_or_removed_is_in_both_logs(world, group, kind, scope):
-    for arguments, action in ((["add", "ben", "--scope", scope], "add"), (["remove", "ben"], "remove")):
+def test_a_key_that_is_added_or_removed_is_in_both_logs(world):
+    for arguments, action in ((["add", "ben", "--scope", "sessions"], "add"), (["remove", "ben"], "remove")):
         before = len(world.events())
-        world.run(group, "keys", *arguments)
+        world.run("access", "keys", *arguments)
         # Without a wait: the command has told the server.
         done = {"add": "added", "remove": "removed"}[action]
-        line = rf"notice: {group} keys {action} " + BY_COMMAND.pattern + f": ben {done}"
+        line = rf"notice: access keys {action} " + BY_COMMAND.pattern + f": ben {done}"
         assert re.search(line, world.server.log())
         until(lambda: len(world.events()) > before)
         [event] = world.events()[before:]
-        assert event.items() >= {"action": f"{action}_{kind}_key", "outcome": "ok", "actor": "operator", "key": "ben"}.items()
+        assert event.items() >= {"action": f"{action}_api_key", "outcome": "ok", "actor": "operator", "key": "ben"}.items()
 
 
-@pytest.mark.parametrize("kind", ["admin", "api"])
-def test_a_key_that_is_added_right_before_the_stop_is_in_both_logs(world, kind):
+def test_a_key_that_is_added_right_before_the_stop_is_in_both_logs(world):
     # Not with the server's settings, so that the command does not tell the server.
-    if kind == "admin":
-        make_admin_key(world.files["admin"], "ben", "read")
-    else:
-        make_key(world.files["access"], "ben")
+    make_key(world.keys, "ben")
     assert world.server.stop() == 0
-    assert (f"add_{kind}_key", "ben") in [(event["action"], event.get("key")) for event in world.events()]
+    assert ("add_api_key", "ben") in [(event["action"], event.get("key")) for event in world.events()]
     assert world.events()[-1]["action"] == "close_log"
-    assert re.search(r"notice: the (admin|API) keys have changed: added ben; there are 2 now\n", world.server.log())
-
-
-def test_keys_that_come_and_go_with_the_setting_are_in_both_logs(world, tmp_path):
-    configuration, other = world.server.folder / "token-cache.yaml", tmp_path / "other-keys"
-    settings = json.loads(configuration.read_text())
-    make_admin_key(other, "ben", "read")
-    for file, added, removed, line in [
-        (str(other), ["ben"], ["anna"], "added ben; removed anna; there are 1 now"),
-        ("", [], ["ben"], "removed ben; there are 0 now"),
-        (str(world.files["admin"]), ["anna"], [], "added anna; there are 1 now"),
-    ]:
-        before = len(world.events())
-        configuration.write_text(json.dumps({**settings, "admin": {**settings["admin"], "keys_file": file}}))
-        world.run("reload")
-        expected = [("add_admin_key", name) for name in added] + [("remove_admin_key", name) for name in removed]
-        assert [(event["action"], event.get("key")) for event in world.events()[before:]] == [*expected, ("reload", None)]
-        assert f"notice: the admin keys have changed: {line}\n" in world.server.log()
+    assert "notice: the API keys have changed: added ben; there are 2 now\n" in world.server.log()
 
 
 def test_many_requests_of_one_command_are_few_lines(serve, tmp_path):

@@ -14,16 +14,16 @@ OF_THE_LOG = {"open_log", "close_log"}
 
 
 class World:
-    """A data folder without a server, with an audit log and both files of keys."""
+    """A data folder without a server, with an audit log and a file of API keys."""
 
     def __init__(self, folder, **audit):
         folder.mkdir()
         self.data, self.audit, self.first_key = folder / "data", folder / "audit.ndjson", folder / "first.key"
         self.settings = folder / "token-cache.yaml"
-        self.keys = [folder / "admin-keys", folder / "api-keys"]
+        self.keys = folder / "api-keys"
         self.settings.write_text(json.dumps({
-            "data_directory": str(self.data), "admin": {"listen": "127.0.0.1:0", "keys_file": str(self.keys[0])},
-            "access": {"api": {"keys_file": str(self.keys[1])}}, "audit": {"file": str(self.audit), **audit}}))
+            "data_directory": str(self.data), "admin": {"listen": "127.0.0.1:0"},
+            "access": {"api": {"keys_file": str(self.keys)}}, "audit": {"file": str(self.audit), **audit}}))
         self.run("audit", "key", self.first_key)
 
     def run(self, *arguments, text="", status=0):
@@ -46,7 +46,7 @@ class World:
 
     def contents(self):
         """What the files hold that a command could change; only the lock file may differ."""
-        files = [*self.data.iterdir(), *self.keys] if self.data.exists() else self.keys
+        files = [*self.data.iterdir(), self.keys] if self.data.exists() else [self.keys]
         return {file.name: file.read_bytes() for file in files if file.exists() and file.name not in {"lock", "audit-key.head"}}
 
 
@@ -76,8 +76,6 @@ def test_each_act_without_a_server_is_in_the_audit_log(world, tmp_path):
         (["import", exported, "--overwrite"], "", "store_token", {}),
         (["delete", USER], "", "remove_token", {}),
         (["erase", USER], "", "erase_user", {}),
-        (["admin", "keys", "add", "anna", "--scope", "steer"], "", "add_admin_key", {"key": "anna"}),
-        (["admin", "keys", "remove", "anna"], "", "remove_admin_key", {"key": "anna"}),
         (["access", "keys", "add", "backend", "--scope", "sessions"], "", "add_api_key", {"key": "backend"}),
         (["access", "keys", "remove", "backend"], "", "remove_api_key", {"key": "backend"}),
     ]:
@@ -96,7 +94,7 @@ def test_each_act_without_a_server_is_in_the_audit_log(world, tmp_path):
 def test_what_changes_nothing_does_not_open_the_audit_log(world):
     world.run("put", USER, TOKEN)
     before = world.audit.read_bytes()
-    for arguments in (["stats"], ["list"], ["verify"], ["keys", "list"], ["get", USER], ["admin", "keys", "list"]):
+    for arguments in (["stats"], ["list"], ["verify"], ["keys", "list"], ["get", USER], ["access", "keys", "list"]):
         world.run(*arguments)
     assert world.audit.read_bytes() == before
 
@@ -128,9 +126,9 @@ def test_a_copy_is_recorded_by_the_folder_that_the_settings_name(world, tmp_path
 
 
 def test_a_change_of_keys_that_fails_is_recorded_as_such(world):
-    world.run("admin", "keys", "add", "anna", "--scope", "steer")
-    (event,) = world.act("admin", "keys", "add", "anna", "--scope", "steer", status=1)
-    check_event(event, "add_admin_key", "failed", key="anna")
+    world.run("access", "keys", "add", "anna", "--scope", "sessions")
+    (event,) = world.act("access", "keys", "add", "anna", "--scope", "sessions", status=1)
+    check_event(event, "add_api_key", "failed", key="anna")
     (event,) = world.act("access", "keys", "remove", "nobody", status=1)
     check_event(event, "remove_api_key", "failed", key="nobody")
     world.verify()
@@ -143,14 +141,13 @@ def test_the_lines_of_commands_and_of_servers_are_one_chain(world, serve, tmp_pa
         assert server.stop() == 0
 
     world.run("access", "keys", "add", "backend", "--scope", "sessions")
-    world.run("admin", "keys", "add", "anna", "--scope", "steer")
     served("put", USER, text=TOKEN)
     world.run("delete", USER)
-    served("admin", "keys", "remove", "anna")
+    served("access", "keys", "remove", "backend")
     world.run("backup", tmp_path / "backup.db")
     world.verify()
     assert [event["action"] for event in world.events() if event["actor"] == "operator"] == [
-        "add_api_key", "add_admin_key", "store_token", "remove_token", "remove_admin_key", "back_up_store"]
+        "add_api_key", "store_token", "remove_token", "remove_api_key", "back_up_store"]
 
 
 @pytest.mark.parametrize("fault, required", [("no key", "on"), ("foreign file", "off"), ("no folder", "on"), ("held", "on")])
@@ -159,7 +156,7 @@ def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, requ
     backup = tmp_path / "backup.db"
     world.run("put", USER, TOKEN)
     world.run("backup", backup)
-    world.run("admin", "keys", "add", "anna", "--scope", "steer")
+    world.run("access", "keys", "add", "anna", "--scope", "sessions")
     advice = {"no key": "token-cache audit key FILE", "foreign file": "name another file with audit.file",
               "no folder": "check the path", "held": "another process writes to"}[fault]
     if fault == "no key":
@@ -176,7 +173,7 @@ def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, requ
             ["put", "other", "x"], ["delete", USER], ["erase", USER], ["export", tmp_path / "exported"],
             ["import", tmp_path], ["backup", tmp_path / "another.db"], ["restore", backup], ["keys", "add"], ["rekey"],
             ["keys", "retire", "1"], ["access", "sessions", "add", USER], ["copy", "--from", world.data, "--to", tmp_path / "copy"],
-            ["admin", "keys", "remove", "anna"], ["access", "keys", "add", "backend", "--scope", "sessions"],
+            ["access", "keys", "remove", "anna"], ["access", "keys", "add", "backend", "--scope", "sessions"],
         ]:
             done = world.run(*arguments, status=1)
             assert "nothing was done: the audit log cannot be opened" in done.stderr and advice in done.stderr, (arguments, done)
@@ -199,15 +196,15 @@ def test_a_command_without_the_settings_says_that_it_is_not_recorded(world):
 
 def test_a_file_of_keys_stays_as_it_is_without_a_data_folder(world):
     shutil.rmtree(world.data)
-    done = world.run("admin", "keys", "add", "anna", "--scope", "steer", status=1)
+    done = world.run("access", "keys", "add", "anna", "--scope", "sessions", status=1)
     assert "which does not exist; name the server's" in done.stderr and "or start the server once, which makes it" in done.stderr
-    assert done.stdout == "" and not world.keys[0].exists() and not world.data.exists()
+    assert done.stdout == "" and not world.keys.exists() and not world.data.exists()
 
 
 def test_a_file_of_keys_stays_as_it_is_while_another_command_uses_the_folder(world):
     world.run("put", USER, TOKEN)
     with open(world.data / "lock", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = world.run("admin", "keys", "add", "anna", "--scope", "steer", status=1)
+        done = world.run("access", "keys", "add", "anna", "--scope", "sessions", status=1)
     assert "which is not a running server; try again when it has ended" in done.stderr
-    assert done.stdout == "" and not world.keys[0].exists()
+    assert done.stdout == "" and not world.keys.exists()

@@ -218,7 +218,7 @@ def test_each_setting_has_a_variable():
         "access.bearer.user_claim": "uid", "access.bearer.leeway": "3s", "access.bearer.in_unique_id": "on",
         "access.header.name": "Remote-User", "access.certificate.name": "subject_cn", "access.failures": "5/s",
         "https.mode": "proxy", "https.public_host": "a.example:8443",
-        "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]", "admin.keys_file": "/admin.keys", "admin.read": "key",
+        "admin.listen": "[127.0.0.1:83, 127.0.0.1:84]", "admin.hosts": "[a.example, b]",
         "https.hsts_max_age": "8s", "trusted_proxies": "[10.0.0.0/8, fd00::/8, unix]",
     }
     defaults = settings()

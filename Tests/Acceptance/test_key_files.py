@@ -1,4 +1,4 @@
-"""Files of keys of other users, files that a server may not read, and files on a disk that hangs."""
+"""Files of API keys of other users, files that a server may not read, and files on a disk that hangs."""
 import json
 import os
 import signal
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from access import bearer
-from administration import HOST
+from access import api_request, bearer, bearer_settings, fetch, make_key
+from administration import ADMINISTRATION, HOST, ask
 from http_client import Connection, exchange, lines
-from operators import SECRET, make_admin_key
+from issuer import Issuer
 from server_process import Server, run, until
 from storage_shim import compile_library
 from test_audit_log import command
@@ -19,22 +19,25 @@ USER, GROUP = 65534, 20001
 AS_SOMEBODY = ["setpriv", f"--reuid={USER}", f"--regid={USER}"]
 
 
-def status_of(server, key):
-    return exchange(server.administration[0], lines("GET /key HTTP/1.1", HOST, bearer(key))).status
+def accepts(server, key):
+    """Whether the server knows an API key, which may read the tokens that are not there."""
+    status = exchange(server.address, api_request(key, "GET", "/v1/users/nobody/token")).status
+    assert status in (200, 401)
+    return status == 200
 
 
 class World:
-    """A server that runs as somebody, and a file of admin keys in a folder of root's."""
+    """A server that runs as somebody, and a file of API keys in a folder of root's."""
 
     def __init__(self, folder, mode, group):
-        self.file = folder / "etc" / "admin-keys"
+        self.file = folder / "etc" / "api-keys"
         self.file.parent.mkdir()
-        self.keys = {name: make_admin_key(self.file, name, "steer") for name in ("anna", "ben")}
+        self.keys = {name: make_key(self.file, name) for name in ("anna", "ben")}
         os.chown(self.file, 0, group)
         self.file.chmod(mode)
         (folder / "var").mkdir()
         os.chown(folder / "var", USER, USER)
-        settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(self.file)}}
+        settings = {"access": {"api": {"keys_file": str(self.file)}}}
         prefix = [*AS_SOMEBODY, f"--groups={GROUP}"]
         self.server = Server(folder / "server", settings, prefix=prefix, data=folder / "var" / "data")
 
@@ -45,9 +48,9 @@ class World:
         self.server.kill()
 
     def change(self, *arguments):
-        """Runs `token-cache admin keys` as root."""
-        return run("admin", "keys", *arguments, "--data-directory", str(self.server.data),
-                   environment={"TOKEN_CACHE_ADMIN_KEYS_FILE": str(self.file)})
+        """Runs `token-cache access keys` as root."""
+        return run("access", "keys", *arguments, "--data-directory", str(self.server.data),
+                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(self.file)})
 
 
 @needs_root
@@ -59,28 +62,28 @@ def test_a_changed_file_can_be_read_by_those_who_could_read_it_before(public_fol
         status = world.file.stat()
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (0, group, mode)
         # Without a wait: the command has told the server.
-        assert (status_of(world.server, world.keys["anna"]), status_of(world.server, world.keys["ben"])) == (401, 200)
-        added = world.change("add", "carla", "--scope", "read")
-        assert status_of(world.server, added.stdout.strip()) == 200, added
+        assert (accepts(world.server, world.keys["anna"]), accepts(world.server, world.keys["ben"])) == (False, True)
+        added = world.change("add", "carla", "--scope", "tokens:read")
+        assert accepts(world.server, added.stdout.strip()), added
 
 
 @needs_root
 def test_a_command_fails_if_the_server_cannot_read_what_it_has_changed(public_folder):
     with World(public_folder, 0o644, 0) as world:
         world.file.chmod(0o600)
-        fault = "the file of admin keys cannot be used, so the previous keys stay in use: the file "
+        fault = "the file of API keys cannot be used, so the previous keys stay in use: the file "
         removed = world.change("remove", "anna")
         assert (removed.returncode, removed.stdout) == (1, ""), removed
         assert f"removed from the file, but the running server still accepts it: {fault}" in removed.stderr, removed
-        assert status_of(world.server, world.keys["anna"]) == 200
-        added = world.change("add", "carla", "--scope", "read")
+        assert accepts(world.server, world.keys["anna"])
+        added = world.change("add", "carla", "--scope", "tokens:read")
         # The key is shown all the same: it is good once the server can read the file.
-        assert added.returncode == 1 and SECRET.fullmatch(added.stdout.strip()), added
+        assert added.returncode == 1 and added.stdout.startswith("tck_"), added
         assert f"added to the file, but the running server does not accept it yet: {fault}" in added.stderr, added
         world.file.chmod(0o644)
         assert world.change("remove", "ben").returncode == 0
-        assert status_of(world.server, added.stdout.strip()) == 200
-        assert [status_of(world.server, world.keys[name]) for name in ("anna", "ben")] == [401, 401]
+        assert accepts(world.server, added.stdout.strip())
+        assert not any(accepts(world.server, key) for key in world.keys.values())
 
 
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -94,23 +97,23 @@ def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(pu
     """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
     folder = public_folder / "volume"
     folder.mkdir()
-    file = folder / "admin-keys"
-    make_admin_key(file, "anna", "steer")
+    file = folder / "api-keys"
+    make_key(file, "anna")
     for path, bits in ((folder, 0o2770), (file, mode)):
         os.chown(path, USER, GROUP)
         path.chmod(bits)
     as_pod = [*AS_SOMEBODY, f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"]
 
     def keys(*arguments):
-        return run("admin", "keys", *arguments, "--data-directory", str(folder), prefix=as_pod, folder="/",
-                   environment={**variables, "TOKEN_CACHE_ADMIN_KEYS_FILE": str(file)})
+        return run("access", "keys", *arguments, "--data-directory", str(folder), prefix=as_pod, folder="/",
+                   environment={**variables, "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
 
     listed = keys("list")
     if not is_taken:
         assert listed.returncode == 1 and "can be changed by other users" in listed.stderr, listed
         return
     assert listed.returncode == 0 and "anna" in listed.stdout, listed
-    assert keys("add", "ben", "--scope", "read").returncode == 0
+    assert keys("add", "ben", "--scope", "tokens:read").returncode == 0
     status = file.stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (USER, GROUP, 0o640)
 
@@ -124,21 +127,21 @@ def compiled_library(tmp_path_factory):
 
 
 class Remote:
-    """A server whose file of admin keys and audit log are in a folder that can be made to hang."""
+    """A server whose file of API keys and audit log are in a folder that can be made to hang."""
 
     def __init__(self, serve, folder, library):
         folder = Path(os.path.realpath(folder))
         self.folder, data, first_key = folder / "remote", folder / "data", folder / "first.key"
         self.folder.mkdir()
-        self.file, self.audit = self.folder / "admin-keys", self.folder / "audit.ndjson"
-        self.key = make_admin_key(self.file, "anna", "steer")
+        self.file, self.audit = self.folder / "api-keys", self.folder / "audit.ndjson"
+        self.key = make_key(self.file, "anna")
         assert command("audit", "key", first_key, "--data-directory", data).returncode == 0
         self.switch = folder / "hangs"
-        settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(self.file)}, "audit": {"file": str(self.audit)}}
+        settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": {"file": str(self.audit)}}
         environment = {
             "LD_PRELOAD": str(library), "HANGING_FOLDER": str(self.folder) + "/", "HANGING_SWITCH": str(self.switch)}
         self.server = serve(settings, data=data, environment=environment)
-        self.address = self.server.administration[0]
+        self.control = self.server.data / "control.sock"
 
     def hang(self, call):
         """Lets a call take for ever; removing the file that this returns ends that."""
@@ -150,11 +153,8 @@ class Remote:
         """Whether the server is in such a call."""
         return Path(f"{self.switch}.{call}.reached").exists()
 
-    def post(self, path):
-        return lines(f"POST {path} HTTP/1.1", HOST, bearer(self.key))
-
     def is_alive(self):
-        return exchange(self.address, lines("GET /healthz HTTP/1.1", HOST)).status == 200
+        return ask(self.server.administration[0], "GET", "/healthz")[0] == 200
 
 
 def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(serve, tmp_path, hanging_library):
@@ -162,38 +162,39 @@ def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(se
     switch = remote.hang("open")
     try:
         # The command waits for the server for a while only.
-        done = run("admin", "keys", "add", "ben", "--scope", "read", "--data-directory", str(remote.server.data),
-                   environment={"TOKEN_CACHE_ADMIN_KEYS_FILE": str(remote.file)})
+        done = run("access", "keys", "add", "ben", "--scope", "tokens:read", "--data-directory", str(remote.server.data),
+                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(remote.file)})
         assert done.returncode == 0, done
         until(lambda: remote.hangs("open"))
-        assert "admin keys add requested by" in remote.server.log()
-        assert remote.is_alive() and status_of(remote.server, remote.key) == 200
-        assert "the admin keys have changed" not in remote.server.log()
+        assert "access keys add requested by" in remote.server.log()
+        assert remote.is_alive() and accepts(remote.server, remote.key)
+        assert "the API keys have changed" not in remote.server.log()
     finally:
         switch.unlink()
-    until(lambda: status_of(remote.server, done.stdout.strip()) == 200)
+    until(lambda: accepts(remote.server, done.stdout.strip()))
 
 
 def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tmp_path, hanging_library):
     folder = Path(os.path.realpath(tmp_path))
-    remote, local, switch = folder / "remote" / "admin-keys", folder / "api-keys", folder / "hangs.open"
+    remote, local, switch = folder / "remote" / "api-keys", folder / "jwks.json", folder / "hangs.open"
     remote.parent.mkdir()
-    make_admin_key(remote, "anna", "steer")
-    made = run("access", "keys", "add", "app", "--scope", "tokens:read", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(local)})
-    assert made.returncode == 0, made
+    make_key(remote, "app")
+    issuer = Issuer()
+    access = {**bearer_settings(local, issuer)["access"], "api": {"keys_file": str(remote)}}
     server = serve(
-        {"admin": {"listen": "127.0.0.1:0", "keys_file": str(remote)}, "access": {"api": {"keys_file": str(local)}},
-         "drain_timeout": "3600s", "log_level": "debug"},
+        {"access": access, "drain_timeout": "3600s", "log_level": "debug"},
         environment={"LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{remote.parent}/",
                      "HANGING_SWITCH": str(folder / "hangs")})
-    request = lines("GET /v1/users/ann/token HTTP/1.1", HOST, bearer(made.stdout.strip()))
-    assert exchange(server.address, request).status != 401
+    def knows_issuer():
+        return exchange(server.address, fetch(bearer(issuer.token("anna")))).status == 200
+
+    assert knows_issuer()
     switch.touch()
     try:
         server.process.send_signal(signal.SIGHUP)
         until((folder / "hangs.open.reached").exists)
-        local.write_text("# no key\n")
-        until(lambda: exchange(server.address, request).status == 401)
+        issuer.rotate()
+        until(knows_issuer)
         server.send_signal()
         until(lambda: "SIGTERM received" in server.log())
         assert server.is_running()
@@ -206,11 +207,11 @@ def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(ser
     remote = Remote(serve, tmp_path, hanging_library)
     switch = remote.hang("write")
     try:
-        with Connection(remote.address) as reloader:
-            reloader.send(remote.post("/reload"))
+        with Connection(remote.control) as reloader:
+            reloader.send(lines("POST /reload HTTP/1.1", HOST))
             until(lambda: remote.hangs("write"))
             assert remote.is_alive()
-            assert exchange(remote.address, remote.post("/drain")).status == 200
+            assert ask(remote.control, "POST", "/drain")[0] == 200
             assert "drain" not in remote.audit.read_text()
     finally:
         switch.unlink()
@@ -221,7 +222,7 @@ def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(ser
 
 
 def test_a_start_that_is_refused_over_its_keys_leaves_no_store_behind(tmp_path):
-    settings = {"admin": {"listen": "127.0.0.1:0", "keys_file": str(tmp_path / "missing")}, "listen": "127.0.0.1:0"}
+    settings = {"access": {"api": {"keys_file": str(tmp_path / "missing")}}, "listen": "127.0.0.1:0"}
     (tmp_path / "x.yaml").write_text(json.dumps(settings))
     done = run("serve", "--config", str(tmp_path / "x.yaml"), "--data-directory", str(tmp_path / "data"))
     assert done.returncode == 1 and str(tmp_path / "missing") in done.stderr

@@ -3,7 +3,6 @@ import json
 import re
 import shutil
 import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from access import bearer_settings
 from certificates import make_certificate
 from issuer import Issuer
-from ports import free_ports
 from server_process import run, until
 from test_metrics import ADMINISTRATION, metrics
 
@@ -154,34 +152,3 @@ def test_no_two_panels_overlap():
             (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
         assert max(x for x, _ in cells) < 24 and not places & cells, panel["title"]
         places |= cells
-
-
-@pytest.mark.skipif(not shutil.which("prometheus"), reason="there is no prometheus")
-def test_prometheus_scrapes_with_a_key_as_its_example_shows(guarded, tmp_path):
-    example = (DEPLOY / "prometheus" / "prometheus.yaml").read_text()
-    key = tmp_path / "token-cache.key"
-    key.write_text(guarded.keys["read"] + "\n")
-    host, port = guarded.address
-    text = re.sub(r"^    # (authorization:|  credentials_file:)", r"    \1", example, flags=re.M)
-    text = text.replace("/etc/prometheus/token-cache.key", str(key)).replace('"127.0.0.1:9090"', f'"{host}:{port}"')
-    text = text.replace("scrape_interval: 15s", "scrape_interval: 1s").replace("  - alerts.yaml", "  []")
-    assert "authorization:\n      credentials_file:" in text
-    (tmp_path / "prometheus.yaml").write_text(text.replace("rule_files:\n  []", "rule_files: []"))
-    own, = free_ports(1)
-    with open(tmp_path / "prometheus.log", "w", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            ["prometheus", f"--config.file={tmp_path}/prometheus.yaml", f"--storage.tsdb.path={tmp_path}/data",
-             f"--web.listen-address=127.0.0.1:{own}"], stdout=log, stderr=log)
-    try:
-        def is_up():
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{own}/api/v1/query?query=token_cache_ready", timeout=5) as answer:
-                    result = json.load(answer)["data"]["result"]
-            except OSError:
-                return False
-            return [sample["value"][1] for sample in result] == ["1"]
-
-        until(is_up)
-    finally:
-        process.terminate()
-        process.wait(timeout=30)

@@ -159,7 +159,7 @@ def test_the_page_and_the_status_show_nothing_of_clients(server):
 # In a browser
 
 @contextlib.contextmanager
-def opened(server, folder, width, height, scheme, until_state="ready"):
+def opened(server, folder, width, height, scheme):
     """The page of a server in a browser, when it has shown its first figures."""
     if not PROGRAM:
         pytest.skip("there is no chromium")
@@ -167,7 +167,7 @@ def opened(server, folder, width, height, scheme, until_state="ready"):
     with Browser(folder) as browser:
         browser.size(width, height, prefers_color_scheme=scheme)
         browser.open(f"http://{host}:{port}/")
-        until(lambda: state(browser) == until_state)
+        until(lambda: state(browser) == "ready")
         yield browser
 
 

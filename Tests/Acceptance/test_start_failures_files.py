@@ -10,7 +10,6 @@ from start_cases import IS_ROOT, NOBODY, Cases, check, needs_root
 CASES = Cases()
 case, simple = CASES.case, CASES.simple
 
-simple("no admin keys", "scd", "admin-keys", admin={"listen": "off", "keys_file": "FOLDER/admin-keys"})
 simple("no API keys", "scd", "api-keys", access={"api": {"keys_file": "FOLDER/api-keys"}})
 
 
@@ -24,14 +23,11 @@ def with_file(name, refusing, message, settings, text, mode=0o600, owner=NOBODY)
 
 
 API = {"access": {"api": {"keys_file": "FILE"}}}
-ADMIN = {"admin": {"listen": "off", "keys_file": "FILE"}}
 JWT = {"access": {"mode": "bearer", "bearer": {"issuer": "https://a", "audience": "b", "keys_file": "FILE"}}}
 ACCESS_LOG = {"access_log": "combined", "access_log_file": "FILE"}
 with_file("API keys that are none", "scd", "line 1", API, "nothing")
 with_file("API keys that others may write", "scd", "can be changed by other users", API, "", 0o666)
 with_file("API keys of another user's", "scd", "file", API, "", owner=0)
-with_file("admin keys that are none", "scd", "file", ADMIN, "nothing")
-with_file("admin keys of another user's", "scd", "file", ADMIN, "", owner=0)
 with_file("JWT keys that are none", "scd", "file", JWT, "nothing")
 with_file("JWT keys that others may write", "scd", "can be changed by other users", JWT, "{}", 0o666)
 with_file("JWT keys of another user's", "scd", "file", JWT, "{}", owner=0)
@@ -52,7 +48,6 @@ def with_pipe(name, refusing, settings):
 
 
 with_pipe("API keys", "scd", API)
-with_pipe("admin keys", "scd", ADMIN)
 with_pipe("key ring", "scd", {"sealing": {"key_ring": "FILE"}})
 
 

@@ -53,7 +53,7 @@ struct KeyReloadingTests {
         settings.access.apiKeysFile = path
         let lines = Lines()
         let logger = Logger(label: "test") { _ in Handler(lines) }
-        let access = try AccessResources(settings, logger)
+        let access = try AccessResources(settings)
         for number in 1...100 {
             try add(number, to: path)
             await withDiscardingTaskGroup { group in

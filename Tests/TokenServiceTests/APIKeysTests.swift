@@ -13,9 +13,6 @@ import Testing
         folder = try TemporaryDirectory()
     }
 
-    private typealias APIKeySecret = BearerKeySecret<APIScope>
-    private typealias APIKeysText = BearerKeysText<APIScope>
-
     private static let digest = String(repeating: "0a", count: 32)
     private static let line = #"{"name":"a","scopes":["sessions"],"sha256":"\#(digest)","created":5}"#
 
@@ -192,24 +189,6 @@ import Testing
         #expect(changes.added == ["added", "replaced"] && changes.removed == ["removed", "replaced"])
         let none = after.changes(since: after)
         #expect(none.added.isEmpty && none.removed.isEmpty)
-    }
-
-    @Test func `an admin key has a secret and a file of its own kind, and who may steer may read`() throws {
-        let secret = try BearerKeySecret<AdminScope>.random()
-        #expect(secret.hasPrefix("tca_"))
-        let digest = try #require(try BearerKeySecret<AdminScope>.digest(of: Array(secret.utf8).span))
-        #expect(try APIKeySecret.digest(of: Array(secret.utf8).span) == nil)
-        for (scope, reads, steers) in [(AdminScope.read, true, false), (.steer, true, true)] {
-            let key = AdminKey(name: "\(scope)", scopes: [scope], createdAt: 5, expiresAt: nil)
-            #expect(key.permits(.read) == reads && key.permits(.steer) == steers)
-        }
-        try AdminKeys.change(path) {
-            try $0.add(AdminKey(name: "a", scopes: [.steer], createdAt: 5, expiresAt: nil), digest: digest)
-        }
-        #expect(try AdminKeys.load(path)?.all.map(\.name) == ["a"])
-        #expect {
-            _ = try APIKeys.load(path)
-        } throws: { "\($0)".contains("allowed are sessions, tokens:read") }
     }
 
     @Test func `a file that others may write to is refused`() throws {

@@ -3,14 +3,32 @@ internal import HTTP
 internal import Metrics
 internal import Server
 internal import Settings
+internal import TokenService
 
-/// Answers requests for the server's state and for what changes it, on `admin.listen` and the control socket.
+/// Answers requests for the server's state on `admin.listen` and the control socket, and on the latter also acts.
 ///
 /// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
+    /// The paths of the administration.
+    private enum Endpoint: String, CaseIterable {
+        case page = "/"
+        case status = "/status"
+        case history = "/history"
+        case log = "/log"
+        case settings = "/settings"
+        case health = "/healthz"
+        case readiness = "/readyz"
+        case metrics = "/metrics"
+        case reload = "/reload"
+        case drain = "/drain"
+
+        /// Whether it changes what the server does.
+        var isAct: Bool { self == .reload || self == .drain }
+
+        var methods: [String] { isAct ? ["POST"] : ["GET", "HEAD"] }
+    }
+
     private let server: Server
-    private let guardian: AdministrationGuard
-    private let tokens: SingleTokens
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
     private let history: HistoryAnswer
@@ -19,22 +37,16 @@ struct AdministrationEndpoints: Sendable {
 
     /// - Parameters:
     ///   - server: The server to report on.
-    ///   - administrators: Look up and delete single tokens.
-    ///   - acts: Logs what they do.
     ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: The present warnings about those listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.
     init(
-        _ server: Server, _ administrators: Administrators, _ acts: ActLog, listenerNames: [String],
-        warnings: @escaping @Sendable () -> [String], _ version: String,
-        _ history: History,
-        on loop: EventLoop
+        _ server: Server, listenerNames: [String], warnings: @escaping @Sendable () -> [String], _ version: String,
+        _ history: History, on loop: EventLoop
     ) {
         self.server = server
-        guardian = AdministrationGuard(server)
-        tokens = SingleTokens(administrators, acts)
         status = SharedReport(on: loop) {
             ServerStatus(of: server, history, version: version, listenerWarnings: warnings())
         }
@@ -44,41 +56,23 @@ struct AdministrationEndpoints: Sendable {
     }
 
     /// Answers a request; nil when no endpoint has its path.
-    func answer(_ request: AdministrationStream.Received, from requester: Requester) async -> AdministrationAnswer? {
-        if case .network = requester,
-            !AdministrationHosts(names: server.settingsInForce.admin.hosts).contain(request.host)
-        {
+    ///
+    /// - Parameter requester: Who has sent it over the control socket; nil for a request to `admin.listen`, which any
+    ///   program may send that can connect, including a browser that shows a foreign page.
+    func answer(_ request: AdministrationStream.Received, from requester: Requester?) async -> AdministrationAnswer? {
+        if requester == nil, !Self.isOwn(request.host, server.settingsInForce.admin.hosts) {
             return .error(
                 .misdirected,
                 "the host is neither an IP address nor localhost; if it is a name of this server, add it to admin.hosts"
             )
         }
-        guard let endpoint = AdministrationEndpoint(rawValue: request.path) else { return nil }
-        switch guardian.decide(request, to: endpoint, from: requester) {
-        case .admitted(let admission): return await answer(request, to: endpoint, admission)
-        case .refused(let answer): return answer
+        guard let endpoint = Endpoint(rawValue: request.path) else { return nil }
+        guard endpoint.methods.contains(request.method) else {
+            let allowed = endpoint.methods.joined(separator: ", ")
+            var answer = AdministrationAnswer.error(.methodNotAllowed, "the method of this path is \(allowed)")
+            answer.fields = ["Allow: \(allowed)"]
+            return answer
         }
-    }
-
-    /// Logs a change of a file of keys, and takes it over.
-    func note(_ change: KeyChange, by requester: Requester) async -> KeyChangeReply {
-        let file: AccessResources.KeyFile = change.isOfAdminKeys ? .adminKeys : .apiKeys
-        return KeyChangeReply(fault: await server.noteKeyChange(change.text(by: "\(requester)"), in: file))
-    }
-
-    /// The answer for a path without an endpoint.
-    var notFound: AdministrationAnswer {
-        .error(
-            .notFound,
-            "there is nothing at this path; there are \(AdministrationEndpoint.allCases.map(\.rawValue).joined(separator: ", "))"
-        )
-    }
-
-    private func answer(
-        _ request: AdministrationStream.Received, to endpoint: AdministrationEndpoint,
-        _ admission: AdministrationGuard.Admission
-    ) async -> AdministrationAnswer {
-        let requester = admission.requester
         switch endpoint {
         case .page: return StatusPage.answer
         case .status: return AdministrationAnswer(json: await status.next())
@@ -89,22 +83,70 @@ struct AdministrationEndpoints: Sendable {
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:
             let readiness = server.readiness
-            return AdministrationAnswer(
-                readiness.isReady ? .ok : .unavailable,
-                json: admission.mayRead ? readiness : readiness.withoutReasons)
+            return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
         case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
-        case .key: return AdministrationAnswer(json: admission.reply)
-        case .reload:
-            let outcome = await server.reload(
-                "reload requested by \(requester)", by: requester.actor, at: requester.addressText)
-            return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
-        case .drain:
-            server.drain("drain requested by \(requester)", by: requester.actor, at: requester.addressText)
-            return AdministrationAnswer(json: DrainReply(draining: true))
-        case .token:
-            return await tokens.answer(request, from: requester, FindToken.init(id:), TokenFactsReply.init(_:))
-        case .tokenDeletion:
-            return await tokens.answer(request, from: requester, RemoveTokens.init(id:), TokenDeletionReply.init(_:))
+        case .reload, .drain: return await act(request, endpoint, requester)
         }
+    }
+
+    private func act(
+        _ request: AdministrationStream.Received, _ endpoint: Endpoint, _ requester: Requester?
+    ) async -> AdministrationAnswer {
+        guard let requester else {
+            let (path, socket) = (endpoint.rawValue, ControlSocketAddress.path(server.settingsInForce))
+            return .error(
+                .forbidden,
+                """
+                this is done only on control.sock, as its user or root: token-cache \(path.dropFirst()), or curl -X POST \
+                --unix-socket \(socket) http://localhost\(path)
+                """)
+        }
+        // A browser reaches the control socket only through a proxy, which would send the user's credential with a request
+        // that a page of another site causes.
+        guard !request.isFromPage else {
+            return .error(.forbidden, "a page must not do this: it is for programs, which send no Origin")
+        }
+        if endpoint == .drain {
+            server.drain("drain requested by \(requester)", by: requester.actor)
+            return AdministrationAnswer(json: ["draining": true])
+        }
+        let outcome = await server.reload("reload requested by \(requester)", by: requester.actor)
+        return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
+    }
+
+    /// Logs a change of the file of API keys, and takes it over.
+    func note(_ change: KeyChange, by requester: Requester) async -> KeyChangeReply {
+        KeyChangeReply(fault: await server.noteKeyChange(change.text(by: "\(requester)")))
+    }
+
+    /// The answer for a path without an endpoint.
+    var notFound: AdministrationAnswer {
+        .error(
+            .notFound,
+            "there is nothing at this path; there are \(Endpoint.allCases.map(\.rawValue).joined(separator: ", "))"
+        )
+    }
+
+    // MARK: - Hosts
+
+    /// Whether to answer a request over TCP for this host.
+    ///
+    /// With DNS rebinding, a page of another site makes its own host name resolve to this machine, and then reads the answers
+    /// as if they came from its site. The browser sends that name as the host, never an IP address or `localhost`.
+    ///
+    /// - Parameters:
+    ///   - authority: A valid host, with or without a port; empty when the request has none, which no browser sends.
+    ///   - names: `admin.hosts`.
+    private static func isOwn(_ authority: String, _ names: [String]) -> Bool {
+        let host = host(of: authority)
+        if host.isEmpty || host == "localhost" || IPAddress(host) != nil { return true }
+        return names.contains { Self.host(of: $0) == host }
+    }
+
+    /// The host in lower case, without port, brackets, and the final dot of a fully qualified name.
+    private static func host(of authority: String) -> String {
+        if authority.hasPrefix("[") { return String(authority.dropFirst().prefix { $0 != "]" }) }
+        let host = authority.prefix { $0 != ":" }.lowercased()
+        return host.hasSuffix(".") ? String(host.dropLast()) : host
     }
 }

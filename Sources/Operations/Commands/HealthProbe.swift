@@ -23,24 +23,12 @@ package struct HealthProbe {
         for address in settings.admin.listen where !address.isChosenBySystem {
             guard case .tcp(let host, let port) = address.place else { continue }
             switch Self.ask(host, port) {
-            case .success(let readiness): return explained(readiness)
+            case .success(let readiness): return readiness
             case .failure(let reason): failures.append("\(address) does not report its readiness: \(reason)")
             }
         }
         guard failures.isEmpty else { return ServiceReadiness(reasons: failures) }
         return askControlSocket()
-    }
-
-    /// With `admin.read: key`, the reasons are told on the control socket only.
-    private func explained(_ readiness: ServiceReadiness) -> ServiceReadiness {
-        guard !readiness.isReady && readiness.reasons.isEmpty else { return readiness }
-        if case .success(let explained) = Self.ask(.unix(path: ControlSocketAddress.path(settings))), !explained.isReady
-        {
-            return explained
-        }
-        return ServiceReadiness(reasons: [
-            "the server gives its reasons only on control.sock, as admin.read is key; run this as its user or root"
-        ])
     }
 
     /// Asks the server that uses the data folder.

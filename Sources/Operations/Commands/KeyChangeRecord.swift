@@ -6,7 +6,7 @@ package import Settings
 internal import System
 internal import TokenStore
 
-/// Records a command's change of a file of keys in the audit log, while no server runs that would record it.
+/// Records a command's change of the API keys in the audit log, while no server runs that would record it.
 ///
 /// Holds the data folder and the log from before the change until it is closed.
 package struct KeyChangeRecord: Sendable {

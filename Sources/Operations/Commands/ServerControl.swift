@@ -16,7 +16,7 @@ package enum ServerControl {
         try ask("/drain", settings)
     }
 
-    /// Tells the server, if one runs in the data folder, that a key was added to or removed from a file of keys.
+    /// Tells the server, if one runs in the data folder, that an API key was added or removed.
     ///
     /// It throws nothing: a server that could not be told finds the change itself.
     ///
@@ -57,4 +57,9 @@ package enum ServerControl {
             }
         }
     }
+}
+
+/// The answer to a request to drain and stop.
+package struct DrainReply: Codable, Sendable {
+    package var draining: Bool
 }

@@ -54,22 +54,20 @@ final class AdministrationListener: Sendable {
     ///   - serve: Serves a connection and closes its socket, in its own task on the loop.
     func accept(
         on loop: EventLoop, _ logger: Logger, leaving reserve: DescriptorReserve,
-        serve:
-            @escaping @Sendable (_ connection: AdministrationConnections.Connection, _ peer: SocketAddress) async ->
-            Void
+        serve: @escaping @Sendable (AdministrationConnections.Connection) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
             guard let acceptor = await acceptor(on: loop, logger) else { return }
             while !loop.isAbandoned {
                 switch await acceptor.next() {
-                case .accepted(let descriptor, let peer):
+                case .accepted(let descriptor, _):
                     let limit = reserve.contains(descriptor) ? Self.scarceLimit : Self.connectionLimit
                     guard let connection = connections.admit(descriptor, limit: limit) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue
                     }
                     group.addTask(executorPreference: loop) { [connections] in
-                        await serve(connection, peer)
+                        await serve(connection)
                         connections.remove(connection)
                     }
                     // Let the new connection read its request, and the evicted one close, before the next is accepted.

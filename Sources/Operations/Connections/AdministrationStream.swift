@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import HTTP
 internal import System
-internal import TokenService
 
 /// Receives complete requests and sends complete answers on a connection of the administration.
 ///
@@ -26,7 +25,7 @@ struct AdministrationStream: ~Copyable {
     /// How many bytes are sent before other tasks of the loop get a turn.
     private static let piece = 256 << 10
 
-    /// A received request, without a long body.
+    /// A received request, without its body.
     struct Received {
         let method: String
         let path: String
@@ -41,22 +40,6 @@ struct AdministrationStream: ~Copyable {
         /// Browsers send the origin with all methods but GET and HEAD (Fetch, section 3.2), and current ones send with every
         /// request whether it comes from the same site (Fetch Metadata, section 2.3).
         let isFromPage: Bool
-        /// Whether the page is one of another host than this request's.
-        let isFromForeignPage: Bool
-        let credential: Credential
-        /// The body; nil if it is longer than `bodyLimit`.
-        let body: [UInt8]?
-
-        /// The longest body in bytes that is kept here, enough for an id whose characters are all escaped.
-        static let bodyLimit = 8 << 10
-    }
-
-    /// The credential in the header field `Authorization`.
-    enum Credential {
-        case none
-        case bearer([UInt8])
-        /// Another scheme, or several credentials.
-        case malformed
     }
 
     enum Event {
@@ -153,27 +136,15 @@ struct AdministrationStream: ~Copyable {
     }
 
     private var received: Received {
-        let (request, bytes) = (reader.request, reader.requestBytes)
-        let head = request.head
+        let (head, bytes) = (reader.request.head, reader.requestBytes)
         let sites = head.values(of: .fetchSite, in: bytes)
         return Received(
             method: bytes.text(head.methodName), path: bytes.text(head.path), query: bytes.text(head.query),
             host: bytes.text(head.authority),
             isLast: !head.keepsAlive,
             isFromPage: sites.contains { RequestHead.isOtherSite($0, in: bytes) }
-                || !head.values(of: .origin, in: bytes).isEmpty,
-            isFromForeignPage: head.isFromForeignPage(in: bytes, allowsTLS: true),
-            credential: Self.credential(head, in: bytes),
-            body: request.body.count > Received.bodyLimit ? nil : [UInt8](request.body, in: bytes)
+                || !head.values(of: .origin, in: bytes).isEmpty
         )
-    }
-
-    private static func credential(_ head: RequestHead, in bytes: Span<UInt8>) -> Credential {
-        do throws(AccessFailure) {
-            return try UserAccess.bearerToken(of: head, in: bytes).map { .bearer([UInt8]($0, in: bytes)) } ?? .none
-        } catch {
-            return .malformed
-        }
     }
 
     /// Sends all bytes; returns false if the client does not read them.

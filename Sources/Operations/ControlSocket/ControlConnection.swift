@@ -152,7 +152,7 @@ struct ControlConnection: ~Copyable {
         await work.value
     }
 
-    /// Logs that a command has changed a file of keys, and takes it over.
+    /// Logs that a command has changed the API keys, and takes it over.
     private mutating func noteKeyChange() async {
         guard let change = try? OperationsJSON.decode(KeyChange.self, from: Data(stream.takeBody())), change.isValid
         else {

@@ -7,7 +7,7 @@ internal import System
 ///
 /// Only the server's user and root may connect (mode 0600). The answer to `POST /store/NAME` with a request in JSON is lines
 /// of JSON, the last of which is the reply or an error: see `ControlLine`. `GET /server` returns `ServerFacts`. All paths of
-/// `AdministrationEndpoints` work here as well. Examples:
+/// `AdministrationEndpoints` work here as well, and only here those that change something. Examples:
 ///
 ///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
 ///     curl --unix-socket data/control.sock http://localhost/readyz
@@ -47,8 +47,8 @@ final class ControlSocket: Sendable {
         on loop: EventLoop, _ administrators: Administrators, _ endpoints: AdministrationEndpoints, _ acts: ActLog,
         _ logger: Logger, leaving reserve: DescriptorReserve
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [budget] connection, _ in
-            await ControlConnection.serve(connection, on: loop, administrators, endpoints, budget, acts)
+        await listener.accept(on: loop, logger, leaving: reserve) { [budget] in
+            await ControlConnection.serve($0, on: loop, administrators, endpoints, budget, acts)
         }
     }
 }

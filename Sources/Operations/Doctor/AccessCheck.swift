@@ -9,7 +9,6 @@ enum AccessCheck {
 
     static func findings(_ settings: Settings, _ rights: Rights, now: Int64) -> [Finding] {
         [mode(settings)] + apiKeys(settings, rights, now: now)
-            + keys(AdminScope.self, settings.admin.keysFile, rights, now: now).1
     }
 
     private static func mode(_ settings: Settings) -> Finding {
@@ -26,7 +25,7 @@ enum AccessCheck {
     }
 
     private static func apiKeys(_ settings: Settings, _ rights: Rights, now: Int64) -> [Finding] {
-        var (keys, findings) = keys(APIScope.self, settings.access.apiKeysFile, rights, now: now)
+        var (keys, findings) = keys(settings.access.apiKeysFile, rights, now: now)
         let mayMakeSessions = keys?.contains { $0.scopes.contains(.sessions) && !$0.hasExpired(at: now) } ?? true
         if settings.access.mode == .session && !mayMakeSessions {
             findings.append(
@@ -42,26 +41,24 @@ enum AccessCheck {
     /// The keys of a file, and the findings about it.
     ///
     /// The keys are nil if there is no file, or if it cannot be used, which a finding then explains.
-    private static func keys<Scope: BearerKeyScope>(
-        _ scope: Scope.Type, _ path: String, _ rights: Rights, now: Int64
-    ) -> ([BearerKey<Scope>]?, [Finding]) {
+    private static func keys(_ path: String, _ rights: Rights, now: Int64) -> ([APIKey]?, [Finding]) {
         guard !path.isEmpty else { return (nil, []) }
         if let refusal = rights.refusesReading(path, topic) { return (nil, [refusal]) }
-        let (keys, kind): ([BearerKey<Scope>], BearerKeyKind)
-        do throws(BearerKeyFileError<Scope>) {
-            (keys, kind) = (try BearerKeys<Scope>.loadExisting(path).all, Scope.kind)
+        let keys: [APIKey]
+        do throws(APIKeyFileError) {
+            keys = try APIKeys.loadExisting(path).all
         } catch {
             return (nil, [.problem(topic, error)])
         }
         let expired = keys.filter { $0.hasExpired(at: now) }
         var findings = [
-            Finding.ok(topic, "\(path) has \(keys.count) \(keys.count == 1 ? kind.name : kind.plural)")
+            Finding.ok(topic, "\(path) has \(keys.count) API \(keys.count == 1 ? "key" : "keys")")
         ]
         if !expired.isEmpty {
             findings.append(
                 .warning(
-                    topic, "\(kind.plural) that have expired: \(expired.map(\.name).joined(separator: ", "))",
-                    "remove each with token-cache \(kind.command) remove, after its user has a new one"
+                    topic, "API keys that have expired: \(expired.map(\.name).joined(separator: ", "))",
+                    "remove each with token-cache access keys remove, after its user has a new one"
                 )
             )
         }

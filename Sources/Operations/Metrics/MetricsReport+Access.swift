@@ -12,12 +12,6 @@ extension MetricsReport {
         for reason in AccessFailure.allCases {
             text.add(failures, ["reason": reason.rawValue], workers.sum { $0.accessFailures.value(reason) })
         }
-        let refusals = "token_cache_admin_refusals_total"
-        text.begin(
-            refusals, .counter, "Requests over TCP to the administration without an admin key for it, by reason.")
-        for reason in AdminRefusal.allCases {
-            text.add(refusals, ["reason": reason.rawValue], access.admin.refusals.value(reason))
-        }
         if access.jwtKeys != nil {
             let rejections = "token_cache_jwt_rejections_total"
             text.begin(rejections, .counter, "JWTs that were not accepted, by reason.")

@@ -8,21 +8,18 @@ internal import TokenStore
 struct OperatorTrail: Sendable {
     private let log: AuditLog
     private let actor: AuditEvent.Actor
-    private let address: String?
     private let settings: @Sendable () -> Settings.Audit
 
     /// - Parameters:
     ///   - log: The process's.
     ///   - actor: Whose commands they are.
-    ///   - address: From where they come; nil for this machine.
     ///   - settings: Those in force; called for each event, as a reload may change them.
     init(
-        _ log: AuditLog, by actor: AuditEvent.Actor = .operator(uid: nil), at address: String? = nil,
+        _ log: AuditLog, by actor: AuditEvent.Actor = .operator(uid: nil),
         _ settings: @escaping @Sendable () -> Settings.Audit
     ) {
         self.log = log
         self.actor = actor
-        self.address = address
         self.settings = settings
     }
 
@@ -74,7 +71,7 @@ struct OperatorTrail: Sendable {
                         deed.action, deed.outcome, by: actor,
                         user: deed.user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
                         session: deed.session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) },
-                        key: deed.key, address: address)
+                        key: deed.key)
                 })
         } catch {
             guard settings.isRequired else { return }

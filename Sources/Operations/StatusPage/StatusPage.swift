@@ -25,12 +25,11 @@ enum StatusPage {
 
     /// The page without the nonce.
     private static let document: String = {
-        // Each may use what the ones before it declare.
+        // While it is loaded, each uses only what the ones before it declare.
         let script = [
             PackageResources.formats_js, PackageResources.history_js, PackageResources.scale_js,
-            PackageResources.key_js, PackageResources.chart_js, PackageResources.panels_js, PackageResources.tables_js,
-            PackageResources.log_js, PackageResources.settings_js, PackageResources.steering_js,
-            PackageResources.page_js,
+            PackageResources.chart_js, PackageResources.panels_js, PackageResources.tables_js,
+            PackageResources.log_js, PackageResources.settings_js, PackageResources.page_js,
         ]
         return text(PackageResources.page_html)
             .replacing("{style}", with: text(PackageResources.page_css))

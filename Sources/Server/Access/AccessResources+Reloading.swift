@@ -9,7 +9,6 @@ extension AccessResources {
     /// The kinds of files with keys.
     package enum KeyFile: String, CaseIterable, Sendable {
         case apiKeys = "API keys"
-        case adminKeys = "admin keys"
         case jwtKeys = "keys for JWTs"
     }
 
@@ -37,8 +36,7 @@ extension AccessResources {
         record([])
         do {
             switch file {
-            case .apiKeys: try reload(apiKeys, rereads: rereads, logger)
-            case .adminKeys: try reload(admin.present, rereads: rereads, logger)
+            case .apiKeys: try reloadAPIKeys(rereads: rereads, logger)
             case .jwtKeys: try reloadJWTKeys(rereads: rereads, logger)
             }
             return nil
@@ -47,14 +45,6 @@ extension AccessResources {
             logger.error("\(fault)")
             return fault
         }
-    }
-
-    /// Uses another file of admin keys, or none, from now on; logs and records how its keys differ from those before.
-    func use(_ adminKeys: AdminKeyFile?, _ logger: Logger) {
-        let before = admin.present
-        guard adminKeys !== before else { return }
-        admin.use(adminKeys)
-        report(adminKeys?.content ?? AdminKeys(), since: before?.content ?? AdminKeys(), logger)
     }
 
     private func reloadJWTKeys(rereads: Bool, _ logger: Logger) throws(JWTKeyFileError) {
@@ -74,21 +64,17 @@ extension AccessResources {
         }
     }
 
-    private func reload<Scope>(
-        _ file: BearerKeyFile<Scope>?, rereads: Bool, _ logger: Logger
-    ) throws(BearerKeyFileError<Scope>) {
-        guard let file, rereads || file.hasChanged else { return }
-        let before = file.content
-        try file.reload()
-        report(file.content, since: before, logger)
+    private func reloadAPIKeys(rereads: Bool, _ logger: Logger) throws(APIKeyFileError) {
+        guard let apiKeys, rereads || apiKeys.hasChanged else { return }
+        let before = apiKeys.content
+        try apiKeys.reload()
+        report(apiKeys.content, since: before, logger)
     }
 
     // MARK: - Reporting
 
     /// Logs and records the names of the keys that were added and removed.
-    private func report<Scope>(
-        _ keys: BearerKeys<Scope>, since before: BearerKeys<Scope>, _ logger: Logger
-    ) {
+    private func report(_ keys: APIKeys, since before: APIKeys, _ logger: Logger) {
         let (added, removed) = keys.changes(since: before)
         if added.isEmpty && removed.isEmpty { return }
         let changes = [("added", added), ("removed", removed)].compactMap { word, names in
@@ -96,11 +82,11 @@ extension AccessResources {
         }
         logger.notice(
             """
-            the \(Scope.kind.plural) have changed: \(changes.joined(separator: "; ")); there are \(keys.all.count) now
+            the API keys have changed: \(changes.joined(separator: "; ")); there are \(keys.all.count) now
             """
         )
         // Without a user id, because the file does not say who has changed it.
-        let events = [(Scope.kind.addition, added), (Scope.kind.removal, removed)].flatMap { action, names in
+        let events = [(AuditEvent.Action.addAPIKey, added), (.removeAPIKey, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }
         record(events)

@@ -1,6 +1,5 @@
 internal import Audit
 package import JWT
-internal import Logging
 internal import Settings
 internal import Synchronization
 internal import System
@@ -17,8 +16,6 @@ package final class AccessResources: Sendable {
     package let failures: FailureLimiter
     /// Nil without an API.
     package let apiKeys: APIKeyFile?
-    /// Who may use the administration over TCP.
-    package let admin: AdminAccess
     /// The keys of the JWTs' issuer; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
@@ -32,10 +29,7 @@ package final class AccessResources: Sendable {
     ///   - settings: Those of the start.
     ///   - keepsSessions: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
-    ///   - logger: For those who guess admin keys.
-    init(
-        _ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil, _ logger: Logger
-    ) throws(StartError) {
+    init(_ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil) throws(StartError) {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
@@ -43,11 +37,6 @@ package final class AccessResources: Sendable {
         do throws(APIKeyFileError) {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
-        } catch {
-            throw .access("\(error)")
-        }
-        do throws(AdminKeyFileError) {
-            admin = try AdminAccess(path: settings.admin.keysFile, logger)
         } catch {
             throw .access("\(error)")
         }

@@ -99,7 +99,6 @@ final class SettingsReloader: Sendable {
             try await parts.store.change(settings.storeRetention)
             if let certificates = reading.certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
-            parts.access.use(reading.adminKeys, logger)
             let faults = await parts.access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
@@ -120,7 +119,6 @@ final class SettingsReloader: Sendable {
         let loaded: SettingsLoader.Loaded
         let change: SettingsChange
         let certificates: TLSContext.Reading?
-        let adminKeys: AdminKeyFile?
     }
 
     private func read(since before: Settings) throws -> Reading {
@@ -129,8 +127,7 @@ final class SettingsReloader: Sendable {
         // The mode that stays until a restart may need what the new settings no longer have.
         try change.settings.checkAccess()
         return Reading(
-            loaded: loaded, change: change, certificates: try parts.tls?.read(TLSFiles(change.settings)),
-            adminKeys: try parts.access.admin.file(at: change.settings.admin.keysFile))
+            loaded: loaded, change: change, certificates: try parts.tls?.read(TLSFiles(change.settings)))
     }
 
     /// Reads only the certificates again, if their files have changed or a reason is given.

@@ -40,10 +40,11 @@ extension Setting {
             """
             The addresses for operators, in plain HTTP: GET / (a page with charts), /status (the same figures as JSON),
             /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or why it
-            cannot) and what the page is made of. Let nobody else reach them, as they show how much is stored.
+            cannot) and what the page is made of. Whoever can connect may read all of this, which shows how much is stored:
+            for other machines, put a proxy in front that asks for a password (deploy/nginx/administration.conf).
 
-            With off, operators use control.sock in the data folder, which answers the same. There, POST /reload (as SIGHUP),
-            /drain (as SIGTERM), /token and /token/delete need no key; here they need an admin key (admin.keys_file).
+            control.sock in the data folder answers the same, for the server's user and root, also with off. Only there,
+            POST /reload (as SIGHUP) and /drain (as SIGTERM) are carried out.
             """
         ),
         Setting(
@@ -54,24 +55,6 @@ extension Setting {
             The host names that requests to admin.listen may use, such as token-cache if Prometheus scrapes
             token-cache:9090. IP addresses and localhost need no entry; a request for any other host gets 421, so that no web
             page reads the answers through a host name of its own.
-            """
-        ),
-        Setting(
-            "admin.keys_file", \.admin.keysFile, .text("the path of a file, or empty"),
-            """
-            The file with the admin keys, which `token-cache admin keys add` creates; empty for none. It has only hashes of
-            the keys, and is read again when it changes. A request to admin.listen shows its key in the header
-            Authorization: Bearer, and with the scope steer may reload and stop the server, and look up and delete tokens.
-
-            The keys come in plain HTTP: for other machines, put a proxy with TLS in front of admin.listen.
-            """
-        ),
-        Setting(
-            "admin.read", \.admin.read, .choice,
-            """
-            Who may read /status, /history, /log, /settings and /metrics at admin.listen: open is whoever can connect, key
-            only who shows an admin key. /healthz and /readyz stay open for probes, but then /readyz gives the reasons only
-            with a key.
             """
         ),
     ]

@@ -43,14 +43,6 @@ extension Settings {
         for address in listen where !address.isChosenBySystem && !seen.insert(address).inserted {
             throw .contradiction("listen has \(address) twice; each address can be listened on once")
         }
-        guard admin.read == .open || !admin.keysFile.isEmpty else {
-            throw .contradiction(
-                """
-                admin.read is key, and admin.keys_file is not set: nobody could read; name a file there, and make a key with \
-                `token-cache admin keys add NAME --scope read`
-                """
-            )
-        }
         try checkStore()
         try checkAccess()
     }

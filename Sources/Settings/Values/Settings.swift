@@ -55,9 +55,6 @@ package struct Settings: Sendable {
         package var listen = [ListenAddress(place: .tcp(host: "127.0.0.1", port: 9090))]
         /// Host names that requests may have, besides `localhost` and IP addresses.
         package var hosts: [String] = []
-        /// The path of the admin keys; if empty, nobody steers the server over TCP.
-        package var keysFile = ""
-        package var read = AdminReading.open
     }
 
     /// The encryption of stored tokens.

@@ -1,6 +1,12 @@
 import ArgumentParser
+import FoundationEssentials
+import Logging
+import Operations
+import Server
 import Settings
+import System
 import TokenService
+import TokenStore
 
 /// The command `token-cache access keys`.
 struct AccessKeys: AsyncParsableCommand {
@@ -16,18 +22,269 @@ struct AccessKeys: AsyncParsableCommand {
               token-cache access keys list
               token-cache access keys remove backend
             """,
-        subcommands: [ListBearerKeys<APIScope>.self, AddBearerKey<APIScope>.self, RemoveBearerKey<APIScope>.self],
-        defaultSubcommand: ListBearerKeys<APIScope>.self
+        subcommands: [ListAccessKeys.self, AddAccessKey.self, RemoveAccessKey.self],
+        defaultSubcommand: ListAccessKeys.self
     )
 }
 
-extension APIScope: CommandKeyScope {
-    static func path(_ settings: Settings) -> String { settings.access.apiKeysFile }
-    static var examplePath: String { "/var/lib/token-cache/api-keys" }
-    static var examplesOfAdding: String {
-        """
-          token-cache access keys add backend --scope sessions > backend.key
-          token-cache access keys add support --scope tokens:read --expires 90d
-        """
+/// The command `token-cache access keys list`.
+struct ListAccessKeys: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list", abstract: "List names, scopes and times of the keys, never the keys themselves."
+    )
+
+    @OptionGroup var options: AccessKeyOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let path = try options.path()
+        let keys: [APIKey]
+        do throws(APIKeyFileError) {
+            keys = try APIKeys.load(path)?.all ?? []
+        } catch {
+            throw options.configuration.fault("\(error)")
+        }
+        let now = Int64(Date().timeIntervalSince1970)
+        let lines = keys.map { Self.line($0, now) }
+        try output.print(
+            ["keys": keys.map { Listed($0, now) }],
+            lines.isEmpty ? "there are no API keys in \(path)" : lines.joined(separator: "\n")
+        )
+    }
+
+    private static func line(_ key: APIKey, _ now: Int64) -> String {
+        var text = "\(key.name)  \(APIScope.names(key.scopes).joined(separator: ", "))"
+        text += "  created \(Text.time(key.createdAt))"
+        if let expiresAt = key.expiresAt {
+            text += "  \(key.hasExpired(at: now) ? "has expired" : "expires") \(Text.time(expiresAt))"
+        }
+        return text
+    }
+
+    /// A key as JSON has it; times are in seconds since 1970.
+    private struct Listed: Encodable {
+        let name: String
+        let scopes: [String]
+        let createdAt: Int64
+        let expiresAt: Int64?
+        let isExpired: Bool
+
+        init(_ key: APIKey, _ now: Int64) {
+            name = key.name
+            scopes = APIScope.names(key.scopes)
+            createdAt = key.createdAt
+            expiresAt = key.expiresAt
+            isExpired = key.hasExpired(at: now)
+        }
+
+        private enum CodingKeys: String, CodingKey {
+            case name, scopes
+            case createdAt = "created_at"
+            case expiresAt = "expires_at"
+            case isExpired = "expired"
+        }
+    }
+}
+
+/// The command `token-cache access keys add`.
+struct AddAccessKey: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "add", abstract: "Make a key and print it, alone, on standard output.",
+        discussion: """
+            The key is shown once and cannot be recovered. If it was seen by others, remove it and make another one.
+
+            EXAMPLES
+              token-cache access keys add backend --scope sessions > backend.key
+              token-cache access keys add support --scope tokens:read --expires 90d
+            """
+    )
+
+    @Argument(help: "Names the key in lists and in the audit log: \(APIKey.allowedNames).")
+    var name: String
+
+    @Option(
+        name: .long, help: ArgumentHelp("What the key may be used for; may be repeated.", valueName: "scope"))
+    var scope: [APIScope]
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "When the key expires: after a time such as 90d, or at 2027-01-31 or 2027-01-31T12:00:00Z (UTC).",
+            valueName: "when")
+    )
+    var expires: KeyExpiry?
+
+    @OptionGroup var options: AccessKeyOptions
+
+    func validate() throws {
+        guard APIKey.isName(name) else {
+            throw ValidationError("The name of a key is not allowed; allowed is \(APIKey.allowedNames).")
+        }
+        guard !scope.isEmpty else {
+            let scopes = APIScope.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("A key needs at least one --scope: \(scopes).")
+        }
+    }
+
+    func run() async throws {
+        let now = Int64(Date().timeIntervalSince1970)
+        let key = APIKey(name: name, scopes: Set(scope), createdAt: now, expiresAt: expires?.date(from: now))
+        guard !key.hasExpired(at: now) else { throw options.configuration.fault("--expires is in the past") }
+        let secret = try APIKeySecret.random()
+        guard let digest = try APIKeySecret.digest(of: Array(secret.utf8).span) else {
+            preconditionFailure("a new secret has the form of one")
+        }
+        try options.recordingChange(isAddition: true, name) { try add(key, secret, digest) }
+    }
+
+    private func add(_ key: APIKey, _ secret: String, _ digest: [UInt8]) throws {
+        try options.change { keys in
+            do throws(APIKeys.AdditionError) {
+                try keys.add(key, digest: digest)
+            } catch {
+                let fault =
+                    error == .tooMany
+                    ? "there are \(APIKeys.limit) keys already; remove those that are not used"
+                    : "there is a key \(name) already; choose another name, or remove that key first"
+                throw options.configuration.fault(fault)
+            }
+        }
+        do {
+            try StandardOutput.print(secret)
+        } catch {
+            // The key is of no use: its secret was not printed, so nobody knows it.
+            _ = try? options.change { $0.remove(named: name) }
+            throw error
+        }
+        StandardError.print(
+            """
+            the key \(name) is for \(APIScope.names(key.scopes).joined(separator: ", "))\
+            \(key.expiresAt.map { " until \(Text.time($0))" } ?? ""); it is not shown again
+            """
+        )
+    }
+}
+
+/// The command `token-cache access keys remove`.
+struct RemoveAccessKey: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "remove", abstract: "Remove a key; a running server refuses it within two seconds."
+    )
+
+    @Argument(help: "The key's name, as token-cache access keys list shows it.")
+    var name: String
+
+    @OptionGroup var options: AccessKeyOptions
+
+    func run() async throws {
+        try options.recordingChange(isAddition: false, name) {
+            try options.change { keys in
+                guard keys.remove(named: name) == nil else { return }
+                throw options.configuration.fault(
+                    """
+                    there is no API key \(Text.visible(name)); token-cache access keys list shows them
+                    """
+                )
+            }
+        }
+        try StandardOutput.print("the key \(name) is removed; a running server refuses it within two seconds")
+    }
+}
+
+/// The options of the commands for API keys.
+struct AccessKeyOptions: ParsableArguments {
+    @OptionGroup var configuration: ConfigurationOptions
+
+    /// The file of the settings.
+    func path() throws -> String {
+        let path = try configuration.load().access.apiKeysFile
+        guard path.isEmpty else { return path }
+        throw configuration.fault(
+            """
+            access.api.keys_file is not set, so there is no place for API keys; name a file there, such as \
+            /var/lib/token-cache/api-keys, and give this command the same settings as the server (--config)
+            """
+        )
+    }
+
+    /// Runs `body`, which changes the file; then records that in the audit log, or has a running server do so.
+    ///
+    /// If the change could not be recorded or the server cannot use the file, prints why and ends the command with status 1.
+    func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
+        let settings = try configuration.load()
+        let change = KeyChange(isAddition: isAddition, name: name)
+        do {
+            let logger = LogOutput(level: .warning, format: .text).logger
+            guard let record = try KeyChangeRecord.open(change, settings, logger: logger) else {
+                try body()
+                return try report(change, settings, isAddition: isAddition, name)
+            }
+            defer { record.close() }
+            do {
+                try body()
+            } catch {
+                // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
+                record.fail()
+                throw error
+            }
+            try record.finish()
+        } catch let failure as StoreAccess.Failure {
+            throw configuration.fault("\(failure)")
+        }
+    }
+
+    private func report(_ change: KeyChange, _ settings: Settings, isAddition: Bool, _ name: String) throws {
+        guard let fault = ServerControl.report(change, settings) else { return }
+        let state =
+            isAddition
+            ? "added to the file, but the running server does not accept it yet"
+            : "removed from the file, but the running server still accepts it"
+        throw configuration.fault("the key \(name) is \(state): \(fault)")
+    }
+
+    /// Reads and replaces the file; on an error, prints it and ends the command with status 1.
+    func change<Result>(_ body: (inout APIKeys) throws -> Result) throws -> Result {
+        let path = try path()
+        do {
+            return try APIKeys.change(path, body)
+        } catch let error as APIKeyFileError {
+            throw configuration.fault("\(error)")
+        } catch let error as LinkError {
+            throw configuration.fault("\(error)")
+        }
+    }
+}
+
+extension APIScope: ExpressibleByArgument {
+    /// The names of scopes, always in the same order.
+    fileprivate static func names(_ scopes: Set<APIScope>) -> [String] {
+        allCases.filter(scopes.contains).map(\.rawValue)
+    }
+}
+
+/// When a key expires, as an argument.
+enum KeyExpiry: ExpressibleByArgument {
+    case after(Int64)
+    case at(Int64)
+
+    init?(argument: String) {
+        // A number without a unit could be meant as days or as a year.
+        if let time = Quantities.duration(argument), time >= .seconds(1), Int(argument) == nil {
+            self = .after(time.components.seconds)
+        } else if let date = Self.seconds(argument) ?? Self.seconds(argument + "T00:00:00Z") {
+            self = .at(date)
+        } else {
+            return nil
+        }
+    }
+
+    private static func seconds(_ text: String) -> Int64? { ExpirationDate.seconds(Array(text.utf8).span) }
+
+    /// In seconds since 1970.
+    func date(from now: Int64) -> Int64 {
+        switch self {
+        case .after(let seconds): now + seconds
+        case .at(let date): date
+        }
     }
 }

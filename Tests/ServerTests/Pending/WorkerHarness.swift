@@ -23,7 +23,7 @@ final class WorkerHarness {
         budget = BufferBudget(limit: limit)
         worker = try Worker(
             settings: Self.patient, store: store, answers: nil,
-            access: AccessResources(Settings(), Logger(label: "test")), accessLog: nil,
+            access: AccessResources(Settings()), accessLog: nil,
             bufferBudget: budget, totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error),
             logger: logger
         )

@@ -15,7 +15,7 @@ enum Simulator {
         let numbers = arguments.compactMap { UInt64($0) }
         guard numbers.count == 2 else { preconditionFailure("Tests/Simulation/run gives two numbers") }
         let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
-        let access = try AccessResources(Settings(), logger)
+        let access = try AccessResources(Settings())
         simulation_begin()
         // Otherwise each copy of the process would begin with what Swift does only once, which takes longer than a seed.
         currentSeed = 0

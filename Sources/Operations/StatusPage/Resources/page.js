@@ -1,5 +1,7 @@
 // Asks the server for its status and its history once a second, and shows them.
 
+// Milliseconds without an answer after which the server counts as unreachable.
+const REQUEST_TIMEOUT = 3000;
 // Milliseconds between two rounds of requests. While the page is in the background, only its title has to stay up to date.
 const [PAUSE, BACKGROUND_PAUSE] = [1000, 10000];
 // For users who prefer reduced motion, the charts are redrawn only every ten seconds; the figures still change every second.
@@ -10,7 +12,7 @@ const events = new Events(100);
 // The position and the time of the last answer of the history.
 let present = null;
 
-const MARKS = { locked: "M3.5 7.5h9v6h-9zM5 7.5V5a3 3 0 0 1 6 0v2.5", ready: "M2 8.5 6.5 13 14 3.5", unready: "M8 1.5 15 14H1ZM8 6v4M8 11.5v1", unreachable: "M3 3 13 13M13 3 3 13" };
+const MARKS = { ready: "M2 8.5 6.5 13 14 3.5", unready: "M8 1.5 15 14H1ZM8 6v4M8 11.5v1", unreachable: "M3 3 13 13M13 3 3 13" };
 
 // Writes the text only if it has changed, because screen readers announce every write.
 function setState(state, text) {
@@ -124,6 +126,13 @@ async function askForHistory(resolution, rows) {
   }
 }
 
+// The answer to a request as an object.
+async function ask(path) {
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT) });
+  if (!response.ok) throw new Error(`status ${response.status}`);
+  return response.json();
+}
+
 let lastAnswer = null;
 async function poll() {
   try {
@@ -134,12 +143,7 @@ async function poll() {
     if (history[60].last < 0 || present.position - history[60].last >= 61) await askForHistory("minute", history[60]);
     if (status.log_lines !== undefined) await logCard.update(status.log_lines);
     drawCharts();
-    setLocked(false);
-  } catch (error) {
-    if (error instanceof Refusal && (error.status === 401 || error.status === 403)) {
-      setState("locked", "An admin key is needed");
-      return setLocked(true, "This server shows its state only to those who have an admin key.");
-    }
+  } catch {
     const since = lastAnswer ? `, last answer at ${clock(lastAnswer / 1000)}` : "";
     setState("unreachable", `The server cannot be reached${since}`);
   }
@@ -153,7 +157,7 @@ async function keepPolling() {
   clearTimeout(timer);
   await poll();
   if (own !== round) return;
-  timer = setTimeout(keepPolling, document.hidden || document.body.classList.contains("locked") ? BACKGROUND_PAUSE : PAUSE);
+  timer = setTimeout(keepPolling, document.hidden ? BACKGROUND_PAUSE : PAUSE);
 }
 
 let isResizing = false;

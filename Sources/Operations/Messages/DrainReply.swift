@@ -1,4 +1,0 @@
-/// The answer to a request to drain and stop.
-package struct DrainReply: Codable, Sendable {
-    package var draining: Bool
-}

@@ -20,7 +20,6 @@ package struct AuditEvent: Hashable, Sendable {
         case store = "store_token"
         case remove = "remove_token"
         /// Age, size and expiry of a token, without the token.
-        case find = "find_token"
         /// Some of all tokens, whoever's they are.
         case list = "list_tokens"
         /// Some of all tokens, whoever's they are, with their contents.
@@ -54,7 +53,7 @@ package struct AuditEvent: Hashable, Sendable {
             case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey, .useKey,
                 .retireKey, .rekey, .addAPIKey, .removeAPIKey:
                 true
-            case .read, .find, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
+            case .read, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }
         }
 

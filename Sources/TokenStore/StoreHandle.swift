@@ -6,7 +6,7 @@ package enum Fetched: Sendable {
     case nothing
     /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
     /// if it does not expire. Then its version, and when it was written, in seconds since 1970.
-    case found([UInt8], until: Int64, version: TokenVersion, writtenAt: Int64)
+    case found([UInt8], until: Int64, version: TokenVersion)
     /// The token info is longer than was asked for, and was not read.
     case longer
 }

@@ -93,20 +93,11 @@ package actor WaitingHandle: UserAdministrator {
     // MARK: - Tokens
 
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
-        guard case .found(let info, _, _, _) = try await found(id) else { return nil }
-        return info
-    }
-
-    package func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? {
-        guard case .found(let info, _, _, let writtenAt) = try await found(id) else { return nil }
-        return TokenFacts(
-            size: info.count, writtenAt: writtenAt, expiresAt: TokenExpiration.expiration(of: info.span))
-    }
-
-    private func found(_ id: [UInt8]) async throws(StoreError) -> Fetched {
-        try await outcome { (handle, completion) throws(StoreError) in
+        let fetched: Fetched = try await outcome { (handle, completion) throws(StoreError) in
             if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) { completion(.success(fetched)) }
         }
+        guard case .found(let info, _, _) = fetched else { return nil }
+        return info
     }
 
     package func store(

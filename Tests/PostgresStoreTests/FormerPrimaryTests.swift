@@ -61,7 +61,7 @@ import Testing
     private func fetch(_ id: String) throws {
         let found = try handle.fetch(Array(id.utf8), upTo: 100) { [outcomes] in
             Completion { outcome in
-                guard case .success(.found(let info, _, _, _)) = outcome else { return outcomes.note(id, "\(outcome)") }
+                guard case .success(.found(let info, _, _)) = outcome else { return outcomes.note(id, "\(outcome)") }
                 outcomes.note(id, String(decoding: info, as: UTF8.self))
             }
         }

@@ -41,7 +41,7 @@ import Testing
         let found = try await handle.fetchAll(asked, upTo: limit)
         for (token, outcome) in zip(tokens + missing.map { ($0, []) } + [tokens[0]], found) {
             switch try outcome.get() {
-            case .found(let info, _, _, _): #expect(info == token.value)
+            case .found(let info, _, _): #expect(info == token.value)
             case .longer: #expect(token.value.count > limit)
             case .nothing: #expect(missing.contains(token.id), "\(token.id) is missing")
             }
@@ -49,7 +49,7 @@ import Testing
         #expect(try hasSent("SELECT found", to: database))
         // Long values are read one by one.
         for (token, outcome) in zip(tokens, try await handle.fetchAll(tokens.map(\.id))) {
-            guard case .found(let info, _, _, _) = try outcome.get() else {
+            guard case .found(let info, _, _) = try outcome.get() else {
                 Issue.record("\(token.id) is missing")
                 continue
             }
@@ -72,7 +72,7 @@ import Testing
         try database.sql("UPDATE token SET written_at = written_at - 2000 WHERE key = 'old'")
         let found = try await handle.fetchAll(["short", "longest", "removed", "old", "long"], upTo: 100).map {
             switch try $0.get() {
-            case .found(let info, _, _, _): String(decoding: info, as: UTF8.self)
+            case .found(let info, _, _): String(decoding: info, as: UTF8.self)
             case .nothing: "nothing"
             case .longer: "longer"
             }

@@ -16,7 +16,7 @@ extension ConformanceHandle {
     }
 
     package func version(of id: String) async throws -> TokenVersion? {
-        guard case .found(_, _, let version, _) = try await fetch(Array(id.utf8)) else { return nil }
+        guard case .found(_, _, let version) = try await fetch(Array(id.utf8)) else { return nil }
         return version
     }
 

@@ -54,7 +54,7 @@ package actor ConformanceHandle {
     }
 
     package func get(_ id: String) async throws -> String? {
-        guard case .found(let info, _, _, _) = try await fetch(Array(id.utf8)) else { return nil }
+        guard case .found(let info, _, _) = try await fetch(Array(id.utf8)) else { return nil }
         return String(decoding: info, as: UTF8.self)
     }
 

@@ -65,7 +65,7 @@ package final class MemoryStore: TokenStore {
         let retention = state.withLock(\.retention)
         guard let row = disk.row(of: id), row.isCurrent(retention) else { return .nothing }
         return row.info.count <= limit
-            ? .found(row.info, until: row.deadline(retention), version: row.version, writtenAt: row.writtenAt)
+            ? .found(row.info, until: row.deadline(retention), version: row.version)
             : .longer
     }
 

@@ -58,24 +58,6 @@ extension StoreConformance {
             try expectEqual(try await administrator.fetch(bytes("a")), bytes("old"), "the token after a replacement")
             store.close()
         },
-        Behaviour("operators learn of a token when it was written, its size and when it expires") { open in
-            let store = try open { _ in }
-            let administrator = store.administrator
-            let info = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"2100-01-31T12:00:00Z"}"#
-            let now = Int64(time(nil))
-            let tokens = [("dated", info, Int64?(1_000)), ("plain", "hello", nil)].map { id, info, writtenAt in
-                (token: Token(id: bytes(id), info: bytes(info)), writtenAt: writtenAt)
-            }
-            for outcome in await administrator.store(tokens, keepsNewer: false) { try outcome.get() }
-            let dated = TokenFacts(size: info.utf8.count, writtenAt: 1_000, expiresAt: 4_105_080_000)
-            try expectEqual(
-                try await administrator.facts(of: bytes("dated")), dated, "the facts of a token with a date")
-            let plain = try await administrator.facts(of: bytes("plain"))
-            try expectEqual(plain?.size, 5, "the size")
-            try expectEqual(plain?.expiresAt, nil, "the expiry of a token without a date")
-            try expect((now - 60...now + 60).contains(plain?.writtenAt ?? 0), "the time of writing is not the present")
-            store.close()
-        },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
@@ -85,7 +67,6 @@ extension StoreConformance {
                 .get()
             try expectEqual(try await handle.get("b"), "2", "an operator's token")
             try expectEqual(try await store.administrator.fetch(bytes("c")), nil, "an id without a token")
-            try expectEqual(try await store.administrator.facts(of: bytes("c")), nil, "facts of an id without a token")
             try expectEqual(store.metrics.writes, 2, "the number of writes")
             try expect(store.fault == nil, "a sound store has a fault")
             store.close()

@@ -23,7 +23,7 @@ final class MemoryStoreHandle: TokensOnlyHandle {
         fetched.append(id)
         if let failure { throw failure }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
-        return found.count <= limit ? .found(found, until: .max, version: version(of: id), writtenAt: 0) : .longer
+        return found.count <= limit ? .found(found, until: .max, version: version(of: id)) : .longer
     }
 
     func store(

@@ -52,14 +52,6 @@ private struct AuditedUserAdministrator: UserAdministrator {
         }
     }
 
-    func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? {
-        try await trail.recording(.find, user: id) { () async throws(StoreError) in
-            try await base.facts(of: id)
-        } _: { found, deed in
-            if found == nil { deed.outcome = .notFound }
-        }
-    }
-
     func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {

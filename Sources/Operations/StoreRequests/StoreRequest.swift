@@ -32,7 +32,7 @@ extension StoreRequest {
 ///
 /// A request needs a case here to compile, and each case needs its request.
 package enum StoreRequestName: String, CaseIterable, Sendable {
-    case get, put, delete, find, page, stats, verify, backup, rekey
+    case get, put, delete, page, stats, verify, backup, rekey
     case recordBackup = "backup/record"
     case listKeys = "keys/list"
     case addKey = "keys/add"
@@ -49,7 +49,6 @@ package enum StoreRequestName: String, CaseIterable, Sendable {
         case .get: FetchToken.self
         case .put: StoreTokens.self
         case .delete: RemoveTokens.self
-        case .find: FindToken.self
         case .page: ListTokens.self
         case .stats: StatisticsOfStore.self
         case .verify: VerifyStore.self

@@ -43,7 +43,7 @@ final class RowAccess {
             state.metrics.unreadableReads.add(1, ordering: .relaxed)
             throw .sealing(error)
         }
-        return .found(tokenInfo, until: deadline, version: version, writtenAt: times.writtenAt)
+        return .found(tokenInfo, until: deadline, version: version)
     }
 
     /// Opens the row of a session.

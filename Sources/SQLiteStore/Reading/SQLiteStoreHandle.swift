@@ -69,8 +69,8 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             switch try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo) {
             case .nothing: return .nothing
             case .longer: return .longer
-            case .found(let deadline, let version, let times):
-                return .found(tokenInfo, until: deadline, version: version, writtenAt: times.writtenAt)
+            case .found(let deadline, let version):
+                return .found(tokenInfo, until: deadline, version: version)
             }
         }
     }

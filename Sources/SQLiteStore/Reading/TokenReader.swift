@@ -54,7 +54,7 @@ final class TokenReader {
         /// There is no row, or it has expired.
         case nothing
         /// The token info was appended. It must no longer be returned from `until` on, in seconds since 1970.
-        case found(until: Int64, version: TokenVersion, times: RowTimes)
+        case found(until: Int64, version: TokenVersion)
         /// The row's value is longer than the limit, and was not read.
         case longer
     }
@@ -95,7 +95,7 @@ final class TokenReader {
                     fault = error
                 }
                 let version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
-                return .found(until: deadline, version: version, times: times)
+                return .found(until: deadline, version: version)
             }
         } catch {
             throw .read(StoreFault(error))

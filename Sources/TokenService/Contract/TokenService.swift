@@ -224,7 +224,7 @@ package final class TokenService {
         switch fetched {
         case .nothing: return .now(Response(.notFound))
         case .longer: return fetchLong(id, requestID)
-        case .found(let tokenInfo, let deadline, let version, _):
+        case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
             ContractAnswer.appendFound(tokenInfo, to: &body)
             guard showsVersions else {
@@ -246,7 +246,7 @@ package final class TokenService {
             pendingRead(of: id, requestID, takesLong: true) { [self] pending in
                 let completion = pending.completion { [self] (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
-                    guard case .found(let tokenInfo, _, let version, _) = fetched else { return .now(Response(.notFound)) }
+                    guard case .found(let tokenInfo, _, let version) = fetched else { return .now(Response(.notFound)) }
                     return .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
                 }
                 do throws(StoreError) {

@@ -35,8 +35,6 @@ extension StoreAdministrator {
 
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? { try await users.fetch(id) }
 
-    package func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts? { try await users.facts(of: id) }
-
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {

@@ -3,9 +3,6 @@ package protocol UserAdministrator: Sendable {
     /// The token info of an id; nil when nothing is stored under it.
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
 
-    /// What is known of the token of an id, besides the token; nil when nothing is stored under it.
-    func facts(of id: [UInt8]) async throws(StoreError) -> TokenFacts?
-
     /// Stores tokens, replacing those of the same id; they are durable when it returns.
     ///
     /// - Parameters:

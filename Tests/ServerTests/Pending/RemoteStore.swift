@@ -111,7 +111,7 @@ final class RemoteStoreHandle: TokensOnlyHandle, @unchecked Sendable {
 
     func finishRead(_ id: String, found tokenInfo: String) {
         let version = TokenVersion(rawValue: 1)
-        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max, version: version, writtenAt: 0)))
+        finishRead(id, .success(.found(Array(tokenInfo.utf8), until: .max, version: version)))
     }
 
     /// Gives the outcome of the first write of an id.

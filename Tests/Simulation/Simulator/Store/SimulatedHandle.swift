@@ -79,7 +79,7 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
         guard let current = world.ledger.current(id: id, at: world.kernel.clock.unixTime) else { return .nothing }
         if current.info.count > limit { return .longer }
         let version = TokenVersion(rawValue: Int64(current.write))
-        return .found(current.info, until: current.deadline, version: version, writtenAt: 0)
+        return .found(current.info, until: current.deadline, version: version)
     }
 
     // MARK: - On the store's threads

@@ -61,4 +61,67 @@ enum OperationGroup {
         }
     }
 }
+
+/// A statement that carries out several operations of a transaction, with a row of parameters for each.
+///
+/// Ten statements cost libpq six times as much as one with ten rows, and the server one and a half times. If it fails, nobody
+/// can tell because of which row: then each operation is repeated with a statement of its own.
+enum SharedStatement: Equatable {
+    /// Reads tokens with values up to a length.
+    case fetch(limit: Int)
+    /// Stores tokens unless later versions are there; each key at most once.
+    case store
+
+    /// The least number of operations for which it costs less than a statement for each.
+    ///
+    /// Setting up a search for several keys takes the server as long as two or three searches for one key.
+    var leastOperations: Int { self == .store ? 2 : 4 }
+
+    /// The most bytes of a value that is read together with others: libpq keeps the whole answer to a statement in memory.
+    static let longestValue = 64 << 10
+
+    /// Whether two of its operations may have the same key.
+    var takesKeysTwice: Bool { self != .store }
+
+    /// The values of its parameters: one array for each, with an element for each operation.
+    struct Columns {
+        var keys: [[UInt8]?] = []
+        /// `Operation.mark`, by which the answer tells the operations apart.
+        var marks: [Int64?] = []
+        var writtenAt: [Int64?] = []
+        var expiresAt: [Int64?] = []
+        var keyNumbers: [Int64?] = []
+        var values: [[UInt8]?] = []
+    }
+
+    func send(
+        _ operations: ArraySlice<Operation>, on connection: PostgresConnection, _ rows: RowAccess
+    ) throws(PostgresError) {
+        var columns = Columns()
+        for operation in operations { operation.append(to: &columns) }
+        rows.parameters.removeAll()
+        rows.parameters.append(columns.keys)
+        rows.parameters.append(columns.marks)
+        switch self {
+        case .fetch(let limit):
+            rows.parameters.append(Int64(clamping: limit))
+            try Statement.fetchAll.send(on: connection, rows)
+        case .store:
+            rows.parameters.append(columns.writtenAt)
+            rows.parameters.append(columns.expiresAt)
+            rows.parameters.append(columns.keyNumbers)
+            rows.parameters.append(columns.values)
+            try Statement.storeAll.send(on: connection, rows)
+        }
+    }
+
+    /// Gives each operation its row of the answer.
+    static func take(_ result: borrowing QueryResult, for operations: ArraySlice<Operation>) {
+        var places: [Int64: Int] = [:]
+        places.reserveCapacity(result.rowCount)
+        // The mark is the last column.
+        for row in 0..<result.rowCount { places[result.integer(row, result.columnCount - 1)] = row }
+        for operation in operations { operation.take(result, row: places[operation.mark]) }
+    }
+}
 #endif

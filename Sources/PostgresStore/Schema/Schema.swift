@@ -1,4 +1,7 @@
 #if PostgreSQL
+internal import System
+internal import TokenStore
+
 /// The tables, of which there is one form: another one is another version's, and has another number.
 enum Schema {
     /// Stands in the table `store`.
@@ -70,5 +73,95 @@ enum Schema {
         // What is sealed cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
     ]
+}
+
+/// An index by which expired tokens are found.
+///
+/// It changes with each write of a token, and so costs each write a fifth or more. So `migrate` makes it only if the
+/// retention needs it.
+enum RetentionIndex: String {
+    case written = "token_by_writing"
+    case expired = "token_by_expiration"
+
+    /// Those that a retention needs.
+    static func needed(by retention: Retention) -> [RetentionIndex] {
+        (retention.sinceWritten == nil ? [] : [.written]) + (retention.sinceExpired == nil ? [] : [.expired])
+    }
+
+    /// What makes it; outside of a transaction, as PostgreSQL then does not hold up writes meanwhile.
+    var creation: String {
+        let columns =
+            switch self {
+            case .written: "(written_at)"
+            case .expired: "(expires_at) WHERE expires_at IS NOT NULL"
+            }
+        return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
+    }
+
+    /// Whether it is there, and complete: one whose making was interrupted stays invalid, and is not used.
+    func isThere(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) -> Bool {
+        var parameters = Parameters()
+        parameters.append(rawValue)
+        let sql = """
+            SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+            WHERE relname = $1::text AND pg_table_is_visible(pg_class.oid) AND indisvalid
+            """
+        return try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in result.rowCount > 0
+        }
+    }
+
+    /// What removes one that is invalid.
+    var removal: String { "DROP INDEX CONCURRENTLY IF EXISTS \(rawValue)" }
+}
+
+/// What a server's role must be allowed to do with the tables; everything else is the business of the role that migrates.
+enum TablePrivileges {
+    private static let changing = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+
+    static let all: [(table: String, privileges: [String])] = [
+        // DELETE for the retention.
+        ("token", changing),
+        ("session", changing),
+        // DELETE for a key that is retired.
+        ("sealing_key", ["SELECT", "INSERT", "DELETE"]),
+        ("lease", ["SELECT", "INSERT", "UPDATE"]),
+        ("store", ["SELECT", "UPDATE"]),
+    ]
+
+    /// What the role of a session lacks, such as `DELETE on token`; empty if it lacks nothing.
+    static func missing(
+        for session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) -> [String] {
+        let wanted = all.flatMap { table, privileges in privileges.map { (table, $0) } }
+        let questions = wanted.map { "has_table_privilege('\($0)', '\($1)')" }.joined(separator: ", ")
+        return try session.run("SELECT \(questions)", until: deadline) { (result) throws(PostgresError) in
+            wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
+        }
+    }
+
+    /// Gives a role what it needs, in the schema in which the session makes its tables.
+    ///
+    /// - Parameter role: Its name, as PostgreSQL has it.
+    static func grant(
+        to role: String, on session: BlockingSession, until deadline: MonotonicTime
+    ) throws(PostgresError) {
+        let name = quoted(role)
+        var parameters = Parameters()
+        parameters.append(role)
+        let (schema, mayUse) = try session.run(
+            "SELECT current_schema()::text, has_schema_privilege($1::text, current_schema(), 'USAGE')", parameters,
+            until: deadline
+        ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
+        if !mayUse { try session.run("GRANT USAGE ON SCHEMA \(quoted(schema)) TO \(name)", until: deadline) }
+        for (table, privileges) in all {
+            try session.run(
+                "GRANT \(privileges.joined(separator: ", ")) ON \(table) TO \(name)", until: deadline)
+        }
+    }
+
+    /// A name as a part of a statement.
+    private static func quoted(_ name: String) -> String {
+        "\"" + name.replacing("\"", with: "\"\"") + "\""
+    }
 }
 #endif

@@ -1,6 +1,7 @@
 #if PostgreSQL
 internal import CPostgres
-internal import Cryptography
+package import Cryptography
+package import TokenStore
 
 /// A parameter of libpq (postgresql.org/docs/current/libpq-connect.html).
 typealias ConnectionParameter = (name: String, value: String)
@@ -102,6 +103,35 @@ struct ConnectionTarget: Sendable {
             unsafe option += 1
         }
         return values
+    }
+}
+
+/// An operator's settings of the store on PostgreSQL.
+package struct PostgresOptions: Sendable {
+    /// `postgresql://...`, without a password.
+    package var url: String
+    /// Reads the password again for each connection, as it may have been changed; nil if libpq is to look for one, in its
+    /// `passfile` or the environment.
+    package var password: @Sendable () -> SecretText?
+    /// Connections of each loop.
+    package var connections: Int
+    /// How long a request waits for the database.
+    package var timeout: Duration
+    /// Requests that may wait for the database; further ones fail at once.
+    package var requestLimit: Int
+    /// Where a write must be on disk before it is acknowledged.
+    package var durability: StoreDurability
+
+    package init(
+        url: String, password: @escaping @Sendable () -> SecretText?, connections: Int, timeout: Duration,
+        requestLimit: Int, durability: StoreDurability
+    ) {
+        self.url = url
+        self.password = password
+        self.connections = connections
+        self.timeout = timeout
+        self.requestLimit = requestLimit
+        self.durability = durability
     }
 }
 #endif

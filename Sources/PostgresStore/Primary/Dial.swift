@@ -211,4 +211,24 @@ struct Dial: Sendable {
         }
     }
 }
+
+/// A connection to a primary, in pipeline mode, with all statements prepared.
+struct ReadyConnection: Sendable {
+    let connection: PostgresConnection
+    let server: ServerIdentity
+    /// The server for people, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
+    let description: String
+    /// Whether commits have to prove that the server is still the primary; see Fence.
+    let needsProof: Bool
+    /// When the commit began that has proven it.
+    let provenAt: MonotonicTime
+    /// Whether commits are known to return there: one was tried.
+    let canCommit: Bool
+}
+
+extension ServerIdentity {
+    init(_ facts: HostFacts) {
+        self.init(address: facts.address, timeline: facts.timeline ?? 0)
+    }
+}
 #endif

@@ -2,6 +2,34 @@
 internal import Synchronization
 internal import System
 
+/// Shows that a server is still the primary: a commit that its standbys have to acknowledge.
+///
+/// A primary that was paused or cut off, or that nobody has told, and in whose place a standby was promoted, still answers reads
+/// from what it has. Its commits do not return, as its standbys follow another server: one that returns proves that no standby had
+/// been promoted when it began.
+///
+/// A proof is a lease. Reads that are answered within `validity` of its beginning count, and no process uses a new primary, for
+/// reads or for writes, before it has known it for as long. So whatever the old primary gives until then is what the new one has
+/// too. Clocks need not agree, only run at the same speed.
+///
+/// Where the rule is followed: a handle gives out a group of reads if `Pipeline.isProven`, and otherwise keeps it in that pipeline
+/// until its server is proven, or sends it again if the connection is lost. A write proves its server, as it commits. `Dial` waits
+/// before it hands over a connection to a new primary (`awaitUse`). Administration, which looks for the primary by itself, commits
+/// after each call (`PrimarySessions`). While no standby acknowledges anything, reads count on other evidence: all other hosts were
+/// asked, and none of them can be the primary (`PrimarySearch.evidence`). With `store.durability: local` none of this applies, and
+/// reads may go back in a failover, as writes may be lost.
+enum Fence {
+    static let name = "token_cache_fence"
+    /// A message in the write-ahead log that nobody reads: a transaction that has written nothing would not wait for standbys.
+    static let sql = "SELECT pg_logical_emit_message(true, 'token-cache', '')"
+    /// How long a proof counts, and how much longer each failover takes.
+    static let validity = Nanoseconds(.milliseconds(750))
+    /// When the next proof is asked for, so that reads need not wait for one.
+    static let renewal = Nanoseconds(.milliseconds(300))
+    /// How long its answer is waited for before it is asked for again.
+    static let pause = Nanoseconds(.milliseconds(150))
+}
+
 /// When each server was last proven to be the primary; shared by the handles of a store.
 ///
 /// Any thread.
@@ -59,5 +87,13 @@ final class Proof: Sendable {
         guard (now - MonotonicTime(nanoseconds: before)).count > Fence.pause.count else { return false }
         return asked.compareExchange(expected: before, desired: now.nanoseconds, ordering: .relaxed).exchanged
     }
+}
+
+/// Tells one server from another, and from itself before it was promoted.
+struct ServerIdentity: Hashable, Sendable {
+    /// Host and port.
+    let address: String
+    /// 0 while it follows another server.
+    let timeline: Int64
 }
 #endif

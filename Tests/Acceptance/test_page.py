@@ -206,7 +206,7 @@ def test_figures_move_under_load(server, page):
         until(lambda: figure(page, "tokens") == 20 and figure(page, "connections") == 1)
     until(lambda: figure(page, "get") == 0 and figure(page, "connections") == 0)
     # Every chart of a store on this machine, and the last minutes of each.
-    lines = "charts.filter(chart => !chart.section.hidden).map(chart => chart.drawn[0].line.getAttribute('d'))"
+    lines = "charts.filter(chart => !chart.section.hidden).map(chart => chart.series[0].line.getAttribute('d'))"
     assert len(page.evaluate(lines)) == 12
     # Lines are drawn less often than numbers.
     until(lambda: all(re.match(r"M[0-9. MLh-]+$", path) for path in page.evaluate(lines)))

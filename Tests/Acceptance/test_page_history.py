@@ -29,10 +29,10 @@ def watched_server(serve):
 def test_requests_are_in_the_history_with_their_times(server):
     for request in (post("a", "b"), get("a"), get("a"), get("a", path="/nowhere"), get(CANARY)):
         exchange(server.address, request)
-    until(lambda: sum(history(server)["figures"]["get"]) > 0)
+    # Before the first ten seconds are over.
     until(lambda: any(history(server)["figures"]["get_p99"]) and any(history(server)["figures"]["commit_p99"]))
     now = history(server)
-    assert (now["step"], now["rows"], now["more"]) == (1, 3600, False)
+    assert (now["step"], now["rows"]) == (10, 360)
     assert all(len(values) == len(now["positions"]) for values in now["figures"].values())
     assert now["positions"] == sorted(set(now["positions"])) and now["positions"][-1] <= now["now"]["position"]
     assert sum(now["figures"]["post"]) > 0 and sum(now["figures"]["errors"]) > 0 and sum(now["figures"]["failures"]) == 0
@@ -40,28 +40,19 @@ def test_requests_are_in_the_history_with_their_times(server):
     assert not {"waiting", "read_p99"} & set(now["figures"])
     assert CANARY not in json.dumps(now)
     (event,) = now["events"]
-    assert event["kind"] == "start" and event["position"] == now["positions"][0]
+    assert event["kind"] == "start" and event["position"] <= now["positions"][0]
 
 
 def test_only_what_is_new_is_asked_for(server):
-    until(lambda: len(history(server)["positions"]) >= 2)
-    first = history(server)
-    last = first["positions"][-1]
+    def full():
+        return [position for position in history(server)["positions"] if position % 10 == 0]
+
+    until(full)
+    last = full()[-1]
     assert history(server, f"?since={last}")["positions"][0] == last
     until(lambda: history(server, f"?since={last + 1}")["positions"])
-    later = history(server, f"?resolution=second&since={last + 1}")
+    later = history(server, f"?since={last + 1}")
     assert later["positions"][0] > last and later["events"] == []
-    assert history(server, "?resolution=minute")["step"] == 60
-
-
-def test_a_stopped_process_leaves_a_gap(server):
-    until(lambda: history(server)["positions"])
-    with server.paused():
-        began = uptime()
-        until(lambda: uptime() > began + 4)
-        ended = uptime()
-    until(lambda: history(server)["positions"][-1] > ended)
-    assert not [position for position in history(server)["positions"] if began + 1 < position < ended - 1]
 
 
 def test_reloads_and_faults_are_events(server):

@@ -1,36 +1,34 @@
 internal import Synchronization
 
-/// The course of the server's figures: the last hour by the second, the last day by the minute, in fixed memory.
+/// The course of the server's figures in the last hour, a row for each ten seconds.
 ///
 /// A row's position is the machine's uptime in seconds at its end, so that setting the clock moves no row, and the time during
-/// which the process or the machine was stopped is a gap. The rows take at most 0.6 MB, after a day of running. It also keeps how
-/// often each outcome had been counted at each second of the last minute, for the errors of that minute.
+/// which the process or the machine was stopped is a gap. It also keeps how often each outcome had been counted at each second
+/// of the last minute, for the errors of that minute.
 ///
 /// Any thread.
 final class History: Sendable {
-    /// Which rows are asked for.
-    enum Resolution: String, CaseIterable, Sendable {
-        case second, minute
-
-        /// How many seconds a row covers.
-        var step: UInt32 { self == .second ? 1 : 60 }
-        /// How many rows are kept.
-        var capacity: Int { self == .second ? 3_600 : 1_440 }
+    /// The figures of ten seconds or, in the last row of an excerpt, of the part of them that is over.
+    struct Row: Equatable, Sendable {
+        /// A multiple of `History.step` once the ten seconds are over.
+        let position: UInt32
+        /// In the order of `History.figures`.
+        let values: [Float]
     }
 
     /// What one answer contains.
     struct Excerpt: Sendable {
-        let rows: HistoryRing.Rows
+        let rows: [Row]
         let events: [HistoryEvent.Placed]
     }
 
     private struct State: Sendable {
-        var seconds: HistoryRing
-        var minutes: HistoryRing
-        /// The readings before the present second and minute.
-        var second: HistoryReading
-        var minute: HistoryReading
-        /// The largest figures of the present minute's seconds.
+        /// Those of full ten seconds, the oldest first.
+        var rows: [Row] = []
+        /// The readings at the begin of the present ten seconds, and the last one.
+        var begin: HistoryReading
+        var last: HistoryReading
+        /// The largest figures of the seconds since `begin`.
         var peaks: [Float]
         /// Requests by outcome.
         var outcomes: RecentCounts
@@ -42,8 +40,10 @@ final class History: Sendable {
     let figures: [HistoryFigure]
     private let state: Mutex<State>
 
-    /// How many rows one answer contains at most.
-    static let excerptLimit = 600
+    /// How many seconds a row covers.
+    static let step: UInt32 = 10
+    /// How many rows are kept: an hour's, some 50 KB.
+    static let rowLimit = 360
     /// How many events are kept.
     static let eventLimit = 100
 
@@ -54,20 +54,13 @@ final class History: Sendable {
         self.figures = figures
         state = Mutex(
             State(
-                seconds: HistoryRing(width: figures.count, capacity: Resolution.second.capacity),
-                minutes: HistoryRing(width: figures.count, capacity: Resolution.minute.capacity),
-                second: reading, minute: reading, peaks: Self.noPeaks(figures),
-                outcomes: RecentCounts(reading.outcomes, at: reading.uptime)
-            )
-        )
+                begin: reading, last: reading, peaks: Self.noPeaks(figures),
+                outcomes: RecentCounts(reading.outcomes, at: reading.uptime)))
     }
 
-    /// The bytes that a full history takes, without its events.
-    var largestSize: Int { state.withLock { $0.seconds.largestSize + $0.minutes.largestSize } }
-
-    /// Adds the figures since the reading before, and what happened meanwhile.
+    /// Adds the figures since the reading before, and what happened meanwhile; called once a second, so that peaks are kept.
     func add(_ reading: HistoryReading, _ events: [HistoryEvent] = []) {
-        let position = UInt32(clamping: Int64(reading.uptime))
+        let position = Self.position(reading)
         state.withLock { state in
             for event in events {
                 state.lastEvent += 1
@@ -75,32 +68,29 @@ final class History: Sendable {
             }
             state.events.removeFirst(max(0, state.events.count - Self.eventLimit))
             // The second is not over if this reading came early.
-            guard position > UInt32(clamping: Int64(state.second.uptime)) else { return }
-            let second = row(reading, since: state.second)
-            state.seconds.append(second, at: position)
-            // Of a figure and none, the figure.
-            state.peaks = zip(state.peaks, second).map { Float.maximum($0, $1) }
-            let step = Resolution.minute.step
-            if position / step > UInt32(clamping: Int64(state.minute.uptime)) / step {
-                let whole = row(reading, since: state.minute)
-                let minute = figures.indices.map { figures[$0].isPeak ? state.peaks[$0] : whole[$0] }
-                state.minutes.append(minute, at: position / step * step)
-                (state.minute, state.peaks) = (reading, Self.noPeaks(figures))
+            guard position > Self.position(state.last) else { return }
+            for (index, figure) in figures.enumerated() where figure.isPeak {
+                // The larger one is the other if one of them is NaN.
+                state.peaks[index] = Float.maximum(state.peaks[index], reading.value(of: figure, since: state.last))
             }
+            state.last = reading
             state.outcomes.add(reading.outcomes, at: reading.uptime)
-            state.second = reading
+            let end = position / Self.step * Self.step
+            guard end > Self.position(state.begin) else { return }
+            state.rows.append(Row(position: end, values: values(state)))
+            state.rows.removeFirst(max(0, state.rows.count - Self.rowLimit))
+            (state.begin, state.peaks) = (reading, Self.noPeaks(figures))
         }
     }
 
-    /// Rows and events from a position on, as many rows as one answer may contain.
-    func excerpt(_ resolution: Resolution, from position: UInt32) -> Excerpt {
+    /// The rows and events from a position on.
+    func excerpt(from position: UInt32) -> Excerpt {
         state.withLock { state in
-            let ring = resolution == .second ? state.seconds : state.minutes
-            let rows = ring.rows(from: position, limit: Self.excerptLimit)
-            let end = rows.isCut ? rows.positions.last ?? position : .max
+            var rows = state.rows
+            let last = Self.position(state.last)
+            if last > Self.position(state.begin) { rows.append(Row(position: last, values: values(state))) }
             return Excerpt(
-                rows: rows, events: state.events.filter { $0.position >= position && $0.position <= end }
-            )
+                rows: rows.filter { $0.position >= position }, events: state.events.filter { $0.position >= position })
         }
     }
 
@@ -113,11 +103,16 @@ final class History: Sendable {
         state.withLock { $0.outcomes.growth(to: outcomes, at: uptime) }
     }
 
+    /// The figures since the begin of the present ten seconds.
+    private func values(_ state: State) -> [Float] {
+        figures.indices.map {
+            figures[$0].isPeak ? state.peaks[$0] : state.last.value(of: figures[$0], since: state.begin)
+        }
+    }
+
     private static func noPeaks(_ figures: [HistoryFigure]) -> [Float] {
         Array(repeating: .nan, count: figures.count)
     }
 
-    private func row(_ reading: HistoryReading, since earlier: HistoryReading) -> [Float] {
-        figures.map { reading.value(of: $0, since: earlier) }
-    }
+    private static func position(_ reading: HistoryReading) -> UInt32 { UInt32(clamping: Int64(reading.uptime)) }
 }

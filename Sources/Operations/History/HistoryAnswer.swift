@@ -6,30 +6,6 @@ internal import System
 struct HistoryAnswer {
     private let history: History
 
-    /// What is asked for.
-    struct Query: Equatable {
-        var resolution = History.Resolution.second
-        /// The position of the first row.
-        var since: UInt32 = 0
-
-        /// Reads `resolution=minute&since=12`; nil if it is anything else.
-        init?(_ text: String) {
-            for parameter in text.split(separator: "&") {
-                let parts = parameter.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-                guard parts.count == 2 else { return nil }
-                switch parts[0] {
-                case "resolution":
-                    guard let resolution = History.Resolution(rawValue: String(parts[1])) else { return nil }
-                    self.resolution = resolution
-                case "since":
-                    guard let since = UInt32(parts[1]) else { return nil }
-                    self.since = since
-                default: return nil
-                }
-            }
-        }
-    }
-
     init(_ history: History) {
         self.history = history
     }
@@ -38,34 +14,38 @@ struct HistoryAnswer {
     ///
     /// - Parameter query: What follows the question mark of the request's target.
     func answer(_ query: String) -> AdministrationAnswer {
-        guard let query = Query(query) else {
+        guard let first = Self.first(query) else {
             return .error(
-                .badRequest,
-                "allowed are resolution=second or resolution=minute, and since with the position of the first row, such as "
-                    + "/history?resolution=minute&since=0"
-            )
+                .badRequest, "allowed is since with the position of the first row, such as /history?since=0")
         }
         return AdministrationAnswer(
             mediaType: "application/json",
-            text: text(query, uptime: SystemUptime.now, time: Date().timeIntervalSince1970)
+            text: text(from: first, uptime: SystemUptime.now, time: Date().timeIntervalSince1970)
         )
     }
 
+    /// The position in `since=12`, and 0 in an empty query; nil if it is anything else.
+    static func first(_ query: String) -> UInt32? {
+        let name = "since="
+        return query.isEmpty ? 0 : query.hasPrefix(name) ? UInt32(query.dropFirst(name.count)) : nil
+    }
+
     /// - Parameters:
+    ///   - first: The position of the first row.
     ///   - uptime: The machine's, now: the position that `time` belongs to.
     ///   - time: The machine's clock now, in seconds since 1970.
-    func text(_ query: Query, uptime: Double, time: Double) -> String {
-        let excerpt = history.excerpt(query.resolution, from: query.since)
+    func text(from first: UInt32, uptime: Double, time: Double) -> String {
+        let excerpt = history.excerpt(from: first)
         let rows = excerpt.rows
         var text = #"{"now":{"position":\#(Self.rounded(uptime)),"time":\#(Self.rounded(time))}"#
-        text += #","step":\#(query.resolution.step),"rows":\#(query.resolution.capacity),"more":\#(rows.isCut)"#
-        text += #","positions":["# + rows.positions.map { "\($0)" }.joined(separator: ",") + #"],"figures":{"#
+        text += #","step":\#(History.step),"rows":\#(History.rowLimit)"#
+        text += #","positions":["# + rows.map { "\($0.position)" }.joined(separator: ",") + #"],"figures":{"#
         for (column, figure) in history.figures.enumerated() {
             text += column == 0 ? "\"" : ",\""
             text += figure.rawValue + "\":["
-            for index in rows.positions.indices {
+            for (index, row) in rows.enumerated() {
                 if index > 0 { text += "," }
-                Self.append(rows.values[index * history.figures.count + column], to: &text)
+                Self.append(row.values[column], to: &text)
             }
             text += "]"
         }

@@ -31,7 +31,7 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     /// Of one core.
     case processor
 
-    // States at the end of a second:
+    // States:
     case connections
     /// Resident bytes of the process.
     case memory
@@ -47,8 +47,8 @@ enum HistoryFigure: String, CaseIterable, Sendable {
     /// Requests that wait for a database.
     case waiting
 
-    /// Whether the value of a minute is the largest of its seconds, because a short peak matters; otherwise it is that of the
-    /// whole minute, and of a state that at its end.
+    /// Whether the value of ten seconds is the largest of its seconds, because a short peak matters; otherwise it is that of
+    /// the ten seconds as a whole, and of a state that at their end.
     var isPeak: Bool {
         switch self {
         case .errors, .failures, .denied, .refused, .retries, .connections, .memory, .cacheBytes, .bufferBytes,

@@ -15,35 +15,36 @@ struct HistoryTests {
         return reading
     }
 
-    private func values(_ history: History, _ resolution: History.Resolution = .second) -> [Float] {
-        history.excerpt(resolution, from: 0).rows.values
-    }
+    private func values(_ history: History) -> [Float] { history.excerpt(from: 0).rows.flatMap(\.values) }
 
-    private func positions(_ history: History, _ resolution: History.Resolution = .second) -> [UInt32] {
-        history.excerpt(resolution, from: 0).rows.positions
-    }
+    private func positions(_ history: History) -> [UInt32] { history.excerpt(from: 0).rows.map(\.position) }
 
-    @Test func `rates are since the reading before, and percentiles of nothing are none`() {
-        let history = History(of: figures, from: reading(10.5, get: 100))
-        history.add(reading(11.5, get: 130))
-        history.add(reading(13.5, get: 130, memory: 8))
+    @Test func `rates are since the row before, percentiles of nothing are none, and the last row may be of less`() {
+        let history = History(of: figures, from: reading(8.5, get: 100))
+        #expect(positions(history) == [])
+        history.add(reading(9.5, get: 130))
+        #expect(positions(history) == [9] && values(history)[0] == 30)
+        history.add(reading(10.5, get: 130))
+        history.add(reading(11.5, get: 140, memory: 8))
+        history.add(reading(12.5, get: 150, memory: 6))
         let values = values(history)
-        #expect(positions(history) == [11, 13])
-        #expect((values[0], values[2], values[3], values[5]) == (30, 7, 0, 8))
+        #expect(positions(history) == [10, 12])
+        #expect((values[0], values[2], values[3], values[5]) == (15, 7, 10, 8))
         #expect(values[1].isNaN && values[4].isNaN)
+        #expect(history.excerpt(from: 11).rows.map(\.position) == [12])
     }
 
-    @Test func `the share of GETs that found nothing is of those since the reading before`() {
+    @Test func `the share of GETs that found nothing is of those since the row before`() {
         func reading(_ uptime: Double, get: UInt64, notFound: UInt64) -> HistoryReading {
             var reading = self.reading(uptime, get: get)
             reading.notFound = notFound
             return reading
         }
-        let history = History(of: [.notFoundRatio], from: reading(1.5, get: 100, notFound: 90))
-        history.add(reading(2.5, get: 140, notFound: 100))
-        history.add(reading(3.5, get: 140, notFound: 100))
+        let history = History(of: [.notFoundRatio], from: reading(0.5, get: 100, notFound: 90))
+        history.add(reading(10.5, get: 140, notFound: 100))
+        history.add(reading(20.5, get: 140, notFound: 100))
         // The loops are not read at the same instant.
-        history.add(reading(4.5, get: 141, notFound: 102))
+        history.add(reading(30.5, get: 141, notFound: 102))
         let values = values(history)
         #expect(values[0] == 0.25 && values[1].isNaN && values[2] == 1)
     }
@@ -52,17 +53,18 @@ struct HistoryTests {
     func
         `the time during which the process or the machine was stopped is a gap, and its requests count as spread over it`()
     {
-        let history = History(of: [.get], from: reading(10.5))
-        history.add(reading(11.5, get: 5))
-        history.add(reading(3_611.5, get: 3_605))
-        #expect(positions(history) == [11, 3_611] && values(history) == [5, 1])
-        #expect(positions(history, .minute) == [3_600] && values(history, .minute) == [3_605 / Float(3_601)])
+        let history = History(of: [.get], from: reading(0.5))
+        history.add(reading(10.5, get: 50))
+        history.add(reading(3_610.5, get: 3_650))
+        #expect(positions(history) == [10, 3_610] && values(history) == [5, 1])
     }
 
-    @Test func `a reading within the same second adds no row`() {
+    @Test func `a reading within the same second adds nothing`() {
         let history = History(of: [.get], from: reading(10.2))
-        for uptime in [10.9, 11.1, 11.9, 12] { history.add(reading(uptime, get: 9)) }
-        #expect(positions(history) == [11, 12])
+        history.add(reading(10.9, get: 9))
+        #expect(positions(history) == [])
+        for uptime in [11.2, 11.9] { history.add(reading(uptime, get: 9)) }
+        #expect(positions(history) == [11] && values(history) == [9])
     }
 
     @Test func `a counter that seems to shrink, as the loops are not read at the same instant, makes no negative rate`()
@@ -72,26 +74,14 @@ struct HistoryTests {
         #expect(values(history) == [0])
     }
 
-    @Test func `a day of seconds leaves an hour by the second and a day by the minute`() {
+    @Test func `a day of seconds leaves an hour by ten seconds`() {
         let history = History(of: HistoryFigure.all(isRemote: false), from: reading(0.5))
-        let size = history.largestSize
-        for second in 1...90_000 { history.add(reading(Double(second) + 0.5, get: UInt64(second) * 2)) }
-        var (since, all) = (UInt32(0), [UInt32]())
-        while true {
-            let rows = history.excerpt(.second, from: since).rows
-            #expect(rows.positions.count <= History.excerptLimit)
-            all += rows.positions
-            guard rows.isCut, let last = rows.positions.last else { break }
-            since = last + 1
-        }
-        #expect(all == Array(86_401...90_000))
-        #expect(positions(history, .minute).first == 3_660)
-        #expect(history.excerpt(.minute, from: 89_900).rows.positions == [89_940, 90_000])
-        #expect(history.excerpt(.minute, from: 90_000).rows.values.first == 2)
-        #expect(history.largestSize == size && size < 600_000)
+        for second in 1...86_400 { history.add(reading(Double(second) + 0.5, get: UInt64(second) * 2)) }
+        #expect(positions(history) == Array(stride(from: 82_810, through: 86_400, by: 10)))
+        #expect(history.excerpt(from: 86_391).rows.map { $0.values[0] } == [2])
     }
 
-    @Test func `a minute has the mean rate of requests, and the peaks of errors and connections`() {
+    @Test func `ten seconds have the mean rate of requests, and the peaks of errors and connections`() {
         func reading(_ uptime: Double, get: UInt64, errors: UInt64, connections: Float) -> HistoryReading {
             var reading = self.reading(uptime, get: get)
             (reading.errors, reading.connections) = (errors, connections)
@@ -100,11 +90,11 @@ struct HistoryTests {
         let history = History(
             of: [.get, .errors, .connections], from: reading(60.5, get: 0, errors: 0, connections: 1))
         history.add(reading(61.5, get: 600, errors: 300, connections: 18))
-        for second in 62...180 { history.add(reading(Double(second) + 0.5, get: 600, errors: 300, connections: 1)) }
-        #expect(positions(history, .minute) == [120, 180] && values(history, .minute) == [10, 300, 18, 0, 0, 1])
+        for second in 62...80 { history.add(reading(Double(second) + 0.5, get: 600, errors: 300, connections: 1)) }
+        #expect(positions(history) == [70, 80] && values(history) == [60, 300, 18, 0, 0, 1])
     }
 
-    @Test func `percentiles of a minute are those of all its requests`() {
+    @Test func `percentiles of ten seconds are those of all their requests`() {
         let histogram = Histogram.latency()
         func now(_ uptime: Double) -> HistoryReading {
             var reading = HistoryReading()
@@ -113,10 +103,10 @@ struct HistoryTests {
         }
         let history = History(of: [.getSlow], from: now(60.5))
         histogram.add(10_000, count: 98)
-        for second in 61..<120 { history.add(now(Double(second) + 0.5)) }
+        for second in 61..<70 { history.add(now(Double(second) + 0.5)) }
         histogram.add(1_000_000_000, count: 2)
-        history.add(now(120.5))
-        #expect(values(history, .minute)[0] > 0.5 && positions(history, .minute) == [120])
+        history.add(now(70.5))
+        #expect(values(history)[0] > 0.5 && positions(history) == [70])
     }
 
     // MARK: - Events
@@ -126,10 +116,10 @@ struct HistoryTests {
         for second in 1...150 {
             history.add(reading(Double(second) + 0.5), [HistoryEvent(.reload, "reload \(second)")])
         }
-        let events = history.excerpt(.second, from: 0).events
+        let events = history.excerpt(from: 0).events
         #expect(events.count == History.eventLimit)
         #expect(events.first == .init(number: 51, position: 51, event: HistoryEvent(.reload, "reload 51")))
-        #expect(history.excerpt(.second, from: 149).events.map(\.number) == [149, 150])
+        #expect(history.excerpt(from: 149).events.map(\.number) == [149, 150])
     }
 
     @Test func `a long text of an event is cut`() {
@@ -185,26 +175,24 @@ struct HistoryTests {
 
     // MARK: - The answer
 
-    @Test func `the answer has columns, and null for what there is not`() throws {
+    @Test func `the answer has columns, and null for what there is not`() {
         let history = History(of: figures, from: reading(10.5))
         history.add(reading(12.0, get: 1), [HistoryEvent(.start, "a \"quoted\" text")])
-        let query = try #require(HistoryAnswer.Query("resolution=second&since=12"))
         #expect(
-            HistoryAnswer(history).text(query, uptime: 12.3456, time: 1_790_000_000.5)
-                == #"{"now":{"position":12.346,"time":1790000000.5},"step":1,"rows":3600,"more":false,"positions":[12],"#
+            HistoryAnswer(history).text(from: 12, uptime: 12.3456, time: 1_790_000_000.5)
+                == #"{"now":{"position":12.346,"time":1790000000.5},"step":10,"rows":360,"positions":[12],"#
                 + #""figures":{"get":[0.6667],"get_p50":[null],"memory":[7]},"#
                 + #""events":[{"failed":false,"kind":"start","number":1,"position":12,"text":"a \"quoted\" text"}]}"#
                 + "\n")
-        let later = try #require(HistoryAnswer.Query("since=13"))
         #expect(
-            HistoryAnswer(history).text(later, uptime: 12, time: 0).contains(#""positions":[],"figures":{"get":[]"#))
+            HistoryAnswer(history).text(from: 13, uptime: 12, time: 0).contains(#""positions":[],"figures":{"get":[]"#))
     }
 
     @Test(arguments: [
-        "resolution=hour", "since=-1", "since=99999999999", "since", "since=", "nothing=1", "resolution=second&since=x",
+        "resolution=minute", "since=-1", "since=99999999999", "since", "since=", "since=1&since=2", "since=x",
     ])
     func `a query that is not understood is refused`(query: String) {
-        #expect(HistoryAnswer.Query(query) == nil)
+        #expect(HistoryAnswer.first(query) == nil)
     }
 
     @Test(arguments: [0.0, 0.2, 0.5, 0.999, 12.75])

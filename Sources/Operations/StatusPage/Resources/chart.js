@@ -26,7 +26,7 @@ function setAttribute(node, name, value) {
 }
 
 class Chart {
-  // series: { label, name, combine, format }; a series with a format of its own is shown as a number and not drawn.
+  // series: a label and a name each, and "highest" if a row has the largest of its seconds.
   // kind: "linear", "bytes", "times" or "share"; least: the smallest top of the axis.
   // concerns: whether the chart is shown for a server with this status; always without it.
   // select: called with the position that the pointer or the keyboard has moved to, or null.
@@ -39,20 +39,16 @@ class Chart {
     this.plot = panel.querySelector(".plot");
     this.svg = panel.querySelector("svg");
     this.setUpDrawing();
-    this.series = series.map(([label, name, combine = "mean", ownFormat], index) => {
+    this.series = series.map(([label, name, highest], index) => {
       const entry = element(panel.querySelector(".legend"), "div");
       const term = element(entry, "dt");
-      let line = null;
-      if (!ownFormat) {
-        const sample = element(term, "svg", { viewBox: "0 0 18 6", "aria-hidden": "true" });
-        element(sample, "path", { class: STYLES[index], d: "M0 3H18" });
-        line = element(this.svg, "path", { class: `line ${STYLES[index]}` });
-      }
+      const sample = element(term, "svg", { viewBox: "0 0 18 6", "aria-hidden": "true" });
+      element(sample, "path", { class: STYLES[index], d: "M0 3H18" });
+      const line = element(this.svg, "path", { class: `line ${STYLES[index]}` });
       term.append(label);
       const value = element(entry, "dd", { "data-figure": name }, nothing);
-      return { label, name, combine, line, value, format: ownFormat ?? format };
+      return { label: highest ? `${label} (${highest})` : label, name, line, value };
     });
-    this.drawn = this.series.filter(({ line }) => line);
     this.cursor = element(this.svg, "path", { class: "cursor" });
     this.listen();
     parent.append(panel);
@@ -72,35 +68,25 @@ class Chart {
     if (this.concerns) this.section.hidden = !this.concerns(status);
   }
 
-  // Shows the newest figures; rows: those by the second.
+  // Shows the newest figures.
   show(rows) {
-    // The last few seconds together, because there may have been no request in a single one.
-    const window = { first: rows.last - 4, count: 5, width: 1 };
-    for (const { name, value, format, combine } of this.series) {
-      const values = rows.parts(name, window, combine).filter(one => !Number.isNaN(one));
-      const isTime = this.kind === "times";
-      const now = values.length === 0 ? NaN
-        : isTime && combine === "largest" ? Math.max(...values)
-        : isTime ? values.reduce((sum, one) => sum + one, 0) / values.length : values.at(-1);
-      setText(value, format(now));
-    }
+    for (const { name, value } of this.series) setText(value, this.format(rows.newest(name)));
   }
 
-  // rows: what is drawn; view: { span, width, step, now, events }.
+  // rows: what is drawn; view: { span, mark, name, now, time, events }.
   draw(rows, view) {
     const size = this.section.hidden ? 0 : this.svg.clientWidth;
     if (size === 0) return;
     this.view = view;
     this.size = size;
-    const [from, to] = [view.now - view.span, view.now];
-    this.first = Math.ceil(from / view.width) + 1;
-    const count = Math.ceil(to / view.width) - this.first + 1;
-    this.values = this.drawn.map(({ name, combine }) => rows.parts(name, { first: this.first, count, width: view.width }, combine));
+    this.first = Math.ceil((view.now - view.span) / STEP) + 1;
+    const count = Math.ceil(view.now / STEP) - this.first + 1;
+    this.values = this.series.map(({ name }) => rows.parts(name, this.first, count));
     const found = this.values.flatMap(values => [...values]).filter(value => !Number.isNaN(value));
     this.scale = this.fitting(found);
     this.drawValueAxis();
     this.drawTimeAxis(view);
-    this.drawn.forEach(({ line }, index) => setAttribute(line, "d", this.path(this.values[index])));
+    this.series.forEach(({ line }, index) => setAttribute(line, "d", this.path(this.values[index])));
     if (this.kind === "times") setAttribute(this.band, "d", this.between(this.values[0], this.values[1]));
     this.drawEvents(view);
     this.drawCursor();
@@ -127,7 +113,7 @@ class Chart {
 
   // The position at the end of a part.
   position(part) {
-    return Math.min(this.view.now, (this.first + part) * this.view.width);
+    return Math.min(this.view.now, (this.first + part) * STEP);
   }
 
   path(values) {
@@ -136,7 +122,7 @@ class Chart {
       if (Number.isNaN(values[part])) continue;
       const place = `${this.x(this.position(part)).toFixed(1)} ${this.y(values[part]).toFixed(1)}`;
       // A point without a neighbour is drawn as a short line, as it would be invisible otherwise.
-      path += part - last > this.view.gap ? `M${place}h1` : `L${place}`;
+      path += part - last > 1 ? `M${place}h1` : `L${place}`;
       last = part;
     }
     return path;
@@ -195,29 +181,22 @@ class Chart {
 
   // The number of the part that a moment is in.
   part(position) {
-    const part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / this.view.width) - this.first));
+    const part = Math.max(0, Math.min(this.values[0].length - 1, Math.ceil(position / STEP) - this.first));
     // The newest part may have no row yet.
     return part > 0 && this.values.every(values => Number.isNaN(values[part])) ? part - 1 : part;
   }
 
-  // The time of day of a moment or, where more seconds than one are drawn as one point, from when until when these were.
+  // From when until when the row of a moment is, by the time of day.
   when(position) {
-    const { time, now, width, span } = this.view;
-    if (width === 1) return clock(time - (now - position));
-    const end = this.position(this.part(position));
-    const begin = (this.first + this.part(position) - 1) * width;
-    return [begin, end].map(place => clock(time - (now - place), span <= 3600)).join("–");
-  }
-
-  // What a point of a series is.
-  label({ label, combine }) {
-    return this.view.width === 1 || combine === "last" ? label : `${label} (${combine === "largest" ? "highest" : "mean"})`;
+    const { time, now } = this.view;
+    const [begin, end] = [(this.first + this.part(position) - 1) * STEP, this.position(this.part(position))];
+    return [begin, end].map(place => clock(time - (now - place))).join("–");
   }
 
   // The values at a moment, as text.
   at(position) {
     const part = this.part(position);
-    return this.drawn.map((series, index) => ({ label: this.label(series), text: series.format(this.values[index][part]) }));
+    return this.series.map(({ label }, index) => ({ label, text: this.format(this.values[index][part]) }));
   }
 
   drawCursor() {
@@ -230,9 +209,9 @@ class Chart {
   // pressed, because a screen reader speaks every change.
   summarize() {
     const now = this.series.map(({ label, value }) => `${label} ${value.textContent}`).join(", ");
-    const peaks = this.drawn.map((series, index) => {
+    const peaks = this.series.map(({ label }, index) => {
       const found = this.values[index].filter(value => !Number.isNaN(value));
-      return `${this.label(series)} ${series.format(found.length === 0 ? NaN : found.reduce((one, other) => Math.max(one, other)))}`;
+      return `${label} ${this.format(found.length === 0 ? NaN : found.reduce((one, other) => Math.max(one, other)))}`;
     }).join(", ");
     this.summary = `now: ${now}; most in the ${this.view.name}: ${peaks}`;
     if (document.activeElement === this.plot) return;
@@ -261,15 +240,15 @@ class Chart {
     this.plot.addEventListener("blur", () => this.select(null, null));
     this.plot.addEventListener("keydown", event => {
       if (!this.view) return;
-      const { now, span, width } = this.view;
+      const { now, span } = this.view;
       const place = selection.position ?? now;
       const moved = {
-        ArrowLeft: place - width, ArrowDown: place - width, ArrowRight: place + width, ArrowUp: place + width,
-        PageDown: place - span / 10, PageUp: place + span / 10, Home: now - span + width, End: now, Escape: null,
+        ArrowLeft: place - STEP, ArrowDown: place - STEP, ArrowRight: place + STEP, ArrowUp: place + STEP,
+        PageDown: place - span / 10, PageUp: place + span / 10, Home: now - span + STEP, End: now, Escape: null,
       }[event.key];
       if (moved === undefined) return;
       event.preventDefault();
-      this.select(moved === null ? null : this, moved === null ? null : Math.max(now - span + width, Math.min(now, moved)));
+      this.select(moved === null ? null : this, moved === null ? null : Math.max(now - span + STEP, Math.min(now, moved)));
       this.tell(selection.position);
     });
   }

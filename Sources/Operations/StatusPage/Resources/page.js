@@ -7,7 +7,7 @@ const [PAUSE, BACKGROUND_PAUSE] = [1000, 10000];
 // For users who prefer reduced motion, the charts are redrawn only every ten seconds; the figures still change every second.
 const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
-const history = { 1: new Rows(3600, 1), 60: new Rows(1440, 60) };
+const history = new Rows();
 const events = new Events(100);
 // The position and the time of the last answer of the history.
 let present = null;
@@ -75,7 +75,7 @@ function recognize(status) {
 }
 
 function forget() {
-  for (const rows of Object.values(history)) rows.clear();
+  history.clear();
   events.clear();
 }
 
@@ -93,8 +93,7 @@ function addHistory(answer) {
   // The machine has been started again: its positions begin at 0.
   if (present && answer.now.position < present.position) forget();
   present = answer.now;
-  const rows = history[answer.step];
-  rows.add(answer);
+  history.add(answer);
   const areNew = events.add(answer.events);
   if (areNew || date(present.time) !== eventsDay) showEvents(events.list, present);
   if (areNew) settingsCard.load();
@@ -103,27 +102,17 @@ function addHistory(answer) {
 let lastDrawn = -Infinity;
 function drawCharts(isForced = false) {
   if (!present || document.hidden) return;
-  for (const chart of charts) chart.show(history[1]);
-  if (suggestRange(history[1].age(present.position))) isForced = true;
+  for (const chart of charts) chart.show(history);
+  if (suggestRange(history.age(present.position))) isForced = true;
   const view = RANGES[range];
-  const pause = reducedMotion.matches ? Math.max(10, view.pause) : view.pause;
-  if (!isForced && present.position - lastDrawn < pause - 0.5 && present.position >= lastDrawn) return;
+  if (!isForced && reducedMotion.matches && Math.abs(present.position - lastDrawn) < STEP - 0.5) return;
   lastDrawn = present.position;
   const [first, shown] = [present.position - view.span, selection.position];
   if (shown !== null && shown < first) select(null, null);
   for (const chart of charts) {
-    chart.draw(history[view.step], { ...view, now: present.position, time: present.time, events: events.list });
+    chart.draw(history, { ...view, now: present.position, time: present.time, events: events.list });
   }
   if (selection.chart) showTip();
-}
-
-// Asks for the rows that are missing here.
-async function askForHistory(resolution, rows) {
-  for (let more = true; more;) {
-    const answer = await ask(`/history?resolution=${resolution}&since=${rows.last + 1}`);
-    addHistory(answer);
-    more = answer.more && answer.positions.length > 0;
-  }
 }
 
 // The answer to a request as an object.
@@ -139,8 +128,8 @@ async function poll() {
     const status = await ask("/status");
     lastAnswer = new Date();
     showStatus(status);
-    await askForHistory("second", history[1]);
-    if (history[60].last < 0 || present.position - history[60].last >= 61) await askForHistory("minute", history[60]);
+    // The rows that are missing here.
+    addHistory(await ask(`/history?since=${history.last + 1}`));
     if (status.log_lines !== undefined) await logCard.update(status.log_lines);
     drawCharts();
   } catch {

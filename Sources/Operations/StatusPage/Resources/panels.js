@@ -8,12 +8,10 @@ const isElsewhere = status => Boolean(status.database);
 const hasAccess = status => status.access.mode !== "open";
 const countsSessions = status => hasAccess(status) && status.store.sessions !== undefined;
 
-// span and width: the seconds that are shown, and those that are drawn as one point. mark: the seconds between two marks of the
-// time axis. gap: how many points may be missing before a line is interrupted. pause: the seconds until it is drawn again.
+// span: the seconds that are shown; mark: the seconds between two marks of the time axis.
 const RANGES = {
-  minutes: { span: 300, width: 1, mark: 60, gap: 3, pause: 1, step: 1, name: "last five minutes" },
-  hour: { span: 3600, width: 12, mark: 900, gap: 1, pause: 4, step: 1, name: "last hour" },
-  day: { span: 86400, width: 300, mark: 14400, gap: 1, pause: 60, step: 60, name: "last day" },
+  minutes: { span: 300, mark: 60, name: "last five minutes" },
+  hour: { span: 3600, mark: 900, name: "last hour" },
 };
 
 // The moment that the pointer or the keyboard has moved to, in all charts.
@@ -23,37 +21,37 @@ const PANELS = [
   { title: "Requests a second", format: short,
     series: [["GET", "get"], ["POST", "post"], ["other", "other"]] },
   { title: "Errors a second", format: short,
-    series: [["all", "errors", "largest"], ["server failed", "failures", "largest"], ["no access", "denied", "largest"]] },
+    series: [["all", "errors", "highest"], ["server failed", "failures", "highest"], ["no access", "denied", "highest"]] },
   { title: "GET, time in the server", format: seconds, kind: "times", least: 0,
-    series: [["p50", "get_p50"], ["p99", "get_p99", "largest"]] },
+    series: [["p50", "get_p50"], ["p99", "get_p99"]] },
   { title: "POST, until it is on disk", format: seconds, kind: "times", least: 0,
-    series: [["p50", "post_p50"], ["p99", "post_p99", "largest"]], concerns: isHere },
+    series: [["p50", "post_p50"], ["p99", "post_p99"]], concerns: isHere },
   { title: "POST, until the database has it", format: seconds, kind: "times", least: 0,
-    series: [["p50", "post_p50"], ["p99", "post_p99", "largest"]], concerns: isElsewhere },
+    series: [["p50", "post_p50"], ["p99", "post_p99"]], concerns: isElsewhere },
   { title: "Connections", format: short, least: 5,
-    series: [["open", "connections", "largest"], ["refused a second", "refused", "largest"]] },
+    series: [["open", "connections", "highest"], ["refused a second", "refused", "highest"]] },
   { title: "Processor", format: percent, least: 0.05, series: [["of one core", "processor"]] },
   { title: "Memory", format: bytes, kind: "bytes",
-    series: [["process", "memory", "largest"], ["answers", "cache_bytes", "largest"], ["buffers", "buffer_bytes", "largest"]] },
+    series: [["process", "memory", "highest"], ["answers", "cache_bytes", "highest"], ["buffers", "buffer_bytes", "highest"]] },
   { title: "Commit to the disk", format: seconds, kind: "times", least: 0,
-    series: [["p50", "commit_p50"], ["p99", "commit_p99", "largest"], ["sync p99", "sync_p99", "largest"]], concerns: isHere },
+    series: [["p50", "commit_p50"], ["p99", "commit_p99"], ["sync p99", "sync_p99"]], concerns: isHere },
   { title: "To the database and back", format: seconds, kind: "times", least: 0,
-    series: [["read p50", "read_p50"], ["read p99", "read_p99", "largest"], ["write p99", "commit_p99", "largest"]], concerns: isElsewhere },
+    series: [["read p50", "read_p50"], ["read p99", "read_p99"], ["write p99", "commit_p99"]], concerns: isElsewhere },
 ];
 
 const MORE_PANELS = [
   { title: "Waiting for the database", format: short, least: 5,
-    series: [["requests", "waiting", "largest"], ["sent again a second", "retries", "largest"]], concerns: isElsewhere },
+    series: [["requests", "waiting", "highest"], ["sent again a second", "retries", "highest"]], concerns: isElsewhere },
   { title: "Shares of GET", format: percent, kind: "share",
     series: [["from memory", "hit_ratio"], ["no token found", "not_found_ratio"]], concerns: isHere },
   { title: "Share of GET", format: percent, kind: "share", series: [["no token found", "not_found_ratio"]], concerns: isElsewhere },
-  { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens", "last"]],
+  { title: "Tokens stored", format: short, least: 5, series: [["tokens", "tokens"]],
     concerns: status => isHere(status) && !countsSessions(status) },
   // One panel, so that the last row of panels is as full as without sessions.
-  { title: "Tokens and sessions", format: short, least: 5, series: [["tokens", "tokens", "last"], ["sessions", "sessions", "last"]],
+  { title: "Tokens and sessions", format: short, least: 5, series: [["tokens", "tokens"], ["sessions", "sessions"]],
     concerns: status => isHere(status) && countsSessions(status) },
-  { title: "Size of the store", format: bytes, kind: "bytes", series: [["on disk", "store_bytes", "last"]], concerns: isHere },
-  { title: "Free on the disk", format: bytes, kind: "bytes", series: [["data folder", "disk_free", "last"]], concerns: isHere },
+  { title: "Size of the store", format: bytes, kind: "bytes", series: [["on disk", "store_bytes"]], concerns: isHere },
+  { title: "Free on the disk", format: bytes, kind: "bytes", series: [["data folder", "disk_free"]], concerns: isHere },
 ];
 
 function select(chart, position) {
@@ -79,7 +77,7 @@ function showTip() {
   const { chart, position } = selection;
   tip.hidden = chart === null || !chart.view;
   if (tip.hidden) return;
-  const { width, span, events } = chart.view;
+  const { span, events } = chart.view;
   setText(tipTitle, chart.when(position));
   const values = chart.at(position);
   tipRows.forEach(({ row, label, value }, index) => {
@@ -88,7 +86,7 @@ function showTip() {
     setText(label, values[index].label);
     setText(value, values[index].text);
   });
-  const near = events.filter(event => Math.abs(event.position - position) <= Math.max(width, span / 100));
+  const near = events.filter(event => Math.abs(event.position - position) <= Math.max(STEP, span / 100));
   tipEvent.hidden = near.length === 0;
   setText(tipEvent, near.slice(-3).map(event => `${event.kind}: ${afterKind(event)}`).join("\n"));
   const [place, x] = [chart.svg.getBoundingClientRect(), chart.x(position)];

@@ -62,3 +62,97 @@ package struct StoreMetrics: Sendable {
         self.remote = remote
     }
 }
+
+/// What a store in a database on other machines knows of it, and has counted since it was opened.
+package struct RemoteStoreMetrics: Sendable {
+    /// A host of the database, as it was when it was last asked.
+    package struct Host: Hashable, Sendable {
+        package enum Role: String, CaseIterable, Sendable {
+            /// It takes the writes.
+            case primary
+            /// It follows the primary, or takes no writes for another reason.
+            case standby
+            /// It was the primary before the present one.
+            case former
+            /// It answers, but is not used as it is: the log says why.
+            case refused
+            case unreachable
+            /// It was not asked yet.
+            case unknown
+        }
+
+        /// Its name and port, such as `db1:5432`.
+        package var name: String
+        package var role = Role.unknown
+        /// Such as `15.18`; empty if it is not known.
+        package var version = ""
+        /// Open connections of clients' requests.
+        package var connections = 0
+
+        package init(name: String) {
+            self.name = name
+        }
+
+        /// Such as `PostgreSQL 15.18`; empty if it is not known.
+        package var software: String { version.isEmpty ? "" : "PostgreSQL \(version)" }
+    }
+
+    /// Connections of clients' requests.
+    package struct Connections: Hashable, Sendable {
+        package var open = 0
+        /// Attempts that are under way.
+        package var pending = 0
+        package var wanted = 0
+
+        package init() {}
+    }
+
+    /// In the order of the settings.
+    package var hosts: [Host] = []
+    package var connections = Connections()
+    /// Requests that wait for the database, and how many may.
+    package var waitingRequests = 0
+    package var requestLimit = 0
+    /// Requests that were refused because too many waited, or too many bytes.
+    package var refusedByCount: UInt64 = 0
+    package var refusedByBytes: UInt64 = 0
+    /// Requests that were never sent, as their clients had disconnected before.
+    package var dropped: UInt64 = 0
+    /// From the moment a group is sent to its answer: of groups that only read, and of proofs.
+    package var readTime: Histogram.Reading
+    package var proofTime: Histogram.Reading
+    /// Requests that were sent again, by the SQLSTATE that was the cause, or `connection` if one was lost.
+    package var retries: [(cause: String, count: UInt64)] = []
+    /// How often another server has become the primary, and when that was last noticed, in seconds since 1970.
+    package var failovers: UInt64 = 0
+    package var lastFailover: Int64?
+    /// Grows with each promotion; nil before the first connection.
+    package var timeline: Int64?
+    /// Commits that have shown that a server is still the primary, and those that were to show it and have failed.
+    package var proofs: UInt64 = 0
+    package var failedProofs: UInt64 = 0
+    /// Reads whose answers were held back until there was a proof.
+    package var heldReads: UInt64 = 0
+    /// Since the last proof began, in seconds; nil if none is needed.
+    package var proofAge: Double?
+    /// Writes that the database has committed with a warning, and that clients were therefore not told of as stored.
+    package var unacknowledged: UInt64 = 0
+    /// By how much the primary's clock is ahead of this machine's, in seconds, when it was last asked.
+    package var clockDifference: Double?
+    /// Whether connections to the primary use TLS; nil before the first one.
+    package var usesTLS: Bool?
+    package var durability: StoreDurability
+    /// Whether this server is the one that deletes what has expired, for all.
+    package var isSweeper = false
+    /// Keys with which tokens in the database are sealed, and which this server lacks.
+    package var missingKeys = 0
+
+    package init(durability: StoreDurability, readTime: Histogram.Reading, proofTime: Histogram.Reading) {
+        self.durability = durability
+        self.readTime = readTime
+        self.proofTime = proofTime
+    }
+
+    /// The host that takes writes; nil while none is known.
+    package var primary: Host? { hosts.first { $0.role == .primary } }
+}

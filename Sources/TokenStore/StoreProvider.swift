@@ -65,3 +65,80 @@ package protocol StoreProvider: Sendable {
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget
 }
+
+/// What only some stores can do.
+package enum StoreCapability: CaseIterable, Sendable {
+    case backup, restore, keys, verification, limits, migration, preloading
+
+    /// For an operator who asks for it, when the store at hand cannot do it.
+    package var absence: String {
+        switch self {
+        case .backup:
+            """
+            this store cannot be backed up by token-cache; use the tools of its database, for PostgreSQL pg_basebackup or \
+            pgBackRest
+            """
+        case .restore:
+            """
+            this store cannot be restored by token-cache; use the tools of its database, for PostgreSQL pgBackRest or a copy \
+            that pg_basebackup has made
+            """
+        case .keys: "this store has no key ring that token-cache can change"
+        case .verification:
+            "this store cannot be verified by token-cache; use the tools of its database, for PostgreSQL pg_amcheck"
+        case .migration:
+            """
+            this store needs no migration. For a PostgreSQL database set \
+            store.url, or name it with --url
+            """
+        case .preloading:
+            """
+            store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm, which can also \
+            keep its memory over a restart (autoprewarm)
+            """
+        case .limits:
+            "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"
+        }
+    }
+}
+
+/// An operator's settings of a store.
+package struct StoreOptions: Sendable {
+    /// Whether rows are sealed.
+    package var isSealed = true
+    /// Where the key ring is.
+    package var keyRing: KeyRingFile
+    package var retention = Retention()
+    /// Tokens beyond which new ids are refused; nil for no limit.
+    package var tokenLimit: Int?
+    /// Bytes of the database without its free pages, beyond which new ids are refused; nil for no limit.
+    package var byteLimit: Int?
+
+    /// Bytes of tokens that may wait to be written; further writes fail at once.
+    package var queueLimit = 128 << 20
+    /// How long one write to the disk may take; after that, writes that wait for it fail, and further ones fail at
+    /// once.
+    package var queueTime = Duration.seconds(10)
+    /// Whether to use a damaged WAL, and thereby lose acknowledged writes.
+    package var acceptsDamagedWAL = false
+    /// Whether a store whose database cannot be reached is opened nevertheless, and used as soon as the database is there: for
+    /// a server, which answers its clients meanwhile that it cannot serve them.
+    package var waitsForDatabase = false
+
+    package init(keyRing: KeyRingFile) {
+        self.keyRing = keyRing
+    }
+}
+
+/// The software that a store runs on.
+package struct StoreSoftware: Hashable, Sendable {
+    /// For example `SQLite`.
+    package let name: String
+    /// For example `3.40.1`.
+    package let version: String
+
+    package init(name: String, version: String) {
+        self.name = name
+        self.version = version
+    }
+}

@@ -97,3 +97,131 @@ package struct StoreProgress: Hashable, Sendable, Codable {
         self.total = total
     }
 }
+
+/// What operators do with the tokens and sessions of an open store's users, as clients do through handles.
+package protocol UserAdministrator: Sendable {
+    /// The token info of an id; nil when nothing is stored under it.
+    func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
+
+    /// Stores tokens, replacing those of the same id; they are durable when it returns.
+    ///
+    /// - Parameters:
+    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
+    ///   - keepsNewer: As in `WriteCondition`.
+    /// - Returns: An outcome for each.
+    func store(
+        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
+    ) async -> [Result<Void, StoreError>]
+
+    /// Removes tokens.
+    ///
+    /// - Returns: For each id whether there was one.
+    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
+
+    func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey
+
+    func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession
+
+    /// The sessions of a user, the oldest first.
+    func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession]
+
+    /// Ends a session; nil if there is none.
+    func endSession(id: SessionID) async throws(StoreError) -> EndedSession?
+
+    /// Ends all sessions of a user; returns how many there were.
+    func endSessions(of user: [UInt8]) async throws(StoreError) -> Int
+
+    func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure
+}
+
+/// A store in numbers; nil for what a store does not know.
+package struct StoreStatistics: Codable, Sendable {
+    package var tokens: Int
+    /// Whether `tokens` is an estimate; nil means no.
+    package var tokensAreEstimated: Bool?
+    /// Bytes of the database.
+    package var databaseBytes: Int?
+    /// Bytes of `databaseBytes` that are free.
+    package var freeBytes: Int?
+    package var walBytes: Int?
+    package var isSealed: Bool
+    /// The number of the key that seals; nil in the clear.
+    package var newestKey: Int?
+    /// For example `SQLite 3.40.1`.
+    package var software: String
+    /// The version of the tables.
+    package var schemaVersion: Int?
+    /// Rows that did not open when a client asked for them, since the start.
+    package var unreadableReads: Int
+    /// Where the store is: a folder, or a server.
+    package var place: String
+
+    package init(
+        tokens: Int, tokensAreEstimated: Bool? = nil, databaseBytes: Int? = nil, freeBytes: Int? = nil,
+        walBytes: Int? = nil, isSealed: Bool,
+        newestKey: Int? = nil, software: String, schemaVersion: Int? = nil, unreadableReads: Int, place: String
+    ) {
+        self.tokens = tokens
+        self.tokensAreEstimated = tokensAreEstimated
+        self.databaseBytes = databaseBytes
+        self.freeBytes = freeBytes
+        self.walBytes = walBytes
+        self.isSealed = isSealed
+        self.newestKey = newestKey
+        self.software = software
+        self.schemaVersion = schemaVersion
+        self.unreadableReads = unreadableReads
+        self.place = place
+    }
+}
+
+/// Checks the whole of an open store.
+package protocol StoreVerifier: Sendable {
+    /// Checks the store's structure, and opens every row.
+    ///
+    /// - Parameter progress: Counted in tokens.
+    func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
+}
+
+/// What a verification has found.
+package struct StoreVerification: Codable, Sendable {
+    package var tokens = 0
+    /// Rows that do not open, by what is wrong with them.
+    package var unreadable: [String: Int] = [:]
+    /// What is wrong with the structure; empty when it is sound.
+    package var damages: [String] = []
+    /// The number of tokens that the store has counted, if that is not the number of rows; nil also if the store was changed
+    /// during the verification.
+    package var wrongCount: Int?
+    /// Copies of damaged WALs that are kept beside the store, in which there may be tokens that it lacks.
+    package var keptCopies: [String] = []
+
+    /// Whether the store has every token, and every token opens.
+    package var isSound = true
+
+    package init() {}
+}
+
+/// Makes the tables of a store that several servers share; the servers themselves never do that.
+package protocol SchemaMigrator: Sendable {
+    /// Makes the tables if there are none, and what else the servers need; may be repeated.
+    ///
+    /// - Parameter serverRole: The database role of the servers, which is granted what they need; nil if it is the present role.
+    func migrate(serverRole: String?) throws(StoreOpenError) -> SchemaMigration
+}
+
+/// What a migration has done.
+package struct SchemaMigration: Codable, Sendable {
+    /// The version of the tables.
+    package var version: Int
+    /// Whether there were none.
+    package var isNew: Bool
+    /// The role that was granted what servers need; nil if none was.
+    package var grantedTo: String?
+
+    package init(version: Int, isNew: Bool, grantedTo: String?) {
+        self.version = version
+        self.isNew = isNew
+        self.grantedTo = grantedTo
+    }
+}

@@ -39,3 +39,82 @@ package struct StoreBackup: Codable, Sendable {
         self.bytes = bytes
     }
 }
+
+/// Looks at files that `StoreBackups` has written, and changes nothing.
+package protocol BackupVerifier: Sendable {
+    /// Checks that a backup could be restored: opens every row with the key ring that there is.
+    ///
+    /// - Parameters:
+    ///   - path: Of the backup.
+    ///   - progress: Counted in tokens.
+    func verify(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> BackupVerification
+
+    /// Whether a file begins as a backup does.
+    func isBackup(_ path: String) -> Bool
+}
+
+/// What the verification of a backup has found.
+package struct BackupVerification: Codable, Sendable {
+    package var path: String
+    package var bytes: Int
+    /// The version of its tables.
+    package var schemaVersion: Int
+    package var tokens = 0
+    package var sessions = 0
+    /// When the last of its tokens was stored, in seconds since 1970; nil if it has none.
+    package var lastWrittenAt: Int64?
+    /// Rows that do not open, by what is wrong with them.
+    package var unreadable: [String: Int] = [:]
+    /// What is wrong with the structure; empty when it is sound.
+    package var damages: [String] = []
+
+    /// Whether it has every token, and every row opens.
+    package var isSound: Bool { unreadable.isEmpty && damages.isEmpty }
+
+    package init(path: String, bytes: Int, schemaVersion: Int) {
+        self.path = path
+        self.bytes = bytes
+        self.schemaVersion = schemaVersion
+    }
+}
+
+/// A store that no server has open, for the work that needs it so; locked until this is released.
+package protocol OfflineStore: AnyObject {
+    /// Puts a backup in the place of the store, without the users that were erased after it was made.
+    ///
+    /// - Parameters:
+    ///   - path: What `StoreBackups` has written.
+    ///   - keepsSessions: Whether its sessions count again; some may have been ended after it was made.
+    ///   - progress: Counted in tokens.
+    func restore(
+        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreReplacement
+}
+
+/// The backup that was put in the place of a store.
+package struct StoreReplacement: Codable, Sendable {
+    package var tokens: Int
+    package var bytes: Int
+    package var isSealed: Bool
+    /// Users that were erased after the backup had been made, and are left out therefore.
+    package var erasedUsers: Int
+    /// Sessions that were left out.
+    package var endedSessions: Int
+    /// The numbers of the keys that its tokens are sealed with, in ascending order; nil in the clear.
+    package var keyNumbers: [Int]?
+    /// Tokens of the store that is gone; nil if there was none, or if it could not be read.
+    package var replacedTokens: Int?
+
+    package init(
+        tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int, endedSessions: Int, keyNumbers: [Int]?,
+        replacedTokens: Int?
+    ) {
+        self.tokens = tokens
+        self.bytes = bytes
+        self.isSealed = isSealed
+        self.erasedUsers = erasedUsers
+        self.endedSessions = endedSessions
+        self.keyNumbers = keyNumbers
+        self.replacedTokens = replacedTokens
+    }
+}

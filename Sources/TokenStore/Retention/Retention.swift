@@ -1,3 +1,7 @@
+internal import Glibc
+internal import Synchronization
+internal import System
+
 /// Which tokens and sessions are kept for how long.
 ///
 /// Without a time of theirs, tokens are kept for ever, as by token.php.
@@ -57,5 +61,141 @@ package struct Retention: Hashable, Sendable {
             written: sinceWritten.map { now - $0.components.seconds },
             expired: sinceExpired.map { now - $0.components.seconds }
         )
+    }
+}
+
+/// The time by which a store dates what it writes, and what it deletes: the wall clock, held against an `ExpiryClock`.
+///
+/// A machine may serve before it has set its clock. A token that it dated 400 days back would be deleted as soon as the clock is
+/// right. So this time is never set back by more than a day, not by a restart either, unless the earlier time stays for twelve
+/// hours. A later one is followed at once: after days without the server it is right, and what is dated too late is only kept
+/// longer.
+///
+/// Any thread.
+package final class StoreClock: Sendable {
+    private let clock = Mutex(ExpiryClock(saved: nil, at: .now))
+    /// A time that was trusted: an earlier one is looked at closely.
+    private let trusted = Atomic<Int64>(0)
+
+    package init() {}
+
+    /// In seconds since 1970; costs little more than reading the wall clock.
+    package var unixTime: Int64 {
+        let wall = Int64(time(nil))
+        guard wall < trusted.load(ordering: .relaxed) else { return wall }
+        return use { $0.unixTime(at: .now) }
+    }
+
+    /// Looks at the clock, or begins with another one.
+    package func use<Result: Sendable>(_ body: (inout ExpiryClock) -> Result) -> Result {
+        clock.withLock { clock in
+            let result = body(&clock)
+            trusted.store(clock.trusted.wall, ordering: .relaxed)
+            return result
+        }
+    }
+}
+
+/// Decides whether the wall clock can be trusted for deleting expired tokens, which cannot be undone.
+///
+/// Compares the wall clock with the system's uptime, including suspension. If they differ by more than a day since the
+/// last comparison, nothing is deleted until one of these has happened:
+/// - the wall clock is right again, give or take a day;
+/// - both have agreed for twelve hours since the jump: nobody has corrected the clock, so it is taken as right.
+///
+/// It is unknown how long a server was stopped. So the time of the last comparison is stored, and a start more than a
+/// day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
+///
+/// It only decides: callers pass the time, and delete.
+package struct ExpiryClock: Sendable {
+    /// A reading of both clocks, in seconds.
+    package struct Reading: Equatable, Sendable {
+        /// Since 1970.
+        package var wall: Int64
+        /// Since the system's start.
+        package var running: Int64
+
+        package static var now: Reading {
+            Reading(wall: Int64(time(nil)), running: SystemUptime.seconds)
+        }
+    }
+
+    /// Seconds by which the clocks may diverge between two comparisons.
+    package static let tolerance: Int64 = 86_400
+    /// Seconds for which they must agree after a jump.
+    package static let confirmation: Int64 = 12 * 3_600
+    /// Seconds after which the time of the last comparison is stored again.
+    package static let savingInterval: Int64 = 3_600
+
+    /// The last reading that was trusted.
+    fileprivate private(set) var trusted: Reading
+    /// The first and the last readings since a jump, until it is known whether the clock is right.
+    private var jump: (first: Reading, last: Reading)?
+    private var saved: Int64?
+    private var hasWritten = false
+
+    /// - Parameters:
+    ///   - saved: The stored time of the last comparison; nil if there is none, in which case the clock is trusted.
+    ///   - now: What the clocks say now.
+    package init(saved: Int64?, at now: Reading) {
+        // A manipulated file may hold any number.
+        let saved = saved.map { min(max($0, 0), 1 << 40) }
+        self.saved = saved
+        trusted = Reading(wall: saved ?? now.wall, running: now.running)
+        look(at: now)
+    }
+
+    /// Whether nothing may be deleted for now.
+    package var holdsExpiry: Bool { jump != nil }
+
+    /// Seconds by which the wall clock is ahead of the expected time; negative if it is behind.
+    package var deviation: Int64 { jump.map { Self.deviation($0.last, from: trusted) } ?? 0 }
+
+    /// Compares the clocks; required before each deletion.
+    package mutating func look(at now: Reading) {
+        guard Self.isFar(now, from: trusted) else {
+            (trusted, jump) = (now, nil)
+            return
+        }
+        if let first = jump?.first, let last = jump?.last, !Self.isFar(now, from: last) {
+            jump = (first, now)
+            if now.running - first.running >= Self.confirmation { (trusted, jump) = (now, nil) }
+        } else {
+            jump = (now, now)
+        }
+    }
+
+    /// The wall clock's time, or that which is expected if it is set back by more.
+    mutating func unixTime(at now: Reading) -> Int64 {
+        look(at: now)
+        return max(now.wall, trusted.wall + now.running - trusted.running)
+    }
+
+    private static func isFar(_ now: Reading, from last: Reading) -> Bool {
+        !(-tolerance...tolerance).contains(deviation(now, from: last))
+    }
+
+    private static func deviation(_ now: Reading, from last: Reading) -> Int64 {
+        (now.wall - last.wall) - (now.running - last.running)
+    }
+
+    // MARK: - Storing the last look
+
+    /// Something was written to the store.
+    package mutating func noteWrite() {
+        hasWritten = true
+    }
+
+    /// The time to store as that of the last comparison; nil if that is not due.
+    ///
+    /// Never due for a store that keeps tokens for ever and is not written to.
+    package func due(isExpiring: Bool) -> Int64? {
+        guard jump == nil, isExpiring || hasWritten else { return nil }
+        guard let saved, (saved...(saved + Self.savingInterval)).contains(trusted.wall) else { return trusted.wall }
+        return nil
+    }
+
+    package mutating func noteSaved(_ time: Int64) {
+        (saved, hasWritten) = (time, false)
     }
 }

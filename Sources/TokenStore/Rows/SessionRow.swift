@@ -1,3 +1,5 @@
+internal import Cryptography
+
 /// A session of a user as a row of the table `session`.
 ///
 /// All times are in seconds since 1970.
@@ -55,4 +57,95 @@ package struct StoredSession: Sendable {
 package struct OpenedSession: Sendable {
     package let session: UserSession
     package let key: SessionKey
+}
+
+/// Rows of sessions.
+///
+/// A session's key is the SHA-256 of a label and its secret. In a store in the clear it is the row's key; as secrets have
+/// 256 random bits, nobody finds one that fits. In a sealed store the row's key is its HMAC, under a key that is derived
+/// from the index key, and the session's key itself is sealed together with the user, so that a copy of the store can be in the clear.
+///
+/// A sealed user is bound to the whole row except the time of the last use: the associated data are those of a token's
+/// row, with the session's row key, id and user key, 80 bytes, in the place of the row key, which always has 32.
+extension RowCoder {
+    /// The label before the secret; no unique id of a client has a NUL.
+    private static let sessionLabel = Array("token-cache session\0".utf8)
+    /// Whose HMAC under the index key is the key for the row keys of sessions.
+    private static let sessionKeyLabel = Array("token-cache session keys\0".utf8)
+
+    /// The key of a session.
+    package mutating func sessionKey(of secret: Span<UInt8>) throws(SealingError) -> SessionKey {
+        var (text, digest) = (Self.sessionLabel, [UInt8]())
+        defer { SecretKey.wipe(&text) }
+        text.reserveCapacity(text.count + secret.count)
+        text.append(span: secret)
+        do throws(CryptographyError) {
+            if sessionDigest == nil { sessionDigest = try SHA256Digest() }
+            try sessionDigest?.digest(text.span, into: &digest)
+        } catch {
+            throw SealingError(error)
+        }
+        return SessionKey(digest.span)
+    }
+
+    /// The key of a session's row.
+    package mutating func rowKey(of session: SessionKey) throws(SealingError) -> [UInt8] {
+        guard let hash = try hashOfKeys() else { return session.bytes }
+        var key: [UInt8] = []
+        try hash.hash(session.bytes, into: &key)
+        return key
+    }
+
+    /// Makes the row of a session.
+    package mutating func row(of session: UserSession, _ key: SessionKey) throws(SealingError) -> SessionRow {
+        var user = RowKey()
+        let index = try self.key(of: session.user, into: &user).identity
+        if let refusal = sealing.refusal { throw refusal }
+        let rowKey = try rowKey(of: key)
+        let times = RowTimes(writtenAt: session.createdAt, expiresAt: session.expiresAt)
+        let sealed = try sealer?.seal(
+            key.bytes.span, id: session.user.span, rowKey: Self.place(rowKey, session.id.bytes, user.bytes).span,
+            times: times)
+        return SessionRow(
+            key: rowKey, id: session.id, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
+            user: sealed ?? session.user, createdAt: session.createdAt, expiresAt: session.expiresAt,
+            usedAt: session.lastUsedAt, index: index
+        )
+    }
+
+    /// Opens a session's row.
+    package mutating func open(_ row: StoredSession) throws(SealingError) -> OpenedSession {
+        _ = try refresh()
+        guard row.id.count == SessionID.length, row.key.count == SessionKey.length else { throw .malformed }
+        var (user, key) = (row.user, row.key)
+        if sealer != nil {
+            try sealer?.open(
+                row.user.span, keyNumber: row.keyNumber, rowKey: Self.place(row.key, row.id, row.userKey).span,
+                times: row.times, into: &text)
+            let parts = TokenSealer.split(text)
+            (user, key) = (Array(text[parts.id]), Array(text[parts.tokenInfo]))
+            guard key.count == SessionKey.length else { throw .malformed }
+        }
+        let session = UserSession(
+            id: SessionID(row.id), user: user, createdAt: row.createdAt, expiresAt: row.expiresAt,
+            lastUsedAt: row.usedAt)
+        return OpenedSession(session: session, key: SessionKey(key.span))
+    }
+
+    private static func place(_ rowKey: [UInt8], _ id: [UInt8], _ userKey: [UInt8]) -> [UInt8] {
+        rowKey + id + userKey
+    }
+
+    /// Makes row keys of sessions; nil in the clear.
+    private mutating func hashOfKeys() throws(SealingError) -> KeyedHash? {
+        let hash = try refresh()
+        guard sealer != nil else { return nil }
+        if let sessionHash { return sessionHash }
+        var key: [UInt8] = []
+        defer { SecretKey.wipe(&key) }
+        try hash.hash(Self.sessionKeyLabel, into: &key)
+        let made = try KeyedHash(of: SecretKey(key.span))
+        sessionHash = made
+        return made
+    }
 }

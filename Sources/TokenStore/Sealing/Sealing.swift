@@ -1,4 +1,4 @@
-internal import Cryptography
+package import Cryptography
 package import Synchronization
 
 /// How a store's rows are written: sealed under a key ring, which can change while the store is open, or in the clear.
@@ -59,6 +59,30 @@ package final class Sealing: Sendable {
             guard accepts(index: index) else { return false }
             guard let ring = keys.ring else { return true }
             return keyNumber != retiring && ring.key(numbered: keyNumber) != nil
+        }
+    }
+}
+
+/// The keys of a store's rows.
+package enum StoreKeys: Sendable {
+    case sealed(KeyRing)
+    /// The index key of a store in the clear hides nothing; it only keeps clients from choosing ids that fill the slots
+    /// of one row.
+    case clear(index: SecretKey)
+
+    /// Nil in the clear.
+    package var ring: KeyRing? {
+        switch self {
+        case .sealed(let ring): ring
+        case .clear: nil
+        }
+    }
+
+    /// The key that determines a row's slots.
+    package var index: SecretKey {
+        switch self {
+        case .sealed(let ring): ring.index
+        case .clear(let index): index
         }
     }
 }

@@ -1,5 +1,5 @@
 internal import COpenSSL
-internal import Cryptography
+package import Cryptography
 
 /// Seals tokens and opens them again.
 ///
@@ -120,5 +120,65 @@ package struct TokenSealer: ~Copyable {
         }
         for index in 0..<half { nonce[half + index] = nonceHalves[usedBytes + index] }
         usedBytes += half
+    }
+}
+
+/// Why a value cannot be sealed or opened.
+///
+/// Says nothing of the value itself.
+package enum SealingError: Error, Hashable, CustomStringConvertible {
+    /// The key ring has no key of the number that the row was sealed with.
+    case missingKey(number: Int)
+    /// The row was changed or moved after it was sealed, or was sealed under another key.
+    case tampered(keyNumber: Int)
+    /// The row is shorter than any sealed row, or its text is not an id and a token info.
+    case malformed
+    /// Nothing may be sealed at present, as the text says.
+    case refused(String)
+    /// The row is not in one of the slots of its key.
+    case misplaced
+    /// A call of OpenSSL failed.
+    case library(String)
+
+    package init(_ error: CryptographyError) {
+        switch error {
+        case .library(let call): self = .library(call)
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .missingKey(let number):
+            "a row is sealed with key \(number), which the key ring does not have; put that key back"
+        case .tampered(let number):
+            "a row does not open with key \(number): it was changed, or key \(number) is not the one that sealed it"
+        case .malformed: "a row is not in the sealed form"
+        case .refused(let reason): reason
+        case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
+        case .library(let call): "\(CryptographyError.library(call))"
+        }
+    }
+}
+
+extension KeyedHash {
+    package convenience init(of key: SecretKey) throws(SealingError) {
+        do throws(CryptographyError) {
+            try self.init(key)
+        } catch {
+            throw SealingError(error)
+        }
+    }
+
+    /// The hash of some bytes.
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes to hash.
+    ///   - hash: Replaced by the hash, `length` bytes.
+    package func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
+        do throws(CryptographyError) {
+            try self.hash(bytes.span, into: &hash)
+        } catch {
+            throw SealingError(error)
+        }
     }
 }

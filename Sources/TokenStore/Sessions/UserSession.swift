@@ -1,3 +1,5 @@
+package import Cryptography
+
 /// A session as it is stored: a client that shows its secret stands for the user.
 ///
 /// All times are in seconds since 1970.
@@ -83,5 +85,74 @@ package struct EndedSession: Hashable, Sendable {
     package init(id: SessionID, user: [UInt8]?) {
         self.id = id
         self.user = user
+    }
+}
+
+/// Names a session towards operators and backends; no secret, and of no use to a client.
+///
+/// Its text is that of `length` random bytes in base64url, 22 characters.
+package struct SessionID: Hashable, Sendable, CustomStringConvertible {
+    /// Bytes of an id.
+    package static let length = 16
+
+    package let bytes: [UInt8]
+
+    /// - Parameter bytes: As `bytes` of another id.
+    package init(_ bytes: [UInt8]) {
+        precondition(bytes.count == Self.length, "the id of a session has 16 bytes")
+        self.bytes = bytes
+    }
+
+    /// Reads the text; nil if it is not that of an id.
+    package init?(_ text: String) {
+        guard let bytes = Base64URL.decode(Array(text.utf8).span), bytes.count == Self.length else { return nil }
+        self.bytes = bytes
+    }
+
+    /// A new id, whose text does not begin with a hyphen: a command would take that for an option.
+    package static func random() throws(CryptographyError) -> SessionID {
+        while true {
+            let bytes = try RandomBytes.published(length)
+            // The first character has the first six bits; 62 is the hyphen (RFC 4648, section 5).
+            if bytes[0] >> 2 != 62 { return SessionID(bytes) }
+        }
+    }
+
+    package var description: String { Base64URL.encode(bytes.span) }
+}
+
+/// Stands for a session's secret in the memory of the server: a hash of it, from which the secret cannot be found.
+///
+/// `StoreHandle.sessionKey` makes it. It is the same in a copy of the store, whatever seals that.
+package struct SessionKey: Hashable, Sendable {
+    /// Bytes of a key.
+    package static let length = 32
+
+    private let first: UInt64
+    private let second: UInt64
+    private let third: UInt64
+    private let fourth: UInt64
+
+    /// - Parameter bytes: Exactly `length` bytes.
+    package init(_ bytes: Span<UInt8>) {
+        precondition(bytes.count == Self.length, "a session's key has 32 bytes")
+        func word(_ start: Int) -> UInt64 {
+            var word: UInt64 = 0
+            for index in start..<(start + 8) { word = word << 8 | UInt64(bytes[index]) }
+            return word
+        }
+        (first, second, third, fourth) = (word(0), word(8), word(16), word(24))
+    }
+
+    /// The bytes that it was made of.
+    package var bytes: [UInt8] {
+        [first, second, third, fourth].flatMap { word in
+            stride(from: 56, through: 0, by: -8).map { UInt8(truncatingIfNeeded: word >> UInt64($0)) }
+        }
+    }
+
+    /// The bytes are evenly distributed already.
+    package func hash(into hasher: inout Hasher) {
+        hasher.combine(first)
     }
 }

@@ -25,3 +25,76 @@ package struct RowTimes: Hashable, Sendable {
         self.expiresAt = expiresAt
     }
 }
+
+/// Tells one state of a stored token from every other: it grows with each write of a store.
+///
+/// The same number is never given twice, not even after a crash, a removal, a restored backup, or a clock that was set back.
+/// 0 stands for all tokens that were written before there were versions; the next write of such a token gives it one.
+package struct TokenVersion: RawRepresentable, Hashable, Comparable, Sendable, CustomStringConvertible {
+    package let rawValue: Int64
+
+    package init(rawValue: Int64) {
+        self.rawValue = rawValue
+    }
+
+    package static func < (one: TokenVersion, other: TokenVersion) -> Bool {
+        one.rawValue < other.rawValue
+    }
+
+    package var description: String { "\(rawValue)" }
+}
+
+/// What must be so for a write to happen; checked in the transaction that writes.
+///
+/// Of two writes that are committed together, the second one finds what the first one has written.
+package struct WriteCondition: Sendable {
+    /// What must be stored under the id.
+    ///
+    /// A token that has expired counts as missing, whether it is deleted already or not.
+    package enum Match: Sendable {
+        /// Anything or nothing.
+        case any
+        /// Some token (`If-Match: *`).
+        case exists
+        /// No token (`If-None-Match: *`).
+        case missing
+        /// A token of one of these versions (`If-Match`).
+        case oneOf([TokenVersion])
+        /// No token, or one of another version (`If-None-Match`).
+        case noneOf([TokenVersion])
+    }
+
+    package var match = Match.any
+    /// A session that must still exist; nil for none.
+    package var session: SessionKey?
+    /// Whether a token that was written at a later time stays, as for an import; `match` is `any` then.
+    package var keepsNewer = false
+
+    package init(match: Match = .any, session: SessionKey? = nil) {
+        self.match = match
+        self.session = session
+    }
+
+    package init(keepsNewer: Bool) {
+        self.keepsNewer = keepsNewer
+    }
+
+    /// Whether it holds whatever is stored.
+    package var isEmpty: Bool {
+        if case .any = match { session == nil && !keepsNewer } else { false }
+    }
+}
+
+extension WriteCondition.Match {
+    /// Whether it holds for what is stored.
+    ///
+    /// - Parameter current: The stored token's version; nil if there is none.
+    package func holds(for current: TokenVersion?) -> Bool {
+        switch (self, current) {
+        case (.any, _), (.exists, .some), (.missing, nil), (.noneOf, nil): true
+        case (.exists, nil), (.missing, .some), (.oneOf, nil): false
+        case (.oneOf(let versions), let current?): versions.contains(current)
+        case (.noneOf(let versions), let current?): !versions.contains(current)
+        }
+    }
+}

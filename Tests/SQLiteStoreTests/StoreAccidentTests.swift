@@ -209,6 +209,21 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: database + "-shm"))
     }
 
+    @Test("files that cannot be looked at are an error of the disk, and the store goes on when they can")
+    func failingLook() throws {
+        let store = try #require(store)
+        #expect(rename(data, data + ".away") == 0)
+        // ELOOP, which tells nothing of the files.
+        #expect(symlink(data, data) == 0)
+        let error = #expect(throws: StoreError.self) { try store.store("refused", bytes: 5_000) }
+        #expect(error?.cause == .database && store.state.fault == error)
+        #expect(unlink(data) == 0 && rename(data + ".away", data) == 0)
+        try store.store("later", bytes: 5_000)
+        #expect(try ids().isSuperset(of: ["first", "later"]))
+        for _ in 0..<2 { store.database.lookAfterFiles() }
+        #expect(store.state.fault == nil && store.recoveries == 1)
+    }
+
     @Test("reads that fail count for readiness until none has for a while, and have the database opened again")
     func failedReads() throws {
         let store = try #require(store)

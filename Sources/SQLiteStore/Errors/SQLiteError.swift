@@ -1,6 +1,7 @@
 internal import CSQLite
 internal import Glibc
 internal import System
+internal import TokenStore
 
 /// An error of SQLite: the extended result code and its text.
 ///
@@ -75,5 +76,21 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// Whether only this statement has failed, so that others of its transaction can continue.
     var isOfOneStatement: Bool {
         primaryCode == SQLITE_TOOBIG || primaryCode == SQLITE_CONSTRAINT || primaryCode == SQLITE_MISMATCH
+    }
+}
+
+extension StoreFault {
+    init(_ error: SQLiteError) {
+        self.init(
+            "\(error)", cause: error.isDiskFull ? .diskFull : .database,
+            mayRetry: error.isTransient && !error.isOfOneStatement, isOfOneToken: error.isOfOneStatement
+        )
+    }
+}
+
+extension StoreError {
+    /// The files are not as they were, as the text says.
+    static func vanished(_ text: String) -> StoreError {
+        .unavailable(StoreFault(text, cause: .vanished, mayRetry: true))
     }
 }

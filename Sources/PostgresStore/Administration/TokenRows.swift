@@ -46,13 +46,6 @@ struct TokenRows {
 
     // MARK: - Reading
 
-    /// The rows with some keys, of tokens and of removed ones.
-    func rows(of keys: [[UInt8]]) throws(PostgresError) -> [StoredToken] {
-        var parameters = Parameters()
-        parameters.append(keys)
-        return try rows("SELECT \(Self.columns) FROM token WHERE key = ANY ($1::bytea[])", parameters)
-    }
-
     /// Bytes of values of a page, beyond which it has fewer rows than asked for.
     static let pageBytes = 4 << 20
 

@@ -153,11 +153,6 @@ internal import System
         }
     }
 
-    /// Empties the connection's page cache, so that its next statements read the files again.
-    func forgetPages() {
-        _ = unsafe sqlite3_db_release_memory(handle)
-    }
-
     /// Syncs what any connection has written to the database's file.
     ///
     /// - Returns: SQLite's result code.

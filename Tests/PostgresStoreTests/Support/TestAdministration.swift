@@ -84,12 +84,21 @@ struct TestAdministration {
         return key.bytes
     }
 
-    /// The row of an id as it lies in the table; nil if there is none.
+    /// The row of an id as it lies in the table, also of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let key = try key(of: id)
-        return try sessions.perform(.reading, within: .seconds(30), repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try TokenRows(session, until: deadline).rows(of: [key]).first
+        var parameters = Parameters()
+        parameters.append(key)
+        return try database.session().run(
+            "SELECT version, written_at, expires_at, key_number, value FROM token WHERE key = $1::bytea", parameters,
+            until: TestDatabase.deadline
+        ) { (result) throws(PostgresError) in
+            result.rowCount == 0
+                ? nil
+                : StoredToken(
+                    key: key, version: TokenVersion(rawValue: result.integer(0, 0)),
+                    times: RowTimes(writtenAt: result.integer(0, 1), expiresAt: result.optionalInteger(0, 2)),
+                    keyNumber: Int(result.integer(0, 3)), value: result.isNull(0, 4) ? nil : result.bytes(0, 4))
         }
     }
 

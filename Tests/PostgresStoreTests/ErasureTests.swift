@@ -67,6 +67,9 @@ import Testing
         async throws
     {
         let (handle, delayed) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        // A connection that comes sends what has gathered, so both of them, for reads and for writes, have to be there.
+        _ = try await delayed.get("anna")
+        _ = try await delayed.remove("anna")
         // Its version is given now, and it reaches the database after the erasure.
         _ = try await delayed.begin([("anna", "delayed")])
         #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))

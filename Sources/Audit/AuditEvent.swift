@@ -50,7 +50,8 @@ package struct AuditEvent: Hashable, Sendable {
         /// Whether the action changes what is stored.
         package var isChange: Bool {
             switch self {
-            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey, .useKey,
+            case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey,
+                .useKey,
                 .retireKey, .rekey, .addAPIKey, .removeAPIKey:
                 true
             case .read, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false

@@ -17,7 +17,7 @@ STORES = "SQLiteStore", "PostgresStore"
 # How many unsafe expressions each module may have; `unsafe_places.py` lists them. Lower a number when there are fewer.
 UNSAFE = {
     "Audit": 9, "Cryptography": 41, "EventLoop": 209, "HTTP": 30, "JSON": 0, "JWT": 26, "Metrics": 0, "Operations": 18,
-    "PostgresStore": 124, "SQLiteStore": 199, "Server": 20, "Settings": 34, "System": 161, "TokenCacheClient": 16,
+    "PostgresStore": 124, "SQLiteStore": 199, "Server": 20, "Settings": 34, "System": 127, "TokenCacheClient": 16,
     "TokenPHPFiles": 18, "TokenService": 10, "TokenStore": 62, "token-cache": 2,
 }
 # The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.

@@ -1,4 +1,5 @@
 internal import CSQLite
+internal import TokenStore
 
 /// A prepared statement, finalized in `deinit`.
 ///
@@ -117,4 +118,12 @@ internal import CSQLite
         let count = Int(unsafe sqlite3_column_bytes(handle, column))
         unsafe bytes.append(contentsOf: UnsafeRawBufferPointer(start: pointer, count: count))
     }
+}
+
+/// The SQLite library that is linked.
+enum SQLiteLibrary {
+    /// For example `3.40.1`.
+    static var version: String { unsafe String(cString: sqlite3_libversion()) }
+
+    static var software: StoreSoftware { StoreSoftware(name: "SQLite", version: version) }
 }

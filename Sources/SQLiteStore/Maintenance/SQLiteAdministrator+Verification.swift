@@ -91,3 +91,57 @@ extension SQLiteAdministrator {
         try await readingForLong { (connection) throws(SQLiteError) in try connection.structuralDamages() }
     }
 }
+
+/// Finds duplicate tokens, which are rows with the same key.
+///
+/// It must be shown all rows, in the order of their slots.
+///
+/// A command that reads all rows anyway finds them without another pass. For a join, SQLite would build an index of all
+/// keys in a temporary file (sqlite.org/optoverview.html, "Automatic Query-Time Indexes"): a gigabyte for 25 million tokens.
+struct DuplicateTokens {
+    /// How many rows have the key of an earlier row.
+    private(set) var count = 0
+    /// The last rows, as far as a duplicate of them could still follow.
+    private var near: [(slot: Int64, key: [UInt8])] = []
+
+    /// - Parameter row: The next row.
+    mutating func look(at row: (slot: Int64, key: [UInt8])) {
+        near.removeAll { !RowSlots.contains(row.slot, from: $0.slot) }
+        if near.contains(where: { $0.key == row.key }) { count += 1 }
+        near.append(row)
+    }
+
+    /// What an operator is told; nil if there are none.
+    var damage: String? {
+        count == 0 ? nil : "\(count) \(count == 1 ? "token is" : "tokens are") there twice"
+    }
+}
+
+/// Reads that go over the whole database, one at a time, each with a connection of its own.
+///
+/// They have a queue of their own, so that the administration can answer other commands meanwhile.
+actor LongReads {
+    private let executor = BlockingExecutor(label: "long reads")
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    /// Reads a database; fails when the task is cancelled.
+    func read<Value: Sendable>(
+        _ path: String, _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
+    ) async -> Result<Value, SQLiteError> {
+        let connection: SQLiteConnection
+        do throws(SQLiteError) {
+            connection = try SQLiteConnection(path: path, mode: .readOnly)
+        } catch {
+            return .failure(error)
+        }
+        return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
+    }
+
+    /// Makes a backup of a fresh copy and checks it, as `BackupFile.finish` says.
+    func finishBackup(_ path: String) async throws(StoreError) -> Int {
+        try await BackupFile.finish(path)
+    }
+}

@@ -94,3 +94,103 @@ final class TokenTable {
         return connection.changeCount > 0
     }
 }
+
+/// A row of the table of tokens, as a statement that selects `columns` returns it.
+struct StoredRow {
+    let slot: Int64
+    let key: [UInt8]
+    /// The key that sealed the value; 0 in the clear.
+    let keyNumber: Int
+    let times: RowTimes
+    let version: TokenVersion
+
+    /// For a statement's text: the columns in the order of `Column`.
+    static let columns = "slot, key, key_number, written_at, expires_at, version, value"
+
+    /// Where a statement's columns are.
+    enum Column {
+        static let slot: Int32 = 0
+        static let key: Int32 = 1
+        static let keyNumber: Int32 = 2
+        static let writtenAt: Int32 = 3
+        static let expiresAt: Int32 = 4
+        static let version: Int32 = 5
+        static let value: Int32 = 6
+    }
+
+    /// Reads all but the value of the statement's current row.
+    init(_ select: SQLiteStatement) {
+        slot = Int64(select.integer(at: Column.slot))
+        key = select.blob(at: Column.key)
+        keyNumber = select.integer(at: Column.keyNumber)
+        times = RowTimes(
+            writtenAt: Int64(select.integer(at: Column.writtenAt)),
+            expiresAt: select.optionalInteger(at: Column.expiresAt)
+        )
+        version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
+    }
+
+    /// Opens the token of a value.
+    func token(of value: Span<UInt8>, _ coder: inout RowCoder) throws(SealingError) -> Token {
+        try coder.token(of: value, keyNumber: keyNumber, key: key, slot: slot, times: times)
+    }
+}
+
+/// The slots of the table of tokens, which are its rowids (INTEGER PRIMARY KEY).
+///
+/// A row lies in one of `count` consecutive slots, which begin at 38 bits of a keyed hash of its id. So one descent in
+/// one B-tree finds it. Lookups compare the keys of all rows in these slots, so a freed slot needs no mark. In a store
+/// of ten million tokens some 200 pairs share their first slot; for all 15 slots to be taken by chance, a store would
+/// need some 10^12 tokens.
+///
+/// More bits would make the B-tree's inner pages larger (sqlite.org/fileformat2.html, section 1.6), and fewer of them
+/// would fit into a reader's cache.
+enum RowSlots {
+    static let count: Int64 = 15
+
+    /// The first slot of the rows with a hash; above 0.
+    ///
+    /// - Parameter prefix: The first 8 bytes of the hash; see `RowKey.hashPrefix`.
+    static func first(of prefix: UInt64) -> Int64 {
+        // Slots are in the order of the hashes, so that sorted rows are appended.
+        Int64(prefix >> 26) << 4 | 1
+    }
+
+    /// Whether a row may lie in a slot.
+    static func contains(_ slot: Int64, from first: Int64) -> Bool {
+        slot >= first && slot - first < count
+    }
+
+    /// An SQL condition for the slots from a parameter on.
+    static func condition(_ parameter: String) -> String {
+        "slot BETWEEN \(parameter) AND \(parameter) + \(count - 1)"
+    }
+}
+
+/// Rows of the table of tokens, each of which lies in one of the slots of its key; see RowSlots.
+extension RowCoder {
+    /// The whole token of a row.
+    ///
+    /// - Parameters:
+    ///   - value: The row's value.
+    ///   - keyNumber: The key that it was sealed with.
+    ///   - key: The row's key.
+    ///   - slot: Where the row lies.
+    ///   - times: The row's times.
+    mutating func token(
+        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
+    ) throws(SealingError) -> Token {
+        guard RowSlots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
+        return try token(of: value, keyNumber: keyNumber, key: key, times: times)
+    }
+
+    /// The first slot of a row's key.
+    mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
+        RowSlots.first(of: try hashPrefix(of: key))
+    }
+}
+
+extension RowKey {
+    /// The first slot that the row may lie in.
+    var firstSlot: Int64 { RowSlots.first(of: hashPrefix) }
+}

@@ -116,6 +116,17 @@ import Testing
         #expect(summary.copied.tokens == 9 && !summary.isComplete && summary.unreadable.values.reduce(0, +) == 1)
     }
 
+    @Test func `the WAL of a database that was emptied stays`() throws {
+        let directory = try DataDirectory.lock(path("from"))
+        let (database, wal) = (path("from") + "/tokens.db", path("from") + "/tokens.db-wal")
+        try Data().write(to: URL(filePath: database))
+        try Data([1, 2, 3]).write(to: URL(filePath: wal))
+        #expect(throws: SQLiteOpenError.emptied(path: database)) {
+            try SQLiteCopySource(in: directory, options: options("from", isSealed: true)) { _ in }
+        }
+        #expect(try Data(contentsOf: URL(filePath: wal)) == Data([1, 2, 3]))
+    }
+
     @Test(arguments: [Int.max, -1, 0])
     func `a wrong count is told, and the rows are copied`(_ count: Int) async throws {
         let store = try SQLiteTokenStore(at: path("from"))

@@ -29,8 +29,6 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case notSealed(path: String)
     /// The settings ask for no sealing, and the store is sealed.
     case sealed(path: String)
-    /// There is no store.
-    case missing(path: String)
     /// The writer's thread cannot be started.
     case noThread(ThreadShortage)
     /// Anything else that SQLite says.
@@ -86,7 +84,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             token-cache import with this one
             """
         case .keyRing(let error): "\(error)"
-        case .notSealed, .sealed, .missing: "\(shared)"
+        case .notSealed, .sealed: "\(shared)"
         case .noThread(let shortage): "\(shortage)"
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
@@ -104,7 +102,6 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .directory(let error): .directory(error)
         case .keyRing(let error): .keyRing(error)
-        case .missing(let path): .missing(path: path)
         case .sealed(let path): .sealed(path: path)
         case .notSealed(let path): .notSealed(path: path)
         case .database(_, let error): .store(StoreFault("\(self)", cause: error.isDiskFull ? .diskFull : .database))

@@ -29,7 +29,6 @@ final class SQLiteCopySource: CopySource {
     ) throws(SQLiteOpenError) {
         let lock = try DatabaseLock(in: directory.path)
         let path = lock.database
-        guard FileStatus.size(of: path) > 0 else { throw .missing(path: path) }
         let (connection, keys) = try StoreOpener(
             directory: directory.path, database: path, options: options, report: report
         ).openForReading()
@@ -249,6 +248,8 @@ final class SQLiteCopyTarget: CopyTarget {
             if let clockLook { try writer.saveClockLook(clockLook) }
         }
         try PrivateFile.synchronize(database.new)
+        // Of a database that was there before.
+        CheckMark(of: database.path).remove()
         try PrivateFile.rename(database.new, to: database.path)
     }
 
@@ -266,6 +267,11 @@ final class SQLiteCopyTarget: CopyTarget {
 extension StoreOpener {
     /// Opens a store that is only read: sealed or in the clear, as it is.
     fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, keys: StoreKeys) {
+        // As in `open`: SQLite would delete the WAL of an empty database.
+        guard FileStatus.size(of: database) > 1 else {
+            throw FileStatus.size(of: Path.resolved(database) + "-wal") > 0
+                ? .emptied(path: database) : .notADatabase(path: database, .damaged("it is empty"))
+        }
         let (connection, _) = try connect(.readWrite)
         if mark.exists {
             do throws(SQLiteError) {

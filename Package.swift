@@ -183,7 +183,8 @@ let package = Package(
         ),
         .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "TokenStoreTests", dependencies: ["StoreConformance", "System", "TokenStore", "TestSupport"],
+            name: "TokenStoreTests",
+            dependencies: ["Cryptography", "StoreConformance", "System", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(

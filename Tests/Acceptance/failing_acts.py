@@ -68,7 +68,7 @@ def rekey(world, point):
     replied(world, point, "/store/keys/add")
     replied(world, point, "/store/rekey")
     for key in keys(world, point):
-        if not key["is_newest"]:
+        if not key["seals"]:
             replied(world, point, "/store/keys/retire", {"number": key["number"]})
 
 

@@ -102,7 +102,7 @@ IDLE = {"connections": 0, "buffers": 0, "queue": 0, "wal": 0, "open": {"socket":
 
 @pytest.mark.parametrize("change, count", [
     ({}, 0), ({"buffers": 1}, 1), ({"connections": 1, "queue": 5, "wal": 32}, 3), ({"open": {"socket": 5}}, 1),
-    ({"open": {"socket": 4, "/data/tokens.db": 6}}, 0), ({"open": {"/data/tokens.db": 7}}, 1), ({"open": {"/data/old.pem": 1}}, 1),
+    ({"open": {"socket": 4, "/data/tokens.db": 8}}, 0), ({"open": {"/data/tokens.db": 9}}, 1), ({"open": {"/data/old.pem": 1}}, 1),
     ({"names": {"loop 0": 1, "writer": 1, "-qos.overcommit": 9}}, 0), ({"names": {"loop 0": 1, "writer": 2}}, 1),
     ({"names": {"loop 0": 1, "writer": 1, "-qos.overcommit": 12}}, 1), ({"names": {"loop 0": 1}}, 1),
 ])

@@ -54,3 +54,8 @@ package struct ServerProcess: Sendable {
     /// The exit status of a server whose store's files were removed, cut or replaced (EX_IOERR of sysexits(3)).
     private static let lostStoreStatus: Int32 = 74
 }
+
+/// The version of this program, by semantic versioning (semver.org).
+package enum Version {
+    package static let text = "0.1.0"
+}

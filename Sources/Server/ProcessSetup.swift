@@ -1,3 +1,4 @@
+package import EventLoop
 internal import Glibc
 package import Logging
 internal import System
@@ -31,4 +32,37 @@ package struct ProcessSetup: Sendable {
         service = try ServiceEnvironment.take()
         notifier = ServiceNotifier(service.notificationAddress, logger: logger)
     }
+}
+
+/// Whether the server can serve clients: read and store tokens, and accept requests.
+package struct ServiceReadiness: Codable, Sendable {
+    package let isReady: Bool
+    /// Why the server is not ready; empty when it is.
+    package let reasons: [String]
+
+    package init(reasons: [String]) {
+        isReady = reasons.isEmpty
+        self.reasons = reasons
+    }
+
+    private enum CodingKeys: String, CodingKey {
+        case isReady = "ready"
+        case reasons
+    }
+}
+
+/// Serves operators and their tools, separately from the clients' connections.
+///
+/// `Server` knows the administration only by this protocol, so that it does not depend on how the server is administered.
+package protocol Administration: Sendable {
+    /// The addresses it listens on, for the log: `http://127.0.0.1:9090`.
+    var listenerNames: [String] { get }
+
+    /// Warnings about these listeners for the operator, one sentence each; empty when there are none.
+    var warnings: [String] { get }
+
+    /// Answers requests until the loop is abandoned, and returns when every request is answered or abandoned.
+    ///
+    /// - Parameter loop: The calling task's loop, which serves nothing else.
+    func serve(on loop: EventLoop) async
 }

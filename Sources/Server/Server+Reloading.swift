@@ -1,6 +1,9 @@
 package import Audit
+internal import Dispatch
 internal import EventLoop
+internal import Glibc
 internal import Logging
+internal import Settings
 internal import Synchronization
 internal import System
 
@@ -59,6 +62,113 @@ extension Server {
         while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
             let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
             if await reloader.reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
+        }
+    }
+}
+
+extension Server {
+    /// How long the rest of the server may take to end after the connections have been closed.
+    private static let abandonTime = Duration.seconds(5)
+    /// How long an idle connection stays open while the server drains.
+    ///
+    /// A busy client may have sent its next request already: the server answers it with `Connection: close`.
+    private static let idleTimeWhenDraining = Duration.milliseconds(250)
+
+    /// Drains at the first signal, and closes the remaining connections at the second.
+    func stop(by signals: AsyncStream<Signal>) async {
+        var count = 0
+        for await signal in signals {
+            count += 1
+            if count == 1 {
+                // A drain that has begun before, such as through ExecStop= ahead of the signal, goes on unchanged.
+                drain("\(signal) received", by: .signal("\(signal)"))
+            } else {
+                logger.warning("\(signal) received again, closing the remaining connections")
+                for worker in workers { worker.loop.abandon() }
+            }
+        }
+    }
+
+    /// Stops accepting connections, answers the requests that have been received, and ends the process; cannot be undone.
+    ///
+    /// - Parameters:
+    ///   - reason: What caused the stop, such as `SIGTERM received`; begins the line in the log.
+    ///   - actor: Who it was, for the audit log.
+    package func drain(_ reason: String, by actor: AuditEvent.Actor) {
+        guard !isDraining.exchange(true, ordering: .relaxed) else { return }
+        stopReason.withLock { $0 = reason }
+        logger.debug("\(reason), finishing requests under way")
+        // Not waited for: the server ends even if the audit log's disk hangs.
+        drainRecord.withLock { $0 = record(.drain, .ok, by: actor) }
+        let timeout = reloader.settings.drainTimeout
+        notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
+        for loop in loops { loop.beginDraining() }
+        Task { [workers, logger] in
+            let idleTime = min(timeout, Self.idleTimeWhenDraining)
+            try await Task.sleep(for: idleTime)
+            for worker in workers { worker.loop.endIdleWaits() }
+            try await Task.sleep(for: timeout - idleTime)
+            logger.warning("drain_timeout is over, closing the remaining connections")
+            for worker in workers { worker.loop.abandon() }
+            try await Task.sleep(for: Self.abandonTime)
+            // A disk operation that does not return cannot be cancelled. Its tokens were not acknowledged.
+            logger.critical("the store does not close, its disk seems to hang; ending without it: \(reason)")
+            _exit(EXIT_FAILURE)
+        }
+    }
+}
+
+/// A signal that reloads the settings or stops the server.
+enum Signal: String, CustomStringConvertible {
+    case hangUp = "SIGHUP"
+    case interrupt = "SIGINT"
+    case terminate = "SIGTERM"
+
+    var description: String { rawValue }
+
+    private var number: Int32 {
+        switch self {
+        case .hangUp: SIGHUP
+        case .interrupt: SIGINT
+        case .terminate: SIGTERM
+        }
+    }
+
+    private static let queue = DispatchQueue(label: "signals")
+    /// How many signals that stop the server have arrived.
+    private static let stops = Atomic<Int>(0)
+    /// How long an orderly end may take after the second of them.
+    private static let lastWait = DispatchTimeInterval.seconds(5)
+
+    /// Has the signals that stop the server end the process at once until `caught` is called, also as the first process of a
+    /// container, for which the kernel ignores signals without a handler: a start may wait for a file system.
+    static func endBeforeServing() {
+        for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_FAILURE) } }
+    }
+
+    /// Catches signals for the rest of the process's life; their default action would end it.
+    ///
+    /// - Returns: The signals that arrive, at the latest from the return on. Several of one kind that arrive at the same
+    ///   time can appear as one.
+    static func caught(_ signals: Signal...) async -> AsyncStream<Signal> {
+        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self)
+        for signal in signals { await signal.catch { continuation.yield(signal) } }
+        return stream
+    }
+
+    private func `catch`(_ action: @escaping @Sendable () -> Void) async {
+        // Once the source is active, only the queue's handlers use it, one after the other. The handler keeps the source
+        // alive, which would otherwise be released at the end of this function.
+        nonisolated(unsafe) let source = DispatchSource.makeSignalSource(signal: number, queue: Self.queue)
+        unsafe source.setEventHandler {
+            withExtendedLifetime(unsafe source) { action() }
+            guard self != .hangUp, Self.stops.add(1, ordering: .relaxed).newValue == 2 else { return }
+            // Here, on a thread of Dispatch's own, because files that hang may hold all of Swift's threads.
+            Self.queue.asyncAfter(deadline: .now() + Self.lastWait) { _exit(EXIT_FAILURE) }
+        }
+        await withCheckedContinuation { registered in
+            unsafe source.setRegistrationHandler { registered.resume() }
+            unsafe source.activate()
         }
     }
 }

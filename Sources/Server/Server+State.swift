@@ -1,7 +1,10 @@
+package import Audit
 package import EventLoop
 internal import FoundationEssentials
+package import Logging
 package import Settings
 internal import Synchronization
+internal import System
 internal import TokenService
 internal import TokenStore
 
@@ -73,5 +76,100 @@ extension Server {
             warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
         }
         return warnings
+    }
+}
+
+extension Server {
+    private static let statusPause = Duration.seconds(1)
+
+    /// A line for `systemctl status`.
+    var statusLine: String {
+        let reasons = readiness.reasons.joined(separator: "; ")
+        return "serves on \(listenerNames.joined(separator: " "))\(reasons.isEmpty ? "" : ", not ready: \(reasons)")"
+    }
+
+    /// Whether the files of the store were removed, cut or replaced: the server ends, so that its next start examines what there is.
+    package var hasLostStore: Bool { store.fault?.cause == .vanished }
+
+    /// Tells the service manager whenever the server becomes ready, or is not ready any more, until it is cancelled; stops a server
+    /// that has lost its store.
+    ///
+    /// - Parameter line: The last one that was sent.
+    func reportStatus(after line: String) async {
+        var said = line
+        while (try? await Task.sleep(for: Self.statusPause)) != nil, !isDraining.load(ordering: .relaxed) {
+            if hasLostStore { return drain("the files of the store are not as they were", by: .none) }
+            let line = statusLine
+            guard line != said else { continue }
+            notifier.send(.status(line))
+            said = line
+        }
+    }
+}
+
+extension Server {
+    private static let auditInterval = Duration.seconds(1)
+
+    /// Opens the audit log, which records the start; nil if the settings name none.
+    package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
+        guard !settings.audit.file.isEmpty else { return nil }
+        do throws(AuditError) {
+            return try AuditLog(path: settings.audit.file, keyPath: settings.auditKeyPath) { notice in
+                logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
+            }
+        } catch {
+            throw .audit("the audit log cannot be opened: \(error)")
+        }
+    }
+
+    /// Replaces the audit log's key when its time is over, and tries again to write after a failure.
+    func keepUpAuditLog() async {
+        guard let audit else { return }
+        while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.keepUp() }
+    }
+
+    /// Begins to record an act that concerns the server as a whole.
+    ///
+    /// Reload and stop are carried out even if they cannot be recorded, because they may repair the log.
+    ///
+    /// - Returns: A task that ends when the act is recorded. It runs apart from the caller's loop, which must not wait for a
+    ///   disk.
+    func record(
+        _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor
+    ) -> Task<Void, Never> {
+        let event = AuditEvent(action, outcome, by: actor)
+        return Task { [audit] in _ = try? audit?.append([event]) }
+    }
+
+    /// Why requests are refused for lack of the audit log; nil if they are not.
+    var auditFault: String? {
+        guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }
+        return "the audit log cannot be written, and audit.required is on"
+    }
+}
+
+extension Server {
+    /// Fails if a start would fail over the files of keys and logs; changes nothing.
+    ///
+    /// - Parameter isAwaited: Whether a log's folder will be there when the service starts, and cannot be looked at before.
+    package static func examineFiles(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
+        _ = try AccessResources(settings)
+        let path = settings.accessLogFile
+        if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
+            do throws(SystemError) {
+                try AccessLogFile.examine(path)
+            } catch {
+                throw AccessLogFile.fault(path, error)
+            }
+        }
+        guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
+            return
+        }
+        do throws(AuditError) {
+            // The server itself may have it open.
+            try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath, isAlone: false)
+        } catch {
+            throw .audit("the audit log cannot be opened: \(error)")
+        }
     }
 }

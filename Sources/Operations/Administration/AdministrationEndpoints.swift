@@ -150,3 +150,76 @@ struct AdministrationEndpoints: Sendable {
         return host.hasSuffix(".") ? String(host.dropLast()) : host
     }
 }
+
+/// Serves a connection to `admin.listen`, from its first request to its last.
+///
+/// Belongs to its loop's thread.
+enum AdministrationConnection {
+    private static let limits = RequestLimits(requestLine: 1 << 10, head: 8 << 10, body: 8 << 10)
+
+    /// - Parameters:
+    ///   - connection: The connection; this call closes its socket.
+    ///   - loop: The calling task's loop.
+    ///   - endpoints: Answer the requests.
+    static func serve(
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints
+    ) async {
+        guard var stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
+        while true {
+            switch await stream.receive() {
+            case .request(let request):
+                // It is a read, which may be cut off to make room.
+                let found = await connection.waiting(for: .answer) { await endpoints.answer(request, from: nil) }
+                let bytes = (found ?? endpoints.notFound)
+                    .encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
+                guard await stream.send(bytes) else { return }
+                if request.isLast { return stream.finishSending() }
+            case .refused(let refusal):
+                let answer = AdministrationAnswer.error(refusal.status, refusal.message)
+                _ = await stream.send(answer.encoded(closes: true))
+                return stream.finishSending()
+            case .closed: return
+            }
+        }
+    }
+}
+
+/// A report that takes some time to create and reads files, and is therefore created on another thread than the loop's.
+///
+/// Creates one report at a time, for all requests that arrived before it began. However many requests there are, Swift's
+/// shared threads stay free for other work, such as signals.
+///
+/// Belongs to its loop's thread.
+final class SharedReport<Report: Sendable>: @unchecked Sendable {
+    // Unchecked: only tasks on the loop access the variables.
+
+    private let loop: EventLoop
+    private let make: @Sendable () -> Report
+    private var waiting: [CheckedContinuation<Report, Never>] = []
+    private var isMaking = false
+
+    init(on loop: EventLoop, _ make: @escaping @Sendable () -> Report) {
+        self.loop = loop
+        self.make = make
+    }
+
+    /// Waits for a report that is begun after this call.
+    func next() async -> Report {
+        await withCheckedContinuation { continuation in
+            waiting.append(continuation)
+            guard !isMaking else { return }
+            isMaking = true
+            Task(executorPreference: loop) { await self.makeReports() }
+        }
+    }
+
+    private func makeReports() async {
+        while !waiting.isEmpty {
+            let served = waiting
+            waiting = []
+            let report = await Task { [make] in make() }.value
+            for continuation in served { continuation.resume(returning: report) }
+        }
+        isMaking = false
+    }
+}

@@ -1,7 +1,9 @@
 internal import EventLoop
 internal import FoundationEssentials
+internal import Glibc
 internal import Server
 internal import System
+internal import TokenStore
 
 /// The HTTP client of all commands: sends one request per connection to a running server, and blocks until it is answered.
 ///
@@ -150,5 +152,105 @@ struct ServerClient: Sendable {
             hasReceived = true
             return chunk
         }
+    }
+}
+
+extension ServerClient {
+    /// Sends a request for the store to a running server, and waits for the reply.
+    ///
+    /// - Parameters:
+    ///   - request: Sent as JSON.
+    ///   - progress: Called repeatedly with the progress of the work.
+    func perform<Request: StoreRequest>(
+        _ request: Request, _ progress: (StoreProgress) -> Void
+    ) throws(Failure) -> Request.Reply {
+        guard let body = try? OperationsJSON.encode(request) else { throw .refused("the request cannot be encoded") }
+        guard body.count <= ControlSocketAddress.bodyLimit else {
+            throw .refused(
+                """
+                this takes \(body.count >> 20) MiB as JSON, and a running server accepts requests of up to \
+                \(ControlSocketAddress.bodyLimit >> 20) MiB; stop the server, do it then, and start it again
+                """
+            )
+        }
+        var reply: Request.Reply?
+        try post("/store/\(Request.name.rawValue)", body) { (text) throws(Failure) in
+            guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
+                return true
+            }
+            if let error = line.error { throw .refused(error) }
+            if let done = line.progress { progress(done) }
+            reply = line.reply
+            return reply == nil
+        }
+        guard let reply else { throw .noAnswer }
+        return reply
+    }
+}
+
+/// A connected socket with blocking calls, for commands that only wait for an answer.
+struct BlockingSocket: ~Copyable {
+    private let descriptor: FileDescriptor
+
+    /// Why the connection failed.
+    struct Failure: Error {
+        /// The system's error text.
+        let reason: String
+        /// `errno`; 0 if no system call failed.
+        var code: Int32 = 0
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// - Parameters:
+    ///   - path: The socket's path.
+    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
+    init(unixPath path: String, timeoutInSeconds: Int?) throws(Failure) {
+        do throws(SystemError) {
+            let address = try UnixSocketAddress(path: path, call: "connect")
+            descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
+        } catch {
+            throw Failure(
+                reason: error.code == ENAMETOOLONG ? "the path is too long for a socket" : error.reason,
+                code: error.code)
+        }
+    }
+
+    /// Connects over TCP.
+    ///
+    /// - Parameters:
+    ///   - address: The address to connect to.
+    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
+    init(_ address: SocketAddress, timeoutInSeconds: Int?) throws(Failure) {
+        do throws(SystemError) {
+            descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
+        } catch {
+            throw Failure(reason: error.reason)
+        }
+    }
+
+    /// Sends the data; stops early if the server closes the connection or the timeout passes.
+    func send(_ data: Data) {
+        let bytes = Array(data)
+        var sent = 0
+        while sent < bytes.count {
+            let count = unsafe bytes.withUnsafeBytes { bytes in
+                retryingInterrupts {
+                    unsafe Glibc.send(
+                        descriptor.number, bytes.baseAddress?.advanced(by: sent), bytes.count - sent,
+                        Int32(MSG_NOSIGNAL)
+                    )
+                }
+            }
+            guard count > 0 else { return }
+            sent += count
+        }
+    }
+
+    /// The next bytes; nil at the end of the connection or after the timeout.
+    func receive() -> Data? {
+        var chunk = [UInt8](repeating: 0, count: 1 << 16)
+        let count = retryingInterrupts { unsafe recv(descriptor.number, &chunk, chunk.count, 0) }
+        return count > 0 ? Data(chunk[..<count]) : nil
     }
 }

@@ -195,3 +195,138 @@ package enum StoreAccess: Sendable {
         own.directory.unlock()
     }
 }
+
+extension StoreAccess {
+    /// Verifies a backup in this process, whether or not a server runs.
+    package static func verifyBackup(
+        _ settings: Settings, at path: String, _ progress: (StoreProgress) -> Void
+    ) throws(Failure) -> BackupVerification {
+        let verifier = try backupVerifier(settings)
+        do throws(StoreError) {
+            return try verifier.verify(path, progress)
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+
+    /// Takes a folder for backups that are named by their time.
+    package static func backupFolder(_ settings: Settings, _ path: String) throws(Failure) -> BackupFolder {
+        let verifier = try backupVerifier(settings)
+        do throws(BackupFolder.Failure) {
+            return try BackupFolder(path, verifier)
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+
+    private static func backupVerifier(_ settings: Settings) throws(Failure) -> any BackupVerifier {
+        do throws(StoreOpenError) {
+            guard let verifier = try StoreSelection.provider(settings).backupVerifier else {
+                throw .store(StoreFault(StoreCapability.backup.absence))
+            }
+            return verifier
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+}
+
+extension StoreAccess {
+    /// Makes the tables of a store that several servers share.
+    ///
+    /// - Parameters:
+    ///   - settings: Name the servers' database and role.
+    ///   - url: The database and the role that owns the tables; nil for those of the settings.
+    ///   - serverRole: The role that is granted what servers need; nil for that of the settings, if it is another one.
+    package static func migrate(
+        _ settings: Settings, url: String?, serverRole: String?
+    ) throws(Failure) -> SchemaMigration {
+        var (own, role) = (settings, serverRole)
+        if let url {
+            do throws(StoreURL.Fault) {
+                let owner = try StoreURL(url).user
+                if role == nil, let server = settings.storeURL?.user, server != owner { role = server }
+            } catch {
+                throw Failure("the URL of --url \(error)")
+            }
+            own.store.url = url
+        }
+        do throws(StoreOpenError) {
+            let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
+            guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
+            return try migrator.migrate(serverRole: role)
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+}
+
+extension StoreAccess {
+    /// Replaces the store by a backup; refused while a server runs.
+    package static func restore(
+        _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
+        _ progress: (StoreProgress) -> Void
+    ) async throws(Failure) -> StoreReplacement {
+        do {
+            let directory = try StoreSelection.lock(settings)
+            defer { directory.unlock() }
+            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
+                logger.log(level: event.severity.level, "\(event)")
+            }
+            guard let store else { throw Failure(StoreCapability.restore.absence) }
+            return try await recording(.restore, settings, logger) { () throws(StoreError) in
+                try store.restore(path, keepsSessions: keepsSessions, progress)
+            }
+        } catch let error as StoreOpenError {
+            throw Failure(error)
+        } catch {
+            throw Failure("\(error)")
+        }
+    }
+
+    /// Does what concerns a whole store, while the caller has locked its folder, and writes that to the audit log, if there is one.
+    static func recording<Value>(
+        _ action: AuditEvent.Action, _ settings: Settings, _ logger: Logger,
+        _ body: () async throws(StoreError) -> Value
+    ) async throws(StoreError) -> Value {
+        let audit: CommandAuditLog?
+        do throws(StartError) {
+            audit = try CommandAuditLog.open(settings, for: action, logger)
+        } catch {
+            throw .refused("\(error)")
+        }
+        guard let audit else { return try await body() }
+        defer { audit.close() }
+        return try await audit.trail.recording(action, body)
+    }
+
+    /// Why a server with other settings could not read what was restored; nil if it could.
+    ///
+    /// Nil also if its key ring is missing here: it may be a credential, and otherwise the server says so and does not start.
+    ///
+    /// - Parameters:
+    ///   - restored: What was restored.
+    ///   - settings: Those of the restore.
+    ///   - others: Those of the server.
+    package static func ringFault(
+        of restored: StoreReplacement, restoredWith settings: Settings, for others: Settings
+    ) -> String? {
+        let (used, other) = (StoreSelection.keyRing(settings), StoreSelection.keyRing(others))
+        guard let numbers = restored.keyNumbers, !numbers.isEmpty, others.sealing.isEnabled, used.path != other.path,
+            let ring = try? KeyRingExamination.examine(used)
+        else { return nil }
+        do throws(KeyRingError) {
+            guard let found = try KeyRingExamination.examine(other) else { return nil }
+            guard found.fingerprint == ring.fingerprint else {
+                return "the key ring \(other.path) is that of another store"
+            }
+            let missing = numbers.filter { !found.numbers.contains($0) }.map { "key \($0)" }
+            guard !missing.isEmpty else { return nil }
+            return """
+                the key ring \(other.path) lacks \(missing.joined(separator: " and ")), with which restored tokens are sealed
+                """
+        } catch {
+            return "\(error)"
+        }
+    }
+}

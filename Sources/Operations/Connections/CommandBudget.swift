@@ -1,4 +1,7 @@
+internal import Audit
+internal import Dispatch
 internal import EventLoop
+internal import Glibc
 internal import System
 
 /// The memory budget of all commands together: large requests and replies wait until the budget has room for them.
@@ -56,4 +59,38 @@ final class CommandBudget: @unchecked Sendable {
         }
         return Share(bytes, of: self)
     }
+}
+
+/// Runs the work of one command, including its JSON, on its own thread.
+///
+/// Swift has as many shared threads as the machine has processors. Two long commands could occupy all of them, and delay
+/// everything else that runs there.
+final class CommandThread: TaskExecutor {
+    /// A serial queue, which has a thread while it has work.
+    private let queue = DispatchQueue(label: "command")
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { [self] in unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
+    }
+}
+
+/// A process that connected to the control socket: its user id and process id at that time.
+struct Requester: Hashable, Sendable, CustomStringConvertible {
+    private let user: UInt32
+    private let processID: Int32
+
+    /// The peer of a connection (unix(7), SO_PEERCRED).
+    init(connectedTo descriptor: Int32) {
+        // The fields of struct ucred, which glibc declares only with _GNU_SOURCE.
+        var credentials: (number: Int32, user: UInt32, group: UInt32) = (0, .max, .max)
+        var length = socklen_t(MemoryLayout.size(ofValue: credentials))
+        _ = unsafe getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &length)
+        (user, processID) = (credentials.user, credentials.number)
+    }
+
+    var description: String { "uid \(user), process \(processID) over control.sock" }
+
+    /// Who it is in the audit log.
+    var actor: AuditEvent.Actor { .operator(uid: user) }
 }

@@ -1,3 +1,4 @@
+internal import Server
 internal import Settings
 internal import TokenStore
 
@@ -60,5 +61,72 @@ struct DatabaseCheck {
                 "copy the key ring from a server that has the key"
             )
         }
+    }
+}
+
+/// Checks how the last backups of a store on this machine ended, as the data folder's record says.
+///
+/// Its limits are those of the alerts in `deploy/prometheus/alerts.yaml`.
+struct BackupCheck {
+    /// Nil if no backup is recorded.
+    let record: BackupRecord?
+    /// How long the server has run, in seconds; nil if none does.
+    let serverAge: Int64?
+    /// In seconds since 1970.
+    let now: Int64
+
+    private static let topic = "Store"
+    /// A backup that is older was probably made by a schedule that has stopped: most run each hour or each day.
+    private static let oldInSeconds: Int64 = 26 * 3_600
+    private static let schedule = "systemctl enable --now token-cache-backup.timer makes one each hour"
+
+    /// What is worth knowing although nothing has to be done about it.
+    var fact: String {
+        guard let record else { return "no backup of it is recorded; \(Self.schedule)" }
+        return "the last backup \(record.isSuccessful ? "succeeded" : "failed") at \(LogTime.text(record.endTime))"
+    }
+
+    var findings: [Finding] {
+        guard let record else { return absence }
+        let success = record.successTime
+        guard record.isSuccessful else {
+            let before = success.map { "the last one that succeeded ended at \(LogTime.text($0))" }
+            return [
+                .warning(
+                    Self.topic,
+                    "the last backup failed at \(LogTime.text(record.endTime)); \(before ?? "none has succeeded")",
+                    """
+                    look at the output of token-cache backup (journalctl -u token-cache-backup for that of the timer), which says \
+                    why, and make one again
+                    """
+                )
+            ]
+        }
+        guard let success, now - success > Self.oldInSeconds else { return [] }
+        return [
+            .warning(
+                Self.topic, "the last backup is \(Self.age(now - success)) old: it ended at \(LogTime.text(success))",
+                """
+                if backups are scheduled, look at the schedule (systemctl list-timers) and its output \
+                (journalctl -u token-cache-backup); otherwise make one with token-cache backup
+                """
+            )
+        ]
+    }
+
+    /// Warns if a server has run for long without a backup.
+    private var absence: [Finding] {
+        guard let serverAge, serverAge > Self.oldInSeconds else { return [] }
+        return [
+            .warning(
+                Self.topic,
+                "no backup is recorded, and the server has run for \(Self.age(serverAge)): if the disk is lost, so are all tokens",
+                "\(Self.schedule); if the machine is backed up in another way, ignore this"
+            )
+        ]
+    }
+
+    private static func age(_ seconds: Int64) -> String {
+        seconds < 72 * 3_600 ? "\(seconds / 3_600) hours" : "\(seconds / 86_400) days"
     }
 }

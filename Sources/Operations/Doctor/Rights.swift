@@ -23,7 +23,11 @@ struct Rights {
     }
 
     /// Whether the server has the same rights, as far as can be seen.
-    private var areServers: Bool { owner.map { $0 == geteuid() } ?? !isHidden }
+    ///
+    /// Before the first start of a service there is no folder, and root is not the service's user.
+    private var areServers: Bool {
+        owner.map { $0 == geteuid() } ?? (!isHidden && !(geteuid() == 0 && Self.isUnitInstalled))
+    }
 
     private static let topic = "User"
 
@@ -36,7 +40,8 @@ struct Rights {
             findings.append(.ok(Self.topic, "everything was tried with the rights of \(name)"))
         } else {
             let other = owner.map { UserName.of($0) }
-            let text = other.map { "\(directory) is owned by \($0)" } ?? "\(name) may not see who owns \(directory)"
+            let unknown = isHidden ? "\(name) may not see who owns \(directory)" : "\(directory) does not exist yet"
+            let text = other.map { "\(directory) is owned by \($0)" } ?? unknown
             let command = "runuser -u \(other ?? "USER") -- token-cache doctor, with the same options"
             findings.append(
                 .warning(

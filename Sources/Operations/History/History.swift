@@ -1,4 +1,7 @@
+internal import Server
 internal import Synchronization
+internal import System
+internal import TokenStore
 
 /// The course of the server's figures in the last hour, a row for each ten seconds.
 ///
@@ -115,4 +118,69 @@ final class History: Sendable {
     }
 
     private static func position(_ reading: HistoryReading) -> UInt32 { UInt32(clamping: Int64(reading.uptime)) }
+}
+
+/// Adds a server's figures to a history once a second.
+struct HistorySampler: Sendable {
+    let history: History
+    private let server: Server
+    private let version: String
+
+    /// - Parameter version: This program's version.
+    init(_ server: Server, version: String) {
+        self.server = server
+        self.version = version
+        let figures = HistoryFigure.all(isRemote: server.store.metrics.remote != nil)
+        history = History(of: figures, from: HistoryReading(of: server))
+    }
+
+    /// Runs until its task is cancelled, on one of Swift's shared threads, as it reads files.
+    func run() async {
+        var events = [HistoryEvent(.start, "token-cache \(version) has started")]
+        // A store that fails from the start is an event. A backup that was made before the start is not.
+        var before = ServerSituation(of: server)
+        before.reasons = []
+        while (try? await Task.sleep(for: Self.pause(at: SystemUptime.now))) != nil {
+            let now = ServerSituation(of: server)
+            events += now.events(since: before)
+            history.add(HistoryReading(of: server), events)
+            (before, events) = (now, [])
+        }
+    }
+
+    /// How long to wait for the middle of the next second: from there, a reading that is a little early or late still counts for
+    /// its own second.
+    static func pause(at uptime: Double) -> Duration {
+        .seconds(uptime.rounded(.down) + 1.5 - uptime)
+    }
+}
+
+/// Something that happened to the server and may explain why the figures changed.
+struct HistoryEvent: Sendable, Equatable {
+    enum Kind: String, Sendable {
+        case start, reload, fault, recovery, failover, backup, drain
+    }
+
+    let kind: Kind
+    /// For operators, without secrets.
+    let text: String
+    /// Whether something has failed, which operators should look at.
+    let isFailure: Bool
+
+    /// An event and its place in the order of all events.
+    struct Placed: Sendable, Equatable {
+        /// 1 for the first event since the start.
+        let number: UInt64
+        let position: UInt32
+        let event: HistoryEvent
+    }
+
+    /// The longest text; what is longer ends with an ellipsis.
+    static let textLimit = 300
+
+    init(_ kind: Kind, _ text: String, isFailure: Bool = false) {
+        self.kind = kind
+        self.isFailure = isFailure
+        self.text = text.count <= Self.textLimit ? text : text.prefix(Self.textLimit - 1) + "…"
+    }
 }

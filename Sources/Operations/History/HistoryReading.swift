@@ -1,4 +1,11 @@
+internal import EventLoop
+internal import Glibc
+internal import HTTP
 internal import Metrics
+internal import Server
+internal import System
+internal import TokenService
+internal import TokenStore
 
 /// The server's counters and gauges at one time; two readings make the figures of the time between them.
 struct HistoryReading: Sendable {
@@ -103,5 +110,128 @@ struct HistoryReading: Sendable {
     /// The loops' counters are not read at the same instant, so that a sum may seem to have shrunk.
     private static func increase(_ count: UInt64, since earlier: UInt64) -> UInt64 {
         count > earlier ? count - earlier : 0
+    }
+}
+
+extension HistoryReading {
+    /// Reads a server's counters.
+    ///
+    /// Reads files: do not call it on a loop's thread.
+    init(of server: Server) {
+        let (workers, store, cache) = (server.workers, server.store.metrics, server.answers.counts)
+        uptime = SystemUptime.now
+        countRequests(workers.requestTable)
+        for reason in AccessFailure.allCases { denied += workers.sum { $0.accessFailures.value(reason) } }
+        refused = workers.sum { $0.refused.value + $0.dropped.value }
+        (hits, misses) = (UInt64(max(0, cache.hits)), UInt64(max(0, cache.misses)))
+        (getTime, postTime) = (workers.reading(\.getTime), workers.reading(\.postTime))
+        (commitTime, syncTime) = (store.commitTime, store.syncTime)
+        let usage = ResourceUsage.now
+        processorSeconds = usage.processorSeconds
+        memory = usage.residentBytes.map { Float($0) } ?? .nan
+        connections = Float(workers.openConnections)
+        cacheBytes = Float(cache.bytes)
+        bufferBytes = Float(max(0, workers.first?.bufferBudget.takenBytes ?? 0))
+        tokens = store.tokens.map { Float($0) } ?? .nan
+        sessions = store.sessions.map { Float($0) } ?? .nan
+        storeBytes = store.databaseBytes.map { Float($0 + (store.walBytes ?? 0)) } ?? .nan
+        diskFree = server.diskSpace.space.map { Float($0.freeBytes) } ?? .nan
+        guard let remote = store.remote else { return }
+        readTime = remote.readTime
+        retries = remote.retries.reduce(0) { $0 + $1.count }
+        waiting = Float(remote.waitingRequests)
+    }
+
+    private mutating func countRequests(_ table: [UInt64]) {
+        outcomes = RequestCounts.byOutcome(table)
+        let columns = RequestCounts.outcomes.count
+        for method in Method.allCases {
+            for (column, outcome) in RequestCounts.outcomes.enumerated() {
+                let count = table[RequestCounts.row(of: method) * columns + column]
+                switch method {
+                case .get:
+                    get += count
+                    if outcome.isNotFound { notFound += count }
+                case .post: post += count
+                default: other += count
+                }
+                if outcome.isError { errors += count }
+                if outcome.isFailureOfServer { failures += count }
+            }
+        }
+    }
+}
+
+/// What the process uses, read with less work than `ProcessMetrics`, because it is read every second.
+struct ResourceUsage {
+    /// In user and kernel mode.
+    let processorSeconds: Double
+    /// Nil without /proc.
+    let residentBytes: Int?
+
+    /// The current figures; reads a file of the kernel.
+    static var now: ResourceUsage {
+        var usage = rusage()
+        _ = unsafe getrusage(Int32(RUSAGE_SELF.rawValue), &usage)
+        let times = [usage.ru_utime, usage.ru_stime]
+        // Pages: the whole size, and those that are resident (proc(5)).
+        let pages = TextFile.contents(of: "/proc/self/statm")?.split(separator: " ").dropFirst().first
+        return ResourceUsage(
+            processorSeconds: times.reduce(0) { $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6 },
+            residentBytes: pages.flatMap { Int($0) }.map { $0 * sysconf(Int32(_SC_PAGESIZE)) }
+        )
+    }
+}
+
+/// What is compared once a second to notice events.
+struct ServerSituation: Sendable {
+    /// Why the server is not ready; empty if it is.
+    var reasons: [String] = []
+    var isStopping = false
+    var reload = LastReload(successTime: 0)
+    /// Nil if there was no backup.
+    var backup: BackupRecord?
+    /// How often another server has become the database's primary.
+    var failovers: UInt64 = 0
+    /// The database's primary; nil while none is known, and for a store on this machine.
+    var primary: String?
+
+    /// What has happened since an earlier situation.
+    func events(since earlier: ServerSituation) -> [HistoryEvent] {
+        var events: [HistoryEvent] = []
+        if reload.number != earlier.reload.number {
+            events.append(
+                HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)", isFailure: reload.wasRefused))
+        }
+        if let backup, backup != earlier.backup {
+            events.append(
+                backup.isSuccessful
+                    ? HistoryEvent(.backup, "a backup has succeeded")
+                    : HistoryEvent(.backup, "a backup has failed", isFailure: true))
+        }
+        if failovers > earlier.failovers {
+            events.append(HistoryEvent(.failover, "the primary is \(primary ?? "not known")"))
+        }
+        if isStopping && !earlier.isStopping {
+            events.append(HistoryEvent(.drain, "the server is stopping"))
+        } else if reasons != earlier.reasons && !isStopping {
+            events.append(
+                reasons.isEmpty
+                    ? HistoryEvent(.recovery, "ready again")
+                    : HistoryEvent(.fault, "not ready: \(reasons.joined(separator: "; "))", isFailure: true))
+        }
+        return events
+    }
+}
+
+extension ServerSituation {
+    /// The present situation.
+    init(of server: Server) {
+        let metrics = server.store.metrics
+        let remote = metrics.remote
+        self.init(
+            reasons: server.readiness.reasons, isStopping: server.isStopping, reload: server.lastReload,
+            backup: metrics.lastBackup, failovers: remote?.failovers ?? 0, primary: remote?.primary?.name
+        )
     }
 }

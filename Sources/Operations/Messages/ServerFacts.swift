@@ -1,7 +1,11 @@
+internal import Audit
 internal import EventLoop
-internal import FoundationEssentials
+package import FoundationEssentials
 internal import Server
+internal import Settings
 internal import System
+internal import TokenService
+internal import TokenStore
 
 /// The addresses and limits of a running server, which it reports on the control socket.
 struct ServerFacts: Codable, Sendable {
@@ -47,5 +51,74 @@ struct ServerFacts: Codable, Sendable {
         self.administration = administration
         startedAt = ProcessMetrics.now.startTime
         descriptorLimit = DescriptorLimit.current
+    }
+}
+
+/// Tells a running server that a command has added or removed an API key, so that it is known who did it.
+package struct KeyChange: Codable, Sendable {
+    static let path = "/key-change"
+
+    private let isAddition: Bool
+    /// The key's name.
+    let name: String
+
+    package init(isAddition: Bool, name: String) {
+        self.isAddition = isAddition
+        self.name = name
+    }
+
+    /// Whether the name is one that a command sends, so that it may be logged.
+    var isValid: Bool { APIKey.isName(name) }
+
+    /// As the audit log calls it.
+    var action: AuditEvent.Action { isAddition ? .addAPIKey : .removeAPIKey }
+
+    /// For the log.
+    func text(by requester: String) -> String {
+        """
+        access keys \(isAddition ? "add" : "remove") requested by \(requester): \(name) \
+        \(isAddition ? "added" : "removed")
+        """
+    }
+}
+
+/// The reply to a `KeyChange`.
+struct KeyChangeReply: Codable, Sendable {
+    /// Why the server cannot use the changed file, so that its previous keys stay in use; nil if it can.
+    let fault: String?
+}
+
+/// The control socket's path and the size limit of its requests, which server and commands share.
+enum ControlSocketAddress {
+    /// The largest body of a request in bytes: room for a batch of an import, or for the largest file that an import reads if
+    /// few of its characters need escapes in JSON.
+    static let bodyLimit = 65 << 20
+
+    /// The path of the socket in a data folder.
+    static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }
+
+    /// The path of the socket of the server that has these settings.
+    static func path(_ settings: Settings) -> String { path(in: settings.dataDirectoryPath) }
+}
+
+/// Encodes and decodes the JSON that operators and their tools read: keys in `snake_case`, in alphabetical order.
+package enum OperationsJSON {
+    /// Encodes a value; property names such as `expiresAt` become keys such as `expires_at`.
+    ///
+    /// - Throws: The errors of the value's own `encode`.
+    package static func encode(_ value: some Encodable) throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        return try encoder.encode(value)
+    }
+
+    /// Decodes the output of `encode`.
+    ///
+    /// - Throws: `DecodingError`. Its text may contain values, which may be secret: show its coding path only.
+    package static func decode<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return try decoder.decode(type, from: data)
     }
 }

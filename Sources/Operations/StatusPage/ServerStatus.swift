@@ -1,4 +1,7 @@
+internal import HTTP
 internal import Metrics
+internal import Server
+internal import System
 
 /// The server's figures, as `/status` returns them; counters begin at 0 when the server starts.
 ///
@@ -236,5 +239,53 @@ struct ServerStatus: Encodable, Sendable {
         let threads: Double
         let descriptors: Int
         let descriptorLimit: UInt64
+    }
+}
+
+extension ServerStatus.Loop {
+    /// The loops of a server; reads files.
+    static func all(of server: Server) -> [ServerStatus.Loop] {
+        let times = ThreadTimes.now
+        return server.workers.enumerated().map { index, worker in
+            let name = "loop \(index)"
+            var table = RequestCounts.table
+            worker.metrics.requests.add(to: &table)
+            return ServerStatus.Loop(
+                name: name, connections: [worker].openConnections,
+                requests: table.reduce(0, +), processorSeconds: times[name] ?? 0
+            )
+        }
+    }
+}
+
+extension ServerStatus.Requests {
+    /// Adds up the counts of all loops.
+    ///
+    /// - Parameter history: Knows the counts of a minute ago.
+    init(_ server: Server, _ history: History) {
+        let table = server.workers.requestTable
+        let columns = RequestCounts.outcomes.count
+        func total(_ method: Method) -> UInt64 {
+            table[(RequestCounts.row(of: method) * columns)...].prefix(columns).reduce(0, +)
+        }
+        let counts = RequestCounts.byOutcome(table)
+        let lastMinute = history.lastMinute(of: counts, at: SystemUptime.now)
+        var (errors, notFound): (UInt64, UInt64) = (0, 0)
+        var codes: [Code] = []
+        for (index, outcome) in RequestCounts.outcomes.enumerated() where counts[index] > 0 {
+            if outcome.isNotFound { notFound += counts[index] }
+            guard outcome.isError else { continue }
+            errors += counts[index]
+            codes.append(
+                Code(
+                    status: outcome.statusNumber, code: outcome.errorCode, count: counts[index],
+                    lastMinute: lastMinute[index]))
+        }
+        self.init(
+            get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),
+            errors: errors, notFound: notFound,
+            byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) },
+            byCode: codes.sorted { $0.count > $1.count }
+        )
     }
 }

@@ -1,4 +1,6 @@
 internal import HTTP
+internal import Server
+internal import Settings
 
 /// The page at `/` of the administration: a single self-contained document, which requests `/status` and
 /// `/history` every second.
@@ -38,5 +40,54 @@ enum StatusPage {
 
     private static func text(_ bytes: [UInt8]) -> String {
         String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+/// The last lines of the log of level warning and up, as `/log` returns them.
+struct ServerLog: Encodable, Sendable {
+    /// The oldest first.
+    let lines: [Line]
+
+    struct Line: Encodable, Sendable {
+        /// 1 for the first one since the start.
+        let number: UInt64
+        /// In seconds since 1970.
+        let time: Double
+        let level: String
+        let text: String
+    }
+
+    init(of server: Server) {
+        lines = server.recentLog.lines.map {
+            Line(number: $0.number, time: Double($0.unixMilliseconds) / 1_000, level: $0.level, text: $0.text)
+        }
+    }
+}
+
+/// The settings in force and where each of them comes from, as `/settings` returns them.
+///
+/// No setting has a secret as its value: keys and passwords are in files, and a URL with a password is refused.
+struct ServerSettings: Encodable, Sendable {
+    let settings: [Entry]
+
+    struct Entry: Encodable, Sendable {
+        let key: String
+        /// As a settings file has it.
+        let value: String
+        let `default`: String
+        /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; `default` without any.
+        let source: String
+        /// The value that will take effect at the next start; nil if it is already in force.
+        let afterRestart: String?
+    }
+
+    init(of server: Server) {
+        let (inForce, sources) = (server.settingsInForce, server.settingsSources)
+        settings = Setting.all.map { setting in
+            Entry(
+                key: setting.key, value: setting.show(inForce), default: setting.default,
+                source: sources.origin(of: setting) ?? "default", afterRestart: sources.postponedValue(of: setting)
+            )
+        }
     }
 }

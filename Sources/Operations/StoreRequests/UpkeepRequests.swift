@@ -86,7 +86,7 @@ package struct RecordBackup: StoreRequest {
     }
 }
 
-/// Encrypts all tokens with the newest key.
+/// Encrypts all tokens with the key that seals.
 package struct RekeyStore: StoreRequest {
     package static let name = StoreRequestName.rekey
 

@@ -2,6 +2,7 @@ package import EventLoop
 internal import HTTP
 package import JWT
 package import Metrics
+internal import Synchronization
 internal import System
 package import TokenService
 package import TokenStore
@@ -103,5 +104,53 @@ extension TLSError {
         case .refused: .refused
         case .system: .system
         }
+    }
+}
+
+/// Counts the requests of each listener.
+///
+/// Written on one thread, read on any.
+package final class ListenerCounts: Sendable {
+    /// How many listeners have a counter of their own; those that follow share one.
+    package static let limit = 64
+    private let counts = InlineArray<65, Counter> { _ in Counter() }
+
+    /// Counts a request; called on the one thread that writes.
+    @inline(__always)
+    func note(_ listener: UInt16) {
+        counts[min(Int(listener), Self.limit)].add()
+    }
+
+    /// - Parameter listener: Its number, or `limit` for all those that share a counter.
+    package func value(of listener: Int) -> UInt64 { counts[listener].value }
+}
+
+/// The open connections of all loops, and how many there may be.
+final class ConnectionCount: Sendable {
+    private let count = Atomic<Int>(0)
+    private let mostOpen: Atomic<Int>
+
+    init(limit: Int) {
+        mostOpen = Atomic(limit)
+    }
+
+    /// The most connections that are served; further ones are refused, unless idle ones can make room for them.
+    var limit: Int { mostOpen.load(ordering: .relaxed) }
+
+    /// Whether there are more.
+    var isExceeded: Bool { count.load(ordering: .relaxed) > limit }
+
+    /// Changes the limit; open connections stay.
+    func setLimit(_ limit: Int) {
+        mostOpen.store(limit, ordering: .relaxed)
+    }
+
+    /// Counts another connection and returns the new count.
+    func add() -> Int {
+        count.add(1, ordering: .relaxed).newValue
+    }
+
+    func subtract() {
+        count.subtract(1, ordering: .relaxed)
     }
 }

@@ -3,7 +3,7 @@ internal import Glibc
 internal import HTTP
 internal import JWT
 internal import Logging
-internal import Metrics
+package import Metrics
 internal import Settings
 package import Synchronization
 internal import System
@@ -239,4 +239,65 @@ package final class Worker: @unchecked Sendable {
 
     /// Seconds since 1970.
     static var unixTime: Int64 { Int64(time(nil)) }
+}
+
+/// The sums of the loops' metrics.
+extension [Worker] {
+    package func sum(_ value: (LoopMetrics) -> UInt64) -> UInt64 {
+        reduce(0) { $0 + value($1.metrics) }
+    }
+
+    package func reading(_ histogram: (LoopMetrics) -> Histogram) -> Histogram.Reading {
+        dropFirst().reduce(histogram(self[0].metrics).reading) { $0 + histogram($1.metrics).reading }
+    }
+
+    package var openConnections: UInt64 {
+        reduce(0) { $0 + UInt64(Swift.max(0, $1.connectionCount.load(ordering: .relaxed))) }
+    }
+
+    /// The requests by method and outcome, in the layout of `RequestCounts.table`.
+    package var requestTable: [UInt64] {
+        var table = RequestCounts.table
+        for worker in self { worker.metrics.requests.add(to: &table) }
+        return table
+    }
+}
+
+/// Receive and send buffers that a loop's connections share, so that an idle connection holds none.
+///
+/// Belongs to one loop's thread.
+struct BufferPool {
+    /// A buffer for each direction.
+    struct Pair {
+        var input: [UInt8] = []
+        var output: [UInt8] = []
+    }
+
+    /// Bytes that a buffer holds before it has to grow.
+    static let bufferSize = 16 << 10
+    /// The most pairs that are kept; further ones are freed.
+    private static let limit = 32
+
+    private var spare: [Pair] = []
+
+    /// Two empty buffers with at least `bufferSize` bytes of room each.
+    mutating func take() -> Pair {
+        if let pair = spare.popLast() { return pair }
+        var pair = Pair()
+        pair.input.reserveCapacity(Self.bufferSize)
+        pair.output.reserveCapacity(Self.bufferSize)
+        return pair
+    }
+
+    /// Takes two empty buffers back, unless they have another size.
+    mutating func give(_ pair: consuming Pair) {
+        guard Self.keeps(pair), spare.count < Self.limit else { return }
+        spare.append(pair)
+    }
+
+    /// Whether a pair has the size that is kept.
+    static func keeps(_ pair: borrowing Pair) -> Bool {
+        let usual = bufferSize...2 * bufferSize
+        return usual.contains(pair.input.capacity) && usual.contains(pair.output.capacity)
+    }
 }

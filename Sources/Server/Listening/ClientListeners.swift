@@ -1,5 +1,7 @@
 package import EventLoop
+internal import Glibc
 package import Settings
+internal import System
 
 /// All listeners for clients, and the TLS context that they share.
 package struct ClientListeners: Sendable {
@@ -49,6 +51,205 @@ package struct ClientListeners: Sendable {
             return try TLSContext(TLSFiles(settings), applicationProtocols: ["http/1.1"])
         } catch {
             throw .tls("\(error)")
+        }
+    }
+}
+
+extension ClientListeners {
+    /// Fails if listening is bound to fail, whatever other programs do; does not listen anywhere itself.
+    ///
+    /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
+    ///
+    /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
+    /// - Returns: The authorities for clients' certificates; nil if there are none, or none that could be checked.
+    package static func examine(
+        _ settings: Settings, except isAwaited: (String) -> Bool
+    ) throws(StartError) -> TLSClientAuthorities? {
+        if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
+            throw .conflict(conflict)
+        }
+        for address in settings.listen {
+            if case .unix(let path) = address.place, isAwaited(path) { continue }
+            try examine(address)
+        }
+        for address in settings.admin.listen {
+            do throws(StartError) {
+                try examine(address)
+            } catch {
+                throw error.ofAdministration
+            }
+        }
+        // Even if no entry of `listen` uses TLS: systemd may pass a socket that does.
+        return settings.tls.certificates.isEmpty ? nil : try examineCertificates(settings, except: isAwaited)
+    }
+
+    private static func examineCertificates(
+        _ settings: Settings, except isAwaited: (String) -> Bool
+    ) throws(StartError) -> TLSClientAuthorities? {
+        let files = TLSFiles(settings)
+        do throws(TLSConfigurationError) {
+            for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
+                _ = try TLSContext.examine(pair)
+            }
+            guard let authorities = files.clientAuthorities, !isAwaited(authorities) else { return nil }
+            return try TLSContext.examine(authorities: authorities)
+        } catch {
+            throw .tls("\(error)")
+        }
+    }
+
+    private static func examine(_ address: ListenAddress) throws(StartError) {
+        switch address.place {
+        case .systemd: return
+        case .tcp(let host, _):
+            // Without its port, which another program or the running server may be using.
+            for resolved in try ClientListener.resolve(host, 0, address) { try examine(resolved, named: "\(address)") }
+        case .unix(let path):
+            if let owner = address.owner { _ = try ClientListener.owner(owner, path) }
+            try examine(unixPath: path)
+        }
+    }
+
+    private static func examine(_ address: SocketAddress, named name: String) throws(StartError) {
+        do throws(SystemError) {
+            try Listener.tryBinding(address)
+        } catch {
+            throw StartError.shortage(error, listeningOn: name) ?? .listen(address: name, false, error.description)
+        }
+    }
+
+    /// Fails if no socket could be made at the path; changes nothing.
+    private static func examine(unixPath path: String) throws(StartError) {
+        if let found = FileStatus(path, followingLinks: false), !found.isSocket {
+            throw .unixSocket(UnixSocketFault(path, .notASocket))
+        }
+        guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return }
+        switch errno {
+        case ENOENT, ENOTDIR: throw .unixSocket(UnixSocketFault(path, .noFolder))
+        case EROFS: throw .unixSocket(UnixSocketFault(path, .readOnly))
+        default: throw .unixSocket(UnixSocketFault(path, .closedFolder))
+        }
+    }
+}
+
+/// A listener, and the protocols that its connections speak: PROXY protocol, TLS or plain HTTP.
+package struct ClientListener: Sendable {
+    package let listener: Listener
+    let requiresProxyProtocol: Bool
+    /// Nil for plain HTTP.
+    let tls: TLSContext?
+    let clientAuthentication: TLSClientAuthentication
+    /// Whether systemd has passed the socket, maybe in the place of entries of `listen` that speak the same protocol.
+    var isPassed = false
+    /// The place among all listeners, by which its requests are counted.
+    var number = 0
+
+    /// The address with its scheme, for the log.
+    var name: String {
+        if tls != nil { return "https://\(listener.name)" }
+        return listener.name.hasPrefix("unix") ? listener.name : "http://\(listener.name)"
+    }
+
+    /// Opens the listeners of one entry of `listen`; a host name may resolve to several addresses.
+    ///
+    /// - Parameters:
+    ///   - address: The entry.
+    ///   - tls: Nil if no entry is for TLS.
+    ///   - clients: Whether clients show certificates.
+    package static func open(
+        _ address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
+    ) throws(StartError) -> [ClientListener] {
+        var listeners: [Listener] = []
+        switch address.place {
+        case .tcp(let host, let port):
+            for resolved in try resolve(host, port, address) {
+                listeners.append(
+                    try opening(resolved) { () throws(SystemError) in try Listener(binding: resolved) })
+            }
+        case .unix(let path):
+            let owner = try address.owner.map { (name) throws(StartError) in try Self.owner(name, path) }
+            do throws(SystemError) {
+                listeners.append(try Listener(unixPath: path, mode: address.mode, owner: owner))
+            } catch {
+                throw StartError.shortage(error, listeningOn: "unix:\(path)")
+                    ?? .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
+            }
+        case .systemd:
+            preconditionFailure("passed sockets are taken over by adopt")
+        }
+        let context = address.isTLS ? tls : nil
+        return listeners.map {
+            ClientListener(
+                listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context,
+                clientAuthentication: clients
+            )
+        }
+    }
+
+    /// Takes over a listening socket that systemd has passed.
+    static func adopt(
+        _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
+    ) throws(StartError) -> ClientListener {
+        do throws(Listener.AdoptionError) {
+            let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
+            return ClientListener(
+                listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
+                tls: address.isTLS ? tls : nil, clientAuthentication: clients, isPassed: true
+            )
+        } catch {
+            throw .passedSockets(
+                "\(socket) \(error); a socket unit needs ListenStream= and must not have Accept=yes"
+            )
+        }
+    }
+
+    private static func opening(
+        _ address: SocketAddress, _ open: () throws(SystemError) -> Listener
+    ) throws(StartError) -> Listener {
+        do throws(SystemError) {
+            return try open()
+        } catch {
+            let name = "\(address)"
+            if error.isAddressInUse { throw .addressInUse(address: name) }
+            throw StartError.shortage(error, listeningOn: name)
+                ?? .listen(address: name, error.isPermissionDenied, error.description)
+        }
+    }
+
+    static func resolve(
+        _ host: String, _ port: UInt16, _ address: ListenAddress
+    ) throws(StartError) -> [SocketAddress] {
+        do throws(SocketAddress.ResolutionError) {
+            return try SocketAddress.resolve(host: host, port: port)
+        } catch {
+            throw .resolution(address: "\(address)", reason: error.reason)
+        }
+    }
+
+    /// Looks up the numeric ids of `user` or `user:group`; without a group, returns the user's primary group.
+    package static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
+        let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
+        guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }
+        let (userID, groupID) = unsafe (user.pointee.pw_uid, user.pointee.pw_gid)
+        guard parts.count == 2 else { return (userID, groupID) }
+        guard let group = unsafe getgrnam(parts[1]) else { throw .owner(path: path, name: parts[1]) }
+        return (userID, unsafe group.pointee.gr_gid)
+    }
+}
+
+extension TLSClientAuthentication {
+    /// Whether the clients of a listener show certificates, as its entry says.
+    ///
+    /// If no entry says anything, all clients do where there are authorities.
+    ///
+    /// - Parameters:
+    ///   - address: The listener's entry.
+    ///   - listen: All entries.
+    init(of address: ListenAddress, among listen: [ListenAddress]) {
+        switch address.clientCertificate {
+        case .required: self = .required
+        case .optional: self = .optional
+        case nil: self = listen.contains { $0.clientCertificate != nil } ? .none : .requiredByAuthorities
         }
     }
 }

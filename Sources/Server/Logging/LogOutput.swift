@@ -1,5 +1,6 @@
 internal import FoundationEssentials
 internal import Glibc
+internal import HTTP
 package import Logging
 package import Settings
 internal import Synchronization
@@ -61,5 +62,186 @@ package final class LogOutput: Sendable {
             // means that the reader has ended or the disk is full, and there is nowhere else to report that.
             try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)
         }
+    }
+}
+
+/// One entry of the server's log, before formatting.
+struct LogLine {
+    /// Milliseconds since 1970.
+    let unixMilliseconds: Int64
+    let level: String
+    let message: String
+    /// Further information beside the message, by name.
+    let fields: [(name: String, value: String)]
+
+    /// The formatted line, with its newline.
+    ///
+    /// Text: `2026-11-21T02:03:04.567Z info: the message name=value`. JSON: an object with `time`, `level`, `message` and
+    /// the fields.
+    func text(_ format: LogFormat) -> String {
+        switch format {
+        case .text:
+            "\(time) \(level): \(messageWithFields)\n"
+        case .json:
+            #"{"time":"\#(time)","level":"\#(level)","message":\#(Self.quoted(message))"#
+                + fields.map { #","\#($0.name)":\#(Self.quoted($0.value))"# }.joined() + "}\n"
+        }
+    }
+
+    /// On one line, without the time and the level: `the message name=value`.
+    var messageWithFields: String {
+        Self.visible(message) + fields.map { " \($0.name)=\(Self.visible($0.value))" }.joined()
+    }
+
+    private var time: String {
+        let (second, millisecond) = unixMilliseconds.quotientAndRemainder(dividingBy: 1_000)
+        let digits = String(1_000 + millisecond).dropFirst()
+        return LogTime.text(second, fraction: ".\(digits)")
+    }
+
+    /// The text with control characters replaced by spaces, so that no part of it can pass for a line of its own.
+    private static func visible(_ text: String) -> String {
+        guard text.unicodeScalars.contains(where: isControl) else { return text }
+        return String(String.UnicodeScalarView(text.unicodeScalars.map { isControl($0) ? " " : $0 }))
+    }
+
+    private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
+        scalar.properties.generalCategory == .control || scalar == "\u{2028}" || scalar == "\u{2029}"
+    }
+
+    /// The text as a JSON string, with its quotation marks (RFC 8259, section 7).
+    static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"", "\\":
+                quoted += "\\"
+                quoted.unicodeScalars.append(scalar)
+            case "\n": quoted += "\\n"
+            case "\t": quoted += "\\t"
+            case _ where isControl(scalar):
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+}
+
+/// Formats times as RFC 3339 defines them, in UTC.
+package enum LogTime {
+    /// A time such as `2026-11-21T02:03:04Z`.
+    ///
+    /// - Parameters:
+    ///   - unixTime: Seconds since 1970.
+    ///   - fraction: Appended to the seconds, such as `.567`.
+    package static func text(_ unixTime: Int64, fraction: String = "") -> String {
+        let date = CalendarDay(daysSince1970: unixTime / 86_400)
+        let day = "\(date.year)-\(HTTPDate.twoDigits(date.month))-\(HTTPDate.twoDigits(date.day))"
+        return "\(day)T\(clock(unixTime))\(fraction)Z"
+    }
+
+    /// The time of day: `02:03:04`.
+    static func clock(_ unixTime: Int64) -> String {
+        let second = unixTime % 86_400
+        let (hour, minute) = (HTTPDate.twoDigits(second / 3_600), HTTPDate.twoDigits(second / 60 % 60))
+        return "\(hour):\(minute):\(HTTPDate.twoDigits(second % 60))"
+    }
+}
+
+/// The last lines of the log that warn of something, for operators who look at the status page.
+///
+/// At most 100 lines of 1,000 bytes. Lines of the log contain no secrets, and so these do not.
+///
+/// Any thread.
+package final class RecentLog: Sendable {
+    /// One line.
+    package struct Line: Sendable, Equatable {
+        /// 1 for the first one since the start.
+        package let number: UInt64
+        /// Milliseconds since 1970.
+        package let unixMilliseconds: Int64
+        package let level: String
+        package let text: String
+    }
+
+    private struct State {
+        var lines: [Line] = []
+        var count: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+
+    /// How many lines are kept.
+    package static let lineLimit = 100
+    /// The bytes of one line; what is longer ends with an ellipsis.
+    package static let textLimit = 1_000
+
+    package init() {}
+
+    /// How many lines there were since the start.
+    package var count: UInt64 { state.withLock(\.count) }
+
+    /// The last lines, the oldest first.
+    package var lines: [Line] { state.withLock(\.lines) }
+
+    /// Adds a line, in the place of the oldest one if there are too many.
+    package func add(unixMilliseconds: Int64, level: String, text: String) {
+        let text = Self.cut(text)
+        state.withLock { state in
+            state.count += 1
+            state.lines.removeFirst(max(0, state.lines.count - Self.lineLimit + 1))
+            state.lines.append(
+                Line(number: state.count, unixMilliseconds: unixMilliseconds, level: level, text: text))
+        }
+    }
+
+    private static func cut(_ text: String) -> String {
+        guard text.utf8.count > textLimit else { return text }
+        let ellipsis = "…"
+        var end = text.utf8.index(text.utf8.startIndex, offsetBy: textLimit - ellipsis.utf8.count)
+        // Not within a character.
+        while end.samePosition(in: text.unicodeScalars) == nil { end = text.utf8.index(before: end) }
+        return text[..<end] + ellipsis
+    }
+}
+
+/// Logs an error that can occur with every request: the first at once, then at most one line in ten seconds, with the number
+/// of errors that were not logged in between.
+///
+/// Any thread.
+final class RateLimitedLog: Sendable {
+    private struct Recent {
+        var lastLine: ContinuousClock.Instant?
+        var unlogged = 0
+    }
+
+    private let logger: Logger
+    private let level: Logger.Level
+    private let recent = Mutex(Recent())
+    private static let interval = Duration.seconds(10)
+
+    init(_ logger: Logger, _ level: Logger.Level) {
+        self.logger = logger
+        self.level = level
+    }
+
+    /// - Parameter requestID: The id of the request in which the error occurred.
+    func log(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
+        let now = ContinuousClock.now
+        let unlogged: Int? = recent.withLock { recent in
+            if let last = recent.lastLine, now - last < Self.interval {
+                recent.unlogged += 1
+                return nil
+            }
+            defer { recent = Recent(lastLine: now) }
+            return recent.unlogged
+        }
+        guard let unlogged else { return }
+        let count = unlogged == 0 ? "" : " (and \(unlogged) times more since the last such line)"
+        var fields: Logger.Metadata = [:]
+        if let id = requestID.text { fields["request_id"] = "\(id)" }
+        logger.log(level: level, "\(text())\(count)", metadata: fields)
     }
 }

@@ -1,4 +1,5 @@
 package import EventLoop
+internal import Glibc
 package import Settings
 
 extension TLSFiles {
@@ -15,5 +16,51 @@ extension TLSFiles {
             standard: pairs[0], others: Array(pairs.dropFirst()),
             clientAuthorities: authorities.isEmpty ? nil : authorities
         )
+    }
+}
+
+extension TLSCertificate {
+    /// A warning if the certificate has expired, is not yet valid, or expires within 14 days; otherwise nil.
+    ///
+    /// - Parameter now: Seconds since 1970.
+    func warning(at now: Int64 = Int64(time(nil))) -> String? {
+        let renewal = "replace \(path) with a new one"
+        if now < start {
+            let first = LogTime.text(start).prefix { $0 != "T" }
+            return """
+                a certificate is not valid before \(first): clients refuse it; check that the clock is right, \
+                or replace \(path)
+                """
+        }
+        if now >= expiry { return "a certificate has expired: clients refuse it; \(renewal)" }
+        switch (expiry - now) / 86_400 {
+        case 14...: return nil
+        case 0: return "a certificate expires within a day; \(renewal)"
+        case let days: return "a certificate expires in \(days) \(days == 1 ? "day" : "days"); \(renewal)"
+        }
+    }
+}
+
+extension TLSClientAuthorities {
+    private static let nameLimit = 20
+
+    /// Who is trusted, for the log.
+    package var trust: String {
+        let names = taken.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
+        let rest = taken.count - Self.nameLimit
+        return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
+    }
+
+    /// Warnings about what is in the file and lets nobody in.
+    package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
+        var warnings = taken.filter { $0.expiry < now }.map {
+            "the authority \"\($0.name)\" in \(path) has expired: whom it has issued certificates is refused; replace it"
+        }
+        if !leftOut.isEmpty {
+            let places = leftOut.prefix(Self.nameLimit).joined(separator: ", ")
+            warnings.append(
+                "\(path) has parts that are left out: \(places); remove them, or replace them by certificates in PEM")
+        }
+        return warnings
     }
 }

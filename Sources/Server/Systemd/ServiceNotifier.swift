@@ -1,4 +1,5 @@
 internal import EventLoop
+internal import Glibc
 internal import Logging
 internal import Synchronization
 package import System
@@ -63,4 +64,144 @@ package final class ServiceNotifier: Sendable {
             logger.warning("the service manager could not be notified: \(error)")
         }
     }
+}
+
+/// The socket on which the service manager receives messages from its services (sd_notify(3)).
+struct NotificationSocket: ~Copyable, Sendable {
+    private let socket: FileDescriptor
+    private let address: UnixSocketAddress
+
+    /// - Parameter text: `NOTIFY_SOCKET`: the path of a Unix socket, or `@` and a name in the abstract namespace.
+    ///   `vsock:...`, with which a virtual machine reaches its host, is not supported.
+    init(_ text: String) throws(SystemError) {
+        guard text.hasPrefix("/") || text.hasPrefix("@") else {
+            throw SystemError(call: "NOTIFY_SOCKET", code: EAFNOSUPPORT)
+        }
+        let address = try UnixSocketAddress(name: text, call: "NOTIFY_SOCKET")
+        socket = try Self.socket()
+        self.address = address
+    }
+
+    private static func socket() throws(SystemError) -> FileDescriptor {
+        let socket = try FileDescriptor(socket: AF_UNIX, SOCK_DGRAM.rawValue)
+        // A service manager that has stopped reading must not block us.
+        try socket.setTimeout(seconds: 1)
+        return socket
+    }
+
+    /// Sends one message; blocks for a second at most.
+    func send(_ message: String) throws(SystemError) {
+        let bytes = Array(message.utf8)
+        let number = socket.number
+        let count = unsafe address.withPointer { address, length in
+            // On a socket with a timeout for sending, a signal interrupts the call even if its handler has SA_RESTART
+            // (signal(7)).
+            retryingInterrupts {
+                unsafe sendto(number, bytes, bytes.count, Int32(MSG_NOSIGNAL), address, length)
+            }
+        }
+        guard count == bytes.count else { throw SystemError.last("sendto") }
+    }
+}
+
+/// Sends the service manager watchdog messages as long as every loop runs (sd_watchdog_enabled(3)).
+///
+/// Before each message, every loop has to complete a turn. When a loop hangs, no message is sent, and the manager restarts
+/// the server.
+struct Watchdog: Sendable {
+    let loops: [EventLoop]
+    /// The time without a message after which the manager restarts the server.
+    let interval: Duration
+    let notify: @Sendable () -> Void
+
+    /// How often per interval to check the loops that have not completed a turn yet.
+    private static let checksPerInterval = 40
+
+    /// Runs until its task is cancelled.
+    func run() async {
+        while !Task.isCancelled {
+            let turns = loops.map(\.turnCount)
+            // The empty job wakes an idle loop. A busy loop completes turns anyway, and any of these counts.
+            for loop in loops { loop.execute {} }
+            while !Task.isCancelled, zip(loops, turns).contains(where: { $0.turnCount == $1 }) {
+                try? await Task.sleep(for: interval / Self.checksPerInterval)
+            }
+            guard !Task.isCancelled else { return }
+            notify()
+            // sd_watchdog_enabled(3) recommends half of the interval, so that a late message does no harm.
+            try? await Task.sleep(for: interval / 2)
+        }
+    }
+}
+
+/// The environment variables that a service manager, such as systemd, has set for this process.
+///
+/// The variables are those of sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3). They are read here rather than
+/// through libsystemd, to avoid linking a library for a few lines.
+struct ServiceEnvironment: Sendable {
+    /// The address of the `NotificationSocket`; nil when the manager expects no messages.
+    var notificationAddress: String?
+    /// How often the manager expects a watchdog message; nil when it expects none.
+    var watchdogInterval: Duration?
+    /// Listening sockets to serve, in the order of their descriptors.
+    var passedSockets: [PassedSocket] = []
+
+    /// The descriptor of the first socket (sd_listen_fds(3), `SD_LISTEN_FDS_START`).
+    private static let firstDescriptor: Int32 = 3
+
+    private static let names = [
+        "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+    ]
+
+    /// Reads the variables and removes them, so that no other reader and no child process uses the sockets as well.
+    ///
+    /// Call it once, before other threads read the environment.
+    static func take() throws(StartError) -> ServiceEnvironment {
+        var variables: [String: String] = [:]
+        for name in names {
+            // unsetenv may invalidate the value: copy it first.
+            if let value = unsafe getenv(name) { variables[name] = unsafe String(cString: value) }
+            _ = unsafe unsetenv(name)
+        }
+        return try ServiceEnvironment(variables, processID: getpid())
+    }
+
+    /// - Parameters:
+    ///   - variables: The environment.
+    ///   - processID: This process. Sockets and the watchdog may be meant for another one, such as a shell that started
+    ///     this process.
+    init(_ variables: [String: String], processID: Int32) throws(StartError) {
+        notificationAddress = variables["NOTIFY_SOCKET"].flatMap { $0.isEmpty ? nil : $0 }
+        let watched = variables["WATCHDOG_PID"]
+        if watched == nil || watched == String(processID), let microseconds = Int64(variables["WATCHDOG_USEC"] ?? ""),
+            microseconds > 0
+        {
+            watchdogInterval = .microseconds(microseconds)
+        }
+        if variables["LISTEN_PID"] == String(processID) { passedSockets = try Self.sockets(variables) }
+    }
+
+    private static func sockets(_ variables: [String: String]) throws(StartError) -> [PassedSocket] {
+        let text = variables["LISTEN_FDS"] ?? ""
+        guard let count = Int32(text), (0...Int32(Int16.max)).contains(count) else {
+            throw .passedSockets("LISTEN_FDS is \"\(text)\", which is not a number of sockets")
+        }
+        guard let joined = variables["LISTEN_FDNAMES"] else {
+            return (0..<count).map { PassedSocket(descriptor: firstDescriptor + $0, name: "") }
+        }
+        let names = count == 0 ? [] : joined.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+        guard names.count == Int(count) else {
+            throw .passedSockets("LISTEN_FDS is \(count), but LISTEN_FDNAMES has \(names.count) names")
+        }
+        return zip(0..<count, names).map { PassedSocket(descriptor: firstDescriptor + $0, name: $1) }
+    }
+}
+
+/// A listening socket that the service manager has opened for this process.
+package struct PassedSocket: Hashable, Sendable, CustomStringConvertible {
+    let descriptor: Int32
+    /// `FileDescriptorName=` of the socket unit; empty if the manager passed no names.
+    let name: String
+
+    package var description: String { name.isEmpty ? "socket \(descriptor)" : "socket \(descriptor) (\(name))" }
 }

@@ -1,3 +1,5 @@
+internal import HTTP
+
 extension Setting {
     /// Threads, paths and kinds of bodies.
     static let serving = [
@@ -30,5 +32,75 @@ extension Setting {
         let isAllowed =
             text.hasPrefix("/") && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && !"#?\"\\".utf8.contains($0) }
         return isAllowed ? text : nil
+    }
+}
+
+extension Setting {
+    /// The addresses for clients.
+    package static let listen = Setting(
+        "listen", \.listen,
+        .list(ListenAddress.allowed, ListenAddress.init, \.description).advising(ListenAddress.advice),
+        takesEffect: .atStart, option: "--listen",
+        """
+        The addresses to listen on for clients. Only this machine reaches 127.0.0.1; choose 0.0.0.0:8080 for a proxy on
+        another machine.
+
+          127.0.0.1:8080, http://[::1]:8080      an address and a port, IPv6 in brackets; 0.0.0.0 and [::] stand for all
+                                                 addresses of their family
+          https://0.0.0.0:8443                   the same over TLS, with the files of the section tls;
+                                                 ?client-certificate=required or optional asks clients for certificates
+          unix:/run/token-cache/http.sock        a Unix socket, by a path of at most 107 bytes; ?mode=0660 sets who may
+                                                 connect, and &owner=user:group its owner if root runs the server
+          systemd                                the sockets that systemd socket units pass on
+
+        With ?proxy-protocol=required, each connection has to begin with a PROXY protocol header (version 1 or 2) from
+        one of trusted_proxies.
+
+        Without systemd in the list, sockets that systemd passes on replace the addresses of their kind.
+        FileDescriptorName= of a socket unit names the protocol: http, https, proxy (HTTP behind a PROXY header) or
+        https-proxy. Without it, the entry decides (systemd, https://systemd, systemd?proxy-protocol=required);
+        otherwise it is http.
+        """
+    )
+
+    /// The addresses for monitoring and administration.
+    static let administration = [
+        Setting(
+            "admin.listen", \.admin.listen,
+            .listOrNone(
+                ["off", "false"], "addresses with a port, such as 127.0.0.1:9090, or off", showing: "off",
+                { ListenAddress($0).flatMap { $0.isPlain ? $0 : nil } }, \.description
+            ).advising(ListenAddress.plainAdvice),
+            takesEffect: .atStart,
+            """
+            The addresses for operators, in plain HTTP: GET / (a page with charts), /status (the same figures as JSON),
+            /metrics (for Prometheus), /healthz (the process is alive), /readyz (it can answer and store tokens, or why it
+            cannot) and what the page is made of. Whoever can connect may read all of this, which shows how much is stored:
+            for other machines, put a proxy in front that asks for a password (deploy/nginx/administration.conf).
+
+            control.sock in the data folder answers the same, for the server's user and root, also with off. Only there,
+            POST /reload (as SIGHUP) and /drain (as SIGTERM) are carried out.
+            """
+        ),
+        Setting(
+            "admin.hosts", \.admin.hosts,
+            .listOrNone(
+                [""], "names of hosts without a port, such as token-cache.example.net, or an empty list", host, { $0 }),
+            """
+            The host names that requests to admin.listen may use, such as token-cache if Prometheus scrapes
+            token-cache:9090. IP addresses and localhost need no entry; a request for any other host gets 421, so that no web
+            page reads the answers through a host name of its own.
+            """
+        ),
+    ]
+
+    private static func host(_ name: String) -> String? {
+        !name.contains(":") && isAuthority(name) ? name : nil
+    }
+
+    /// Whether it is a host with an optional port.
+    static func isAuthority(_ text: String) -> Bool {
+        let bytes = Array(text.utf8)
+        return bytes.span.isAuthority(ByteRange(0, bytes.count))
     }
 }

@@ -1,4 +1,5 @@
 internal import HTTP
+internal import TokenService
 
 extension Settings {
     private func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }
@@ -46,4 +47,163 @@ extension Settings {
         try checkStore()
         try checkAccess()
     }
+}
+
+extension Settings {
+    /// Refuses a mode of access that cannot work, or that would let anybody be any user, for want of other settings.
+    package func checkAccess() throws(SettingsError) {
+        if let address = listen.first(where: { $0.clientCertificate != nil }), tls.clientAuthorities.isEmpty {
+            throw .contradiction(
+                """
+                listen has \(address), and tls.client_ca is not set: no client's certificate could be verified; name a file \
+                with the authorities that issue them
+                """
+            )
+        }
+        switch access.mode {
+        case .open: break
+        case .session:
+            try require(
+                access.apiKeysFile, "access.api.keys_file",
+                """
+                nobody could make sessions; name a file there, and make a key for the app's server with \
+                `token-cache access keys add NAME --scope sessions`
+                """
+            )
+        case .bearer:
+            try require(
+                access.bearer.issuer, "access.bearer.issuer",
+                "no JWT could be accepted; name the issuer exactly as in the claim iss of its tokens"
+            )
+            try require(
+                access.bearer.audiences.first, "access.bearer.audience",
+                """
+                tokens made for other services of the same issuer would be accepted; name the value that the claim aud has \
+                in tokens for this server
+                """
+            )
+            try require(
+                access.bearer.keysFile, "access.bearer.keys_file",
+                "no signature could be verified; name a file with the issuer's public keys (its JWKS)"
+            )
+        case .header:
+            try require(
+                access.headerName, "access.header.name",
+                "no request would have a user; name the header that your proxy sets, such as Remote-User"
+            )
+            try checkAuthenticatingProxies()
+        case .certificate:
+            try require(
+                tls.clientAuthorities, "tls.client_ca",
+                "no client's certificate could be verified; name a file with the authorities that issue them"
+            )
+            guard listen.contains(where: { $0.isTLS || $0.place == .systemd }) else {
+                throw .contradiction(
+                    """
+                    access.mode is certificate, and listen has no https:// address: clients can show certificates over TLS \
+                    only; add one such as https://0.0.0.0:8443
+                    """
+                )
+            }
+        }
+    }
+
+    /// The default trusts every program on this machine, which is right for the scheme of a request but not for its user.
+    private func checkAuthenticatingProxies() throws(SettingsError) {
+        let standard = Settings().trustedProxies
+        guard !trustedProxies.isEmpty else {
+            throw .contradiction(
+                """
+                access.mode is header, and trusted_proxies is none: no request would have a user; name the addresses of \
+                the proxies that authenticate, and nothing else
+                """
+            )
+        }
+        guard Set(trustedProxies) != Set(standard) else {
+            let names = standard.map(\.description).joined(separator: ", ")
+            throw .contradiction(
+                """
+                access.mode is header, and trusted_proxies has its default (\(names)): every program on this machine could \
+                be any user; name the addresses of the proxies that authenticate, and nothing else, such as [127.0.0.1] or \
+                [unix]
+                """
+            )
+        }
+    }
+
+    private func require(_ value: String?, _ key: String, _ consequence: String) throws(SettingsError) {
+        guard value ?? "" == "" else { return }
+        throw .contradiction("access.mode is \(access.mode), and \(key) is not set: \(consequence)")
+    }
+}
+
+extension Settings {
+    /// Refuses settings of the kind of store that is not used: they would have no effect, although an operator relies on them.
+    ///
+    /// A setting that has its default is not refused, wherever it is given: a file often contains all of them.
+    func checkStore() throws(SettingsError) {
+        let unused = store.url.isEmpty ? Self.ofDatabase : Self.ofSQLite
+        for (key, reason) in unused {
+            guard let setting = Setting.all.first(where: { $0.key == key }) else {
+                preconditionFailure("there is no setting \(key)")
+            }
+            let value = setting.show(self)
+            guard value != setting.default, Self.harmless[key] != value else { continue }
+            throw .contradiction(
+                "\(key) is \(value), and store.url is \(store.url.isEmpty ? "empty" : "set"): \(reason)"
+            )
+        }
+    }
+
+    /// Settings without effect on a database, and what takes their place there.
+    private static let ofSQLite = [
+        (
+            "store.max_tokens",
+            """
+            a database that several servers use cannot be limited here; remove this setting, and give the database a tablespace on \
+            a volume of the size that it may have
+            """
+        ),
+        (
+            "store.max_bytes",
+            """
+            a database that several servers use cannot be limited here; remove this setting, and give the database a tablespace on \
+            a volume of the size that it may have
+            """
+        ),
+        (
+            "store.accept_damaged_wal",
+            """
+            the database recovers its WAL by itself; remove this setting, and if PostgreSQL cannot start, promote a standby or \
+            restore a backup, with pgBackRest for example
+            """
+        ),
+        (
+            "store.queue.max_wait",
+            "store.timeout takes its place with a database; remove this setting, and set that one"
+        ),
+        (
+            "cache.max_bytes",
+            """
+            answers are not cached, as other servers may change the tokens; remove this setting, and give the database enough \
+            memory instead (shared_buffers)
+            """
+        ),
+    ]
+
+    /// Settings without effect on SQLite.
+    private static let ofDatabase = [
+        "store.connections", "store.timeout", "store.durability", "store.queue.max_requests",
+    ].map { key in
+        (
+            key,
+            """
+            it is for a PostgreSQL database, and tokens are stored with SQLite in data_directory; set store.url as well, or remove \
+            this setting
+            """
+        )
+    }
+
+    /// Values that say what is so anyway.
+    private static let harmless = ["cache.max_bytes": "0"]
 }

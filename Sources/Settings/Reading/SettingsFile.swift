@@ -74,3 +74,138 @@ struct SettingsFile {
         }
     }
 }
+
+extension SettingsFile {
+    /// Unknown keys, values in the place of sections, and values that no setting can have.
+    var keyFaults: [SettingsError] {
+        let known = Dictionary(uniqueKeysWithValues: Setting.all.map { ($0.key, $0) })
+        return entries.compactMap { entry in
+            let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
+            if !members.isEmpty {
+                return .refused(
+                    source: place(of: entry), key: entry.key,
+                    reason: """
+                        is a section and has no value of its own; write one of its settings below it, indented: \
+                        \(Self.names(members, in: entry.key))
+                        """
+                )
+            }
+            guard let setting = known[entry.key] else {
+                return unknown(entry)
+            }
+            return entry.fault.map {
+                .notAllowed(source: place(of: entry), key: entry.key, found: $0, allowed: setting.allowed)
+            }
+        }
+    }
+}
+
+extension SettingsFile {
+    /// The advice about a key that no setting has: a similar key, or else the keys of its section.
+    private func unknown(_ entry: YAMLEntries.Entry) -> SettingsError {
+        let keys = Setting.all.map(\.key)
+        let suggestion = Suggestion.nearest(to: entry.key, among: keys)
+        if suggestion == nil, let section = entry.key.split(separator: ".").first.map(String.init) {
+            let members = keys.filter { $0.hasPrefix(section + ".") }
+            if !members.isEmpty {
+                return .refused(
+                    source: place(of: entry), key: entry.key,
+                    reason: "is no setting; the section \(section) has \(Self.names(members, in: section))")
+            }
+        }
+        return .unknownKey(source: place(of: entry), key: entry.key, suggestion: suggestion)
+    }
+
+    /// The keys of a section without its name.
+    private static func names(_ members: [String], in section: String) -> String {
+        members.map { String($0.dropFirst(section.count + 1)) }.sorted().joined(separator: ", ")
+    }
+}
+
+extension YAMLEntries.Entry {
+    /// The values of the entry; a scalar is a list of one.
+    var texts: [String] {
+        switch value {
+        case .text(let text): [text]
+        case .list(let texts): texts
+        case .emptySection, .unusable: []
+        }
+    }
+
+    /// Describes a value that no setting can have; nil for all others.
+    var fault: String? {
+        switch value {
+        case .text, .list: nil
+        case .emptySection: "an empty section"
+        case .unusable(let what): what
+        }
+    }
+}
+
+/// Finds the name that a mistyped one was meant to be.
+package enum Suggestion {
+    /// The candidate with the fewest edits; nil if it takes more edits than a typing error does.
+    package static func nearest(to text: String, among candidates: [String]) -> String? {
+        let ranked = candidates.map { (candidate: $0, distance: distance(text.lowercased(), $0.lowercased())) }
+        guard let best = ranked.min(by: { $0.distance < $1.distance }) else { return nil }
+        return best.distance <= max(2, text.count / 4) ? best.candidate : nil
+    }
+
+    /// Levenshtein's distance.
+    private static func distance(_ first: String, _ second: String) -> Int {
+        let second = Array(second)
+        var row = Array(0...second.count)
+        for (line, character) in first.enumerated() {
+            var diagonal = row[0]
+            row[0] = line + 1
+            for column in second.indices {
+                let replaced = diagonal + (character == second[column] ? 0 : 1)
+                diagonal = row[column + 1]
+                row[column + 1] = min(replaced, diagonal + 1, row[column] + 1)
+            }
+        }
+        return row[second.count]
+    }
+}
+
+/// A fault in the settings: its place, the key, what was found and what is allowed.
+package enum SettingsError: Error, Hashable, CustomStringConvertible {
+    case unreadableFile(path: String, reason: String)
+    /// The file is not YAML or has no keys at its top level; lines count from 1.
+    case malformedFile(path: String, line: Int, reason: String)
+    case unknownKey(source: String, key: String, suggestion: String?)
+    case notAllowed(source: String, key: String, found: String, allowed: String)
+    /// Like `notAllowed`, for a value of which it can be told what is missing.
+    case incomplete(source: String, key: String, found: String, advice: String)
+    /// Like `notAllowed`, without what was found, which may contain a secret.
+    case refused(source: String, key: String, reason: String)
+    /// Two values contradict each other although each is allowed.
+    case contradiction(String)
+    /// At least two faults, all of which can be corrected at once.
+    case several([SettingsError])
+
+    /// The faults one by one.
+    package var each: [SettingsError] { if case .several(let faults) = self { faults } else { [self] } }
+
+    package var description: String {
+        switch self {
+        case .unreadableFile(let path, let reason):
+            "the settings file \(path) cannot be read: \(reason)"
+        case .malformedFile(let path, let line, let reason):
+            "the settings file \(path) is not valid YAML with keys at its top level: line \(line): \(reason)"
+        case .unknownKey(let source, let key, let suggestion):
+            "\(source): there is no setting \(key)"
+                + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")
+        case .notAllowed(let source, let key, let found, let allowed):
+            "\(source): \(key) is \(found); allowed is \(allowed)"
+        case .incomplete(let source, let key, let found, let advice):
+            "\(source): \(key) is \(found); \(advice)"
+        case .refused(let source, let key, let reason):
+            "\(source): \(key) \(reason)"
+        case .contradiction(let text):
+            text
+        case .several(let faults):
+            faults.map(\.description).joined(separator: "; and ")
+        }
+    }
+}

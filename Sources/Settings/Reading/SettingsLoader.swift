@@ -1,3 +1,5 @@
+internal import System
+
 /// Reads the settings: flags override the environment, the environment overrides the file, the file overrides the defaults.
 package struct SettingsLoader: Sendable {
     /// Values of the command line, by the setting's key.
@@ -171,4 +173,56 @@ package struct SettingsLoader: Sendable {
             return hasNumberedPort || name.hasSuffix("_PORT") && environment[name]?.contains("://") == true
         }
     }
+}
+
+extension SettingsLoader {
+    /// Where the package keeps the server's settings.
+    package static let installedFile = "/etc/token-cache/token-cache.yaml"
+
+    /// The installed settings file, if an operator has probably forgotten to name it.
+    ///
+    /// Nil if an option or a variable says where the tokens are, or if the default data folder exists.
+    package var forgottenFile: String? {
+        let places = [Setting.dataDirectory.key, "store.url"]
+        let isPlaceNamed = Setting.all.contains { setting in
+            places.contains(setting.key)
+                && (flags[setting.key] != nil || environment[setting.environmentName] != nil)
+        }
+        guard filePath == nil, !isPlaceNamed, !FileStatus.exists(Settings().dataDirectoryPath),
+            FileStatus.exists(Self.installedFile)
+        else { return nil }
+        return Self.installedFile
+    }
+}
+
+/// Where the settings in force come from, and which values wait for a restart.
+package struct SettingsSources: Sendable {
+    private var origins: [String: String] = [:]
+    private var postponed: [String: String] = [:]
+
+    package init() {}
+
+    /// - Parameters:
+    ///   - loaded: The settings that were read last.
+    ///   - inForce: Those in force, some of which stay until a restart.
+    package mutating func update(from loaded: SettingsLoader.Loaded, inForce: Settings) {
+        for setting in Setting.all {
+            let wanted = setting.show(loaded.settings)
+            if wanted == setting.show(inForce) {
+                origins[setting.key] = loaded.origins[setting.key]
+                postponed[setting.key] = nil
+            } else {
+                postponed[setting.key] = wanted
+            }
+        }
+    }
+
+    /// Whether the operator has given a setting a value, even if that is its default.
+    package func isSet(_ key: String) -> Bool { origins[key] != nil }
+
+    /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; nil for a default.
+    package func origin(of setting: Setting) -> String? { origins[setting.key] }
+
+    /// The value that will take effect at the next start, as text from `Setting.show`; nil if it is already in force.
+    package func postponedValue(of setting: Setting) -> String? { postponed[setting.key] }
 }

@@ -1,3 +1,5 @@
+internal import CYAML
+
 /// The keys of a YAML text with their values, flat: `body` in the section `limits` is `limits.body`.
 ///
 /// Reads the part of YAML that settings need: one document of sections, lists of scalars, and scalars, each of which is its
@@ -135,5 +137,142 @@ struct YAMLEntries {
             default: break
             }
         }
+    }
+}
+
+/// Reads YAML text event by event, through libyaml.
+///
+/// The text must be UTF-8. One thread at a time.
+@safe struct YAMLEvents: ~Copyable {
+    /// A part of the text.
+    enum Event: Equatable {
+        case sectionStart
+        case sectionEnd
+        case listStart
+        case listEnd
+        case scalar(String)
+        /// A reference to an anchored value, such as `*name`.
+        case alias
+        case documentStart
+        case documentEnd
+        case end
+    }
+
+    /// The text is not YAML.
+    struct SyntaxError: Error {
+        /// From 1.
+        let line: Int
+        /// The words of libyaml.
+        let reason: String
+    }
+
+    /// The line of the last event, from 1.
+    private(set) var line = 1
+    /// Whether the value that begins with the last event has an anchor, such as `&name`.
+    private(set) var isAnchored = false
+
+    // libyaml keeps pointers into both, so they must not move.
+    private let parser: UnsafeMutablePointer<yaml_parser_t>
+    private let text: UnsafeMutableBufferPointer<UInt8>
+
+    init(_ bytes: [UInt8]) {
+        unsafe text = .allocate(capacity: bytes.count)
+        _ = unsafe text.initialize(from: bytes)
+        unsafe parser = .allocate(capacity: 1)
+        let isReady = unsafe yaml_parser_initialize(parser)
+        // It fails only if it cannot allocate its buffers.
+        precondition(isReady == 1, "out of memory")
+        // libyaml would guess UTF-16 otherwise.
+        unsafe yaml_parser_set_encoding(parser, YAML_UTF8_ENCODING)
+        unsafe yaml_parser_set_input_string(parser, text.baseAddress, text.count)
+    }
+
+    deinit {
+        unsafe yaml_parser_delete(parser)
+        unsafe parser.deallocate()
+        unsafe text.deallocate()
+    }
+
+    /// The next event; `end` is the last one.
+    mutating func next() throws(SyntaxError) -> Event {
+        while true {
+            var event = unsafe yaml_event_t()
+            guard unsafe yaml_parser_parse(parser, &event) == 1 else { throw syntaxError }
+            defer { unsafe yaml_event_delete(&event) }
+            line = unsafe Int(event.start_mark.line) + 1
+            isAnchored = false
+            switch unsafe event.type {
+            case YAML_SCALAR_EVENT:
+                let scalar = unsafe event.data.scalar
+                isAnchored = unsafe scalar.anchor != nil
+                let bytes = unsafe UnsafeBufferPointer(start: scalar.value, count: scalar.length)
+                return unsafe .scalar(String(decoding: bytes, as: UTF8.self))
+            case YAML_MAPPING_START_EVENT:
+                isAnchored = unsafe event.data.mapping_start.anchor != nil
+                return .sectionStart
+            case YAML_SEQUENCE_START_EVENT:
+                isAnchored = unsafe event.data.sequence_start.anchor != nil
+                return .listStart
+            case YAML_MAPPING_END_EVENT: return .sectionEnd
+            case YAML_SEQUENCE_END_EVENT: return .listEnd
+            case YAML_ALIAS_EVENT: return .alias
+            case YAML_DOCUMENT_START_EVENT: return .documentStart
+            case YAML_DOCUMENT_END_EVENT: return .documentEnd
+            case YAML_STREAM_END_EVENT: return .end
+            default: continue
+            }
+        }
+    }
+
+    /// The reason why libyaml has stopped.
+    private var syntaxError: SyntaxError {
+        let state = unsafe parser.pointee
+        let problem = Self.plain(unsafe state.problem.map { unsafe String(cString: $0) } ?? "out of memory")
+        // An error about a single byte has an offset instead of a mark.
+        if unsafe state.error == YAML_READER_ERROR {
+            return unsafe SyntaxError(line: lineOfByte(state.problem_offset), reason: problem)
+        }
+        // If something is missing at the end, the mark is one line behind the last line.
+        let line = unsafe min(Int(state.problem_mark.line) + 1, lineOfByte(text.count - 1))
+        // libyaml says of a tab only that it "cannot start any token".
+        if isIndentedWithTab(line) {
+            return SyntaxError(
+                line: line, reason: "the line begins with a tab; indent it with spaces, as YAML takes no tabs there")
+        }
+        guard let context = unsafe state.context.map({ unsafe String(cString: $0) }) else {
+            return SyntaxError(line: line, reason: problem)
+        }
+        let start = unsafe Int(state.context_mark.line) + 1
+        return SyntaxError(
+            line: line, reason: "\(problem), \(context)\(start >= line ? "" : " that begins on line \(start)")"
+        )
+    }
+
+    /// What libyaml means by a problem that people who write settings run into.
+    private static func plain(_ problem: String) -> String {
+        switch problem {
+        case "mapping values are not allowed in this context":
+            "a key has a value already; put a value with a colon in quotation marks, and check the indentation"
+        case "found unexpected end of stream": "the closing quotation mark is missing"
+        case "did not find expected key": "this line is indented differently from those that it belongs to"
+        case "did not find expected ',' or ']'": "a comma or the closing bracket ] is missing"
+        case "did not find expected ',' or '}'": "a comma or the closing brace } is missing"
+        case "found character that cannot start any token":
+            "no value begins like this; put one that begins with @, `, % or a tab in quotation marks"
+        default: problem
+        }
+    }
+
+    /// - Parameter line: From 1.
+    private func isIndentedWithTab(_ line: Int) -> Bool {
+        let lines = unsafe text.split(separator: UInt8(ascii: "\n"), maxSplits: line, omittingEmptySubsequences: false)
+        guard unsafe lines.indices.contains(line - 1) else { return false }
+        let blanks = unsafe lines[line - 1].prefix { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+        return unsafe blanks.contains(UInt8(ascii: "\t"))
+    }
+
+    /// From 1.
+    private func lineOfByte(_ offset: Int) -> Int {
+        unsafe 1 + text.prefix(max(offset, 0)).count { $0 == UInt8(ascii: "\n") }
     }
 }

@@ -1,4 +1,5 @@
 internal import HTTP
+package import TokenStore
 
 /// The URL of a database, in the form of PostgreSQL's client library, libpq
 /// (postgresql.org/docs/current/libpq-connect.html, section 34.1.1.2).
@@ -150,4 +151,138 @@ package struct StoreURL: Hashable, Sendable {
         guard let text = String(validating: decoded, as: UTF8.self) else { throw .encoding }
         return text
     }
+}
+
+/// What is known of a database by its URL together with the variables of libpq, which stand for parameters that the URL lacks
+/// (postgresql.org/docs/current/libpq-envars.html).
+///
+/// What a connection service file adds is not known here.
+extension StoreURL {
+    /// The machines that may have the database; empty for libpq's own choice, which is this machine.
+    package func hosts(_ environment: [String: String]) -> [Host] {
+        guard hosts.allSatisfy(\.name.isEmpty) else { return hosts }
+        return Self.elements(environment["PGHOST"] ?? "").map { Host(name: $0, port: hosts.first?.port) }
+    }
+
+    /// The durability of `store.durability: auto`: several hosts are there so that one may be lost.
+    package func durability(_ environment: [String: String]) -> StoreDurability {
+        let addresses = Self.elements(value("hostaddr", "PGHOSTADDR", environment) ?? "")
+        return max(hosts(environment).count, addresses.count) > 1 ? .synchronous : .local
+    }
+
+    /// What is wrong with the encryption of connections to other machines; nil if it keeps out everybody who is in between.
+    package func weakEncryption(_ environment: [String: String]) -> Weakness? {
+        let remote = remoteHosts(environment)
+        guard !remote.isEmpty, value("gssencmode", "PGGSSENCMODE", environment) != "require" else { return nil }
+        let certificates = value("sslrootcert", "PGSSLROOTCERT", environment)
+        let mode = value("sslmode", "PGSSLMODE", environment) ?? (certificates == "system" ? Self.safeMode : "prefer")
+        return mode == Self.safeMode ? nil : Weakness(mode: mode, hosts: remote)
+    }
+
+    /// The mode of TLS in which a server proves that it is the one that was asked for.
+    private static let safeMode = "verify-full"
+
+    /// A mode of TLS that does not verify who the server is.
+    package struct Weakness: Hashable, Sendable, CustomStringConvertible {
+        let mode: String
+        let hosts: [String]
+
+        package var description: String {
+            """
+            connections to the database on \(hosts.joined(separator: ", ")) have sslmode \(mode): whoever is in between can read \
+            and change what is stored
+            """
+        }
+
+        package var advice: String {
+            "add sslmode=verify-full and sslrootcert=FILE to store.url, the latter with the authority of the server's certificate"
+        }
+    }
+
+    /// The names or addresses of hosts other than this machine.
+    private func remoteHosts(_ environment: [String: String]) -> [String] {
+        let names = hosts(environment).map(\.name)
+        let addresses = Self.elements(value("hostaddr", "PGHOSTADDR", environment) ?? "")
+        return (0..<max(names.count, addresses.count)).compactMap { index in
+            let address = index < addresses.count && !addresses[index].isEmpty ? addresses[index] : nil
+            let name = index < names.count ? names[index] : ""
+            return Self.isLocal(address ?? name) ? nil : name.isEmpty ? address : name
+        }
+    }
+
+    /// Whether a host is this machine, as far as its text tells: an empty one and the path of a socket are.
+    private static func isLocal(_ host: String) -> Bool {
+        host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") || host.lowercased() == "localhost"
+            || IPAddress(host)?.isLoopback == true
+    }
+
+    private func value(_ parameter: String, _ variable: String, _ environment: [String: String]) -> String? {
+        parameters[parameter] ?? environment[variable].flatMap { $0.isEmpty ? nil : $0 }
+    }
+}
+
+extension StoreURL {
+    /// Why a URL is refused; says what to do about it, and nothing of the text itself, which may contain a password.
+    package enum Fault: Error, Hashable, CustomStringConvertible {
+        case scheme
+        /// A password between the user and the host, or the parameter `password`.
+        case password
+        /// Another parameter that is a secret.
+        case secret(parameter: String)
+        case blank
+        case at
+        case bracket
+        case port
+        case parameter
+        case encoding
+
+        /// Parameters that are secrets, with the case for each.
+        init?(secretParameter name: String) {
+            switch name {
+            case "password": self = .password
+            case "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key":
+                self = .secret(parameter: name)
+            default: return nil
+            }
+        }
+
+        /// To be read after the name of the setting.
+        package var description: String {
+            switch self {
+            case .scheme:
+                """
+                does not begin with postgresql:// or postgres://, as in \(StoreURL.example); what it is instead is not shown, \
+                as it may contain a password
+                """
+            case .password:
+                """
+                has a password in it, which check-config, the status page and the process list would show; remove it from the \
+                URL, and name a file with it there (passfile=PATH), or set PGPASSWORD or PGPASSFILE in the environment, or \
+                give the service the systemd credential \(Settings.Store.passwordCredential)
+                """
+            case .secret(let parameter):
+                """
+                has the secret \(parameter) in it, which check-config, the status page and the process list would show; \
+                remove it from the URL, and name a section of a connection service file with it there (service=NAME, and \
+                PGSERVICEFILE in the environment)
+                """
+            case .blank: "has a blank or a control character in it; write %20 for a blank"
+            case .at:
+                """
+                has an @ behind its hosts, or more than one; write %40 for an @, and %2F for a / in the name of the user, as \
+                in \(StoreURL.example)
+                """
+            case .bracket:
+                "has an IPv6 address that is not in brackets of its own, as in postgresql://[2001:db8::1]:5432/tokens"
+            case .port: "has a port that is no number from 1 to 65535, or another number of ports than of hosts"
+            case .parameter:
+                "has something behind its ? that is not a name, one = and a value, as in ?sslmode=verify-full&user=a"
+            case .encoding:
+                "has a % that two hexadecimal digits do not follow, or bytes that are not UTF-8; write %25 for a %"
+            }
+        }
+    }
+
+    /// For messages.
+    static let example = "postgresql://token_cache@db1,db2/tokens?sslmode=verify-full"
 }

@@ -1,6 +1,24 @@
 package import HTTP
 internal import TokenStore
 
+/// The service's answer to a request, now or later.
+package enum Answer {
+    /// The whole answer.
+    case now(Response)
+    /// A long answer, made in pieces while the client reads them.
+    case inPieces(LongAnswer)
+    /// An answer that has to be waited for.
+    case later(PendingAnswer)
+}
+
+/// Waits for a pending answer.
+///
+/// Belongs to its loop's thread.
+package protocol AnswerTaker: AnyObject {
+    /// Takes the answer of the `PendingAnswer` that was begun for this taker; called once, after `begin` has returned.
+    func take(_ answer: Answer)
+}
+
 /// An answer that comes later: from a store, or from another service that has to be asked.
 ///
 /// It holds everything that it needs of the request. The connection counts its `bytes` against `limits.buffers`, calls `begin`,

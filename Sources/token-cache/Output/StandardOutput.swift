@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Operations
 import System
 
 /// Prints a command's result.
@@ -39,5 +40,39 @@ enum StandardOutput {
             StandardError.print("standard output cannot be written: \(error.reason)")
         }
         return ExitCode.failure
+    }
+}
+
+/// Writes errors and progress to standard error, apart from the command's result.
+enum StandardError {
+    /// Writes a text unchanged.
+    ///
+    /// An error is ignored, because there is nowhere else to report it.
+    static func write(_ text: String) {
+        try? BlockingIO.write(Array(text.utf8), to: STDERR_FILENO)
+    }
+
+    /// Prints an error message on a line of its own.
+    static func print(_ fault: String) {
+        write("token-cache: \(fault)\n")
+    }
+}
+
+/// The flag `--json`: whether a command prints its result as text or as JSON.
+struct OutputOptions: ParsableArguments {
+    @Flag(name: .long, help: "Print JSON.")
+    var json = false
+
+    /// Prints one result.
+    ///
+    /// - Parameters:
+    ///   - value: The result, for JSON.
+    ///   - text: The result as text, without the final newline.
+    func print(_ value: some Encodable, _ text: @autoclosure () -> String) throws {
+        try StandardOutput.print(json ? try Self.text(value) : text())
+    }
+
+    static func text(_ value: some Encodable) throws -> String {
+        String(decoding: try OperationsJSON.encode(value), as: UTF8.self)
     }
 }

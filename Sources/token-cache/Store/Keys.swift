@@ -102,7 +102,7 @@ struct Keys: AsyncParsableCommand {
     struct RetireCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "retire",
-            abstract: "Remove a key from the ring permanently; refused while a token is sealed with it.",
+            abstract: "Remove a key from the ring; refused while it seals, or a token is sealed with it.",
             discussion: """
                 Backups that were made before the rekey need the key: copy the key ring first, under a name of its own, and \
                 make a backup that does not need it.
@@ -121,8 +121,8 @@ struct Keys: AsyncParsableCommand {
             try options.output.print(
                 reply,
                 """
-                key \(reply.retired) is no longer in the key ring; backups that were made before the rekey can be restored only \
-                with an earlier copy of the key ring
+                key \(reply.retired) seals nothing any more, and is gone from this key ring (with PostgreSQL, copy it to the other \
+                servers); backups that were made before the rekey can be restored only with an earlier copy of the key ring
                 """
             )
         }

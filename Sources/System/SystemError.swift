@@ -48,9 +48,6 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
 
     package var description: String { "\(call): \(reason)" }
 
-    /// The process or the machine has no descriptor left for another socket.
-    package var isOutOfDescriptors: Bool { code == EMFILE || code == ENFILE }
-
     /// The address is taken by another socket.
     package var isAddressInUse: Bool { code == EADDRINUSE }
 

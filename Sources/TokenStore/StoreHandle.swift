@@ -115,7 +115,8 @@ package protocol StoreHandle: AnyObject {
 
     /// Erases a user: its token and its sessions.
     ///
-    /// A write that was handed over before, or that depends on a session that this ends, does not bring the user back. A restore of
+    /// A write that was handed over before, as far as the servers' clocks agree, or that depends on a session that this ends, does
+    /// not bring the user back. A restore of
     /// an older backup removes it again, unless something of it was written after the erasure.
     ///
     /// - Parameters:

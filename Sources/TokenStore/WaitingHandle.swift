@@ -1,5 +1,6 @@
 internal import Dispatch
 internal import Glibc
+internal import System
 
 /// A handle of its own for operators' commands, which wait for each outcome.
 ///
@@ -25,8 +26,10 @@ package actor WaitingHandle: UserAdministrator {
         get throws(StoreError) {
             if let opened { return opened }
             let handle = try open { [executor] work in executor.run(work) }
-            polling = handle.descriptor.map { descriptor in
-                DescriptorPolling(descriptor, on: executor) { [weak self] in self?.assumeIsolated { $0.proceed() } }
+            if let descriptor = handle.descriptor {
+                polling = try DescriptorPolling(descriptor, on: executor) { [weak self] in
+                    self?.assumeIsolated { $0.proceed() }
+                }
             }
             opened = handle
             return handle
@@ -67,30 +70,41 @@ package actor WaitingHandle: UserAdministrator {
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
     ) async throws(StoreError) -> [Result<Value, StoreError>] {
         let handle = try handle
-        var outcomes: [Result<Value, StoreError>] = []
-        while outcomes.count < changes.count {
-            let rest = changes[outcomes.count...].prefix(Self.changesTogether)
+        var outcomes = [Result<Value, StoreError>?](repeating: nil, count: changes.count)
+        var (left, together) = (Array(changes.indices), Self.changesTogether)
+        while !left.isEmpty {
             var bytes = 0
-            let fitting = rest.prefix { change in
-                defer { bytes += size(change) }
+            let batch = left.prefix(together).prefix { index in
+                defer { bytes += size(changes[index]) }
                 return bytes < Self.bytesTogether
             }
-            outcomes += await withCheckedContinuation { continuation in
-                var found = [Result<Value, StoreError>?](repeating: nil, count: fitting.count)
-                var left = fitting.count
-                for (index, change) in fitting.enumerated() {
+            let found = await withCheckedContinuation { continuation in
+                var found = [Result<Value, StoreError>?](repeating: nil, count: batch.count)
+                var missing = batch.count
+                for (place, index) in batch.enumerated() {
                     begin(
-                        handle, change,
+                        handle, changes[index],
                         Completion { outcome in
-                            found[index] = outcome
-                            left -= 1
-                            if left == 0 { continuation.resume(returning: found.compactMap(\.self)) }
+                            found[place] = outcome
+                            missing -= 1
+                            if missing == 0 { continuation.resume(returning: found.compactMap(\.self)) }
                         })
                 }
                 handle.flush()
             }
+            // The queue may be shorter than a batch; a change alone waits its turn as a client's does.
+            var refused: [Int] = []
+            for (index, outcome) in zip(batch, found) {
+                if batch.count > 1, case .failure(.overloaded(let reason)) = outcome, reason.isOfQueue {
+                    refused.append(index)
+                } else {
+                    outcomes[index] = outcome
+                }
+            }
+            if !refused.isEmpty { together = max(1, batch.count / 2) }
+            left = refused + left.dropFirst(batch.count)
         }
-        return outcomes
+        return outcomes.compactMap(\.self)
     }
 
     // MARK: - Tokens
@@ -184,8 +198,13 @@ package final class DescriptorPolling {
     /// - Parameters:
     ///   - descriptor: May be closed before this object ends: a copy is watched.
     ///   - executor: Where `proceed` is called, while the descriptor is readable.
-    package init(_ descriptor: Int32, on executor: BlockingExecutor, proceed: @escaping @Sendable () -> Void) {
+    package init(
+        _ descriptor: Int32, on executor: BlockingExecutor, proceed: @escaping @Sendable () -> Void
+    ) throws(StoreError) {
         let copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard copy >= 0 else {
+            throw .unavailable(StoreFault("no descriptor is left for commands: \(SystemError.reason(errno))"))
+        }
         source = DispatchSource.makeReadSource(fileDescriptor: copy, queue: executor.queue)
         source.setEventHandler(handler: proceed)
         source.setCancelHandler { close(copy) }

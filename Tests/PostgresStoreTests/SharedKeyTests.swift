@@ -92,6 +92,11 @@ import Testing
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.useKey(numbered: 2) }
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.addKey() }
         await #expect(throws: StoreError.self) { try await second.put("token", under: "id") }
+        // The right file mends it, without a restart.
+        try TestServer.ringFile(second.folder).save(try #require(try TestServer.ringFile(first.folder).load()))
+        try await eventually { second.store.fault == nil }
+        try await second.put("token", under: "id")
+        #expect(try await first.get("id") == "token")
     }
 
     @Test func `a ring that does not fit is not taken over, and a missing one is borne`() async throws {
@@ -106,6 +111,8 @@ import Testing
         }
         try FileManager.default.removeItem(atPath: server.folder.path + "/keys")
         try await eventually { server.said("the store is sealed and its key ring") }
+        // After a restart, nobody could read what the key seals.
+        await #expect(throws: StoreError.self) { try await server.keys.useKey(numbered: 1) }
         try TestServer.ringFile(server.folder).save(ring)
         #expect(try await server.keys.addKey().number == 2)
         #expect(try await server.get("id") == "token")

@@ -116,6 +116,17 @@ import Testing
         #expect(summary.copied.tokens == 9 && !summary.isComplete && summary.unreadable.values.reduce(0, +) == 1)
     }
 
+    @Test func `more rows that do not open than a batch has do not end the copy`() async throws {
+        let store = try SQLiteTokenStore(at: path("from"))
+        let handle = try await ConformanceHandle.open(store)
+        for number in 0..<6 { try await handle.put(String(repeating: "x", count: 1 << 20), under: "id\(number)") }
+        try await handle.begin("secret", of: "anna")
+        store.close()
+        try sql("from", "UPDATE token SET value = zeroblob(length(value))")
+        let summary = try copy("from", to: "to", skipsUnreadable: true)
+        #expect(summary.copied == CopyCount(tokens: 0, sessions: 1) && summary.unreadable.values.reduce(0, +) == 6)
+    }
+
     @Test func `the WAL of a database that was emptied stays`() throws {
         let directory = try DataDirectory.lock(path("from"))
         let (database, wal) = (path("from") + "/tokens.db", path("from") + "/tokens.db-wal")

@@ -79,6 +79,14 @@ import Testing
         case walRemoved, walReplaced, walCut, walCutInTheMiddle, databaseReplaced, lockRemoved, folderRemoved
     }
 
+    @Test(arguments: [true, false])
+    func `no empty store takes the place of a database that was cut off or removed`(_ isCut: Bool) throws {
+        if isCut { cut(database, to: 0) } else { try FileManager.default.removeItem(atPath: database) }
+        _ = try finding(byWriting: false)
+        (store, reader) = (nil, nil)
+        #expect(throws: SQLiteOpenError.emptied(path: database)) { try WriterHarness(data) }
+    }
+
     @Test(
         "an accident fails the write that finds it and all others, is told once, and a restart has what the files held",
         arguments: Accident.allCases, [true, false])
@@ -117,7 +125,7 @@ import Testing
         #expect(text.contains("nothing is lost") == [.walRemoved, .walReplaced].contains(accident))
         #expect(text.contains("may be lost") == [.walCut, .walCutInTheMiddle].contains(accident))
         #expect(!files.fileExists(atPath: data) == (accident == .folderRemoved), "nothing is made anew")
-        #expect(isMarked == [.walCut, .walCutInTheMiddle].contains(accident))
+        #expect(isMarked == [.walCut, .walCutInTheMiddle, .databaseReplaced].contains(accident))
         let store = try restart()
         try store.store("later", bytes: 100)
         // A write that was refused may be stored all the same.

@@ -19,8 +19,8 @@ package actor ConformanceHandle {
     private func start(_ store: any TokenStore) throws {
         let handle = try store.makeHandle { [executor] work in executor.run(work) }
         self.handle = handle
-        polling = handle.descriptor.map { descriptor in
-            DescriptorPolling(descriptor, on: executor) { [weak self] in self?.assumeIsolated { $0.proceed() } }
+        polling = try handle.descriptor.map { descriptor in
+            try DescriptorPolling(descriptor, on: executor) { [weak self] in self?.assumeIsolated { $0.proceed() } }
         }
     }
 

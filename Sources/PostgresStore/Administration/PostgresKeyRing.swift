@@ -55,6 +55,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
     func addKey() async throws(StoreError) -> SealingKey {
         try await onThread { () throws(StoreError) in
             let row = try agreement.look(sessions)
+            try check(try agreement.completeFile(), row)
             // Its number may be given to another key in the database.
             if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
                 throw .refused(
@@ -63,7 +64,6 @@ struct PostgresKeyRing: KeyRingAdministrator {
                     from there first
                     """)
             }
-            try check(row)
             let active = row.sealingKey ?? ring.active.number
             // One that the database does not name is in the file only, as a first attempt was interrupted.
             if row.fingerprints[ring.newest.number] != nil {
@@ -74,7 +74,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 try StoreRow.add(key.number, key.fingerprint, to: session, until: deadline)
             }
             // Another server may have added its own at the same moment, which then counts.
-            try check(try agreement.look(sessions))
+            try check(ring, try agreement.look(sessions))
             return key
         }
     }
@@ -99,7 +99,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
     }
 
     /// Refuses a ring with another key than the database's.
-    private func check(_ row: StoreRow) throws(StoreError) {
+    private func check(_ ring: KeyRing, _ row: StoreRow) throws(StoreError) {
         do throws(KeyRingError) {
             try agreement.check(ring, row)
         } catch {
@@ -110,12 +110,12 @@ struct PostgresKeyRing: KeyRingAdministrator {
     func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
         try await onThread { () throws(StoreError) in
             let row = try agreement.look(sessions)
+            try check(try agreement.completeFile(), row)
             guard let key = ring.numberedKey(number) else {
                 throw .refused(
                     "the key ring \(agreement.file.path) has no key \(number); token-cache keys list shows those it has"
                 )
             }
-            try check(row)
             let isUsed = try writing { (session, deadline) throws(PostgresError) in
                 try StoreRow.use(number, on: session, until: deadline)
             }
@@ -131,6 +131,8 @@ struct PostgresKeyRing: KeyRingAdministrator {
         try await onThread { () throws(StoreError) in
             let row = try agreement.look(sessions)
             try refuseToRetire(number, row)
+            // Otherwise the key would be retired in the database, and then not in the file.
+            if ring.numberedKey(number) != nil { try agreement.refuseUnchangeableFile() }
             let isRetired = try sessions.perform(within: Self.scanTime, repeats: true, isLong: true) {
                 (session, deadline) throws(PostgresError) in
                 try StoreRow.retire(number, on: session, until: deadline)
@@ -168,6 +170,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
         let administrator = PostgresAdministrator(sessions, state, users: users, keyRing: self)
         let total = try await administrator.statistics().tokens
         progress(StoreProgress(done: 0, total: total))
+        try await onThread { () throws(StoreError) in _ = try agreement.completeFile() }
         var result = Rekeying()
         var key: [UInt8]? = []
         while let start = key {

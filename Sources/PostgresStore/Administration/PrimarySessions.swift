@@ -98,10 +98,10 @@ final class PrimarySessions: Sendable {
         let deadline = MonotonicTime.now + Nanoseconds(limit)
         try enter(isLong, until: deadline)
         defer { (isLong ? roomForLong : room).signal() }
-        // A primary is not looked for as long as the work may take.
-        let start = isLong ? min(deadline, .now + Nanoseconds(Self.searchTime)) : deadline
         var (pause, isRepeated) = (Self.pauses.first, false)
         while true {
+            // A primary is not looked for as long as the work may take.
+            let start = isLong ? min(deadline, .now + Nanoseconds(Self.searchTime)) : deadline
             let attempt = attempt(until: deadline, beginningUntil: start, asks: asks, isLong: isLong) {
                 (session, deadline) throws(PostgresError) in
                 let value = try body(session, deadline)

@@ -44,12 +44,11 @@ final class StoreAgreement: Sendable {
         var chosen = try choose(row)
         if !row.isDecided {
             let wanted = try decision(chosen, row)
-            if try decide(wanted, sessions, within: limit) {
-                row = wanted
-            } else {
-                // Another server was first, and nothing has been sealed with the ring that was made here.
+            try decide(wanted, sessions, within: limit)
+            row = try read(sessions, within: limit)
+            // Another server may have been first, also with the ring that was made here, if its file is the same.
+            if row.keyRing != wanted.keyRing || row.isSealed != wanted.isSealed {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
-                row = try read(sessions, within: limit)
                 chosen = try choose(row)
             }
         }
@@ -113,19 +112,18 @@ final class StoreAgreement: Sendable {
         return row
     }
 
-    /// - Returns: Whether no other server has decided differently.
+    /// Writes what this server has decided, unless another one, or an earlier attempt, was first.
     private func decide(
         _ wanted: StoreRow, _ sessions: PrimarySessions, within limit: Duration
-    ) throws(StoreOpenError) -> Bool {
+    ) throws(StoreOpenError) {
         try sessions.performOpening(.writing, within: limit) { (session, deadline) throws(PostgresError) in
             try session.transaction(until: deadline) { () throws(PostgresError) in
                 // One server after the other.
                 try session.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE", until: deadline)
-                guard let present = try StoreRow.read(from: session, until: deadline) else { return false }
-                // An earlier attempt, whose answer was lost, may have done it.
-                guard !present.isDecided else { return present == wanted }
+                guard let present = try StoreRow.read(from: session, until: deadline), !present.isDecided else {
+                    return
+                }
                 try wanted.write(to: session, until: deadline)
-                return true
             }
         }
     }
@@ -140,7 +138,7 @@ final class StoreAgreement: Sendable {
         turn.wait()
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)
-        // Before the database, as a key that is retired goes there first.
+        // Before the database is: `keys retire` deletes a key there first, and otherwise it would seem to be missing in the file.
         let found = ring.map(load)
         // Asked again each time what the server is, as settings change while a connection is open.
         let row = try sessions.perform(.reading, within: Self.lookTime, asks: true, repeats: true) {
@@ -186,15 +184,17 @@ final class StoreAgreement: Sendable {
         let missing = row.fingerprints.keys.filter { !numbers.contains($0) }.sorted()
         state.metrics.missingKeys.store(missing.count, ordering: .relaxed)
         let active = row.sealingKey.flatMap { numbers.contains($0) ? $0 : nil }
-        if numbers != present.keys.map(\.number) || active ?? present.active.number != present.active.number {
-            state.sealing.replace(
-                .sealed(KeyRing(index: present.index, keys: keys, active: active ?? present.active.number)))
-            if let active, active != present.active.number { sayOnce(.note, "key \(active) seals from now on") }
-        }
+        let new = KeyRing(index: present.index, keys: keys, active: active ?? present.active.number)
         do throws(KeyRingError) {
-            if let ring { try check(ring, row) }
+            // Before it is used: a wrong key would have rows be taken for tampered ones.
+            try check(new, row)
         } catch {
             return "\(error); nothing can be stored here until then"
+        }
+        let isSame = keys.elementsEqual(present.keys) { $0.number == $1.number && $0.key.hasBytes(of: $1.key) }
+        if !isSame || new.active.number != present.active.number {
+            state.sealing.replace(.sealed(new))
+            if let active, active != present.active.number { sayOnce(.note, "key \(active) seals from now on") }
         }
         for number in missing where number != row.sealingKey {
             sayOnce(
@@ -251,20 +251,42 @@ final class StoreAgreement: Sendable {
 
     // MARK: - The file
 
-    /// The ring in the file; fails if it is another one than the present ring, or differs in a key.
+    /// The ring in the file; fails if it is another one than the present ring.
+    ///
+    /// Its keys are compared with those of the database, see `check`.
     private func load(_ present: KeyRing) -> Result<KeyRing, KeyRingError> {
         do throws(KeyRingError) {
             guard let found = try file.load() else { throw .missing(path: file.path) }
             guard found.index.hasBytes(of: present.index) else { throw .ofAnotherStore(path: file.path) }
-            for key in present.keys {
-                guard found.key(numbered: key.number)?.hasBytes(of: key.key) ?? true else {
-                    throw .ofAnotherStore(path: file.path)
-                }
-            }
             return .success(found)
         } catch {
             return .failure(error)
         }
+    }
+
+    /// The ring in the file; fails if that lacks a key in use, with which nothing more must be sealed then: after a restart, this
+    /// server could not read it.
+    @discardableResult
+    func completeFile() throws(StoreError) -> KeyRing {
+        guard let present = ring else { preconditionFailure("the store is sealed") }
+        do throws(KeyRingError) {
+            let found = try load(present).get()
+            for key in present.keys {
+                guard let own = found.key(numbered: key.number) else {
+                    throw .lacksKey(number: key.number, path: file.path)
+                }
+                guard own.hasBytes(of: key.key) else { throw .ofAnotherStore(path: file.path) }
+            }
+            return found
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
+    /// Fails if the file cannot be changed, as far as that can be known before.
+    func refuseUnchangeableFile() throws(StoreError) {
+        if file.isCredential { throw .keyRing(.credential(path: file.path)) }
+        try completeFile()
     }
 
     /// Changes the ring in the file, and the one in use.
@@ -272,17 +294,9 @@ final class StoreAgreement: Sendable {
         turn.wait()
         defer { turn.signal() }
         guard let present = ring else { preconditionFailure("the store is sealed") }
-        let whole: KeyRing
-        do throws(KeyRingError) {
-            let found = try load(present).get()
-            for key in present.keys where found.numberedKey(key.number) == nil {
-                throw .lacksKey(number: key.number, path: file.path)
-            }
-            // Keeps the index key's object, which rows under way refer to.
-            whole = KeyRing(index: present.index, keys: found.keys, active: present.active.number)
-        } catch {
-            throw .keyRing(error)
-        }
+        let found = try completeFile()
+        // Keeps the index key's object, which rows under way refer to.
+        let whole = KeyRing(index: present.index, keys: found.keys, active: present.active.number)
         let new = try body(whole)
         do throws(KeyRingError) {
             // Must be on disk before a key seals.

@@ -144,6 +144,7 @@ final class Pipeline {
     ///   - answeredAt: When its answer came.
     func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
         if !ready.needsProof || group.hasWritten { return true }
+        // The difference is 0 if the proof began after the answer.
         return (answeredAt - proof.provenAt).count <= Fence.validity.count
     }
 }

@@ -62,8 +62,8 @@ extension PostgresStoreHandle {
         flush()
     }
 
-    /// Whether the connection's oldest request has waited for half of the time that it has, or a read for a second: a write may
-    /// wait for another transaction.
+    /// Whether the connection's oldest request has waited for half of `store.timeout`; where only reads wait, for a second at most,
+    /// as they wait for no other transaction.
     private func isHopeless(_ pipeline: Pipeline) -> Bool {
         guard let since = pipeline.waitingSince else { return false }
         let half = Nanoseconds(options.timeout).count / 2
@@ -104,7 +104,7 @@ extension PostgresStoreHandle {
             guard let pipeline = slot.pipeline, let since = pipeline.waitingSince else { continue }
             let waited = now - since
             if waited.count > Self.patience.count, slot.searchAgainAt < now {
-                order(index, because: .stalled(pipeline.ready.server))
+                order(index, because: .stalled)
             }
             guard waited.count > Nanoseconds(options.timeout).count else { continue }
             if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {

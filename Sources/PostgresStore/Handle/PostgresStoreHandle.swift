@@ -284,6 +284,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             delayed += group.operations
             return setTimer(soon: true)
         }
+        // It may have waited for a key that is being retired, as a server does that has not looked for long which key seals.
+        if error.state == .lockNotAvailable { state.hasRefusedKey.store(true, ordering: .relaxed) }
         // An error of one row's data concerns this operation alone, others are those of the server or its disk.
         let isOfOne = ["21", "22", "23"].contains(error.state?.errorClass ?? "")
         for (index, operation) in group.operations.enumerated() {
@@ -340,10 +342,10 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Drops a connection, and orders another one.
     func lose(_ index: Int, _ error: PostgresError) {
-        guard let server = slots[index].pipeline?.ready.server else { return }
+        guard slots[index].pipeline != nil else { return }
         drop(index, error)
         finder.noteLoss()
-        order(index, because: .lost(server))
+        order(index, because: .lost)
     }
 
     /// Drops a connection; what was sent on it is sent again on the next one.

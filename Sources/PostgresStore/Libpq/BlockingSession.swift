@@ -67,8 +67,12 @@ struct BlockingSession: Sendable {
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
     /// somebody keeps a lock would leave one behind, until the server takes no connection any more.
-    static let lockLimit =
-        "SELECT set_config('lock_timeout', $1::text, false) WHERE current_setting('lock_timeout') = '0'"
+    ///
+    /// In another isolation than this, a statement that has waited for a lock would not see what it has waited for.
+    static let lockLimit = """
+        SELECT set_config('default_transaction_isolation', 'read committed', false),
+        CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END
+        """
 
     static func parameters(ofLockLimit limit: Duration) -> Parameters {
         var parameters = Parameters()

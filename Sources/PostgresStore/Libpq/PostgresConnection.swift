@@ -80,9 +80,6 @@ internal import System
 
     var usesTLS: Bool { unsafe PQsslInUse(handle) == 1 }
 
-    /// The server's version in the library's number format; see `PostgresLibrary.version(of:)`.
-    var serverVersion: Int { Int(unsafe PQserverVersion(handle)) }
-
     /// A setting that the server reports by itself, such as `in_hot_standby`.
     func status(_ name: String) -> String? {
         unsafe PQparameterStatus(handle, name).map { unsafe String(cString: $0) }

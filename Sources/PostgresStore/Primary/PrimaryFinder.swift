@@ -12,10 +12,10 @@ final class PrimaryFinder: Sendable {
     enum Reason: Sendable {
         /// There is none yet.
         case missing
-        /// The one to this server is lost.
-        case lost(ServerIdentity)
-        /// The one to this server does not answer, and is kept until another server is found.
-        case stalled(ServerIdentity)
+        /// It is lost.
+        case lost
+        /// It does not answer, and is kept until another server is found.
+        case stalled
     }
 
     /// A connection that a handle needs.

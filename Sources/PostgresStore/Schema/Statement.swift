@@ -65,7 +65,7 @@ enum Statement: String, CaseIterable {
         version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at, \
         key_number = excluded.key_number, value = excluded.value
         """
-    /// Whether a session is there that the request needs; see `MatchKind` for the other parameters.
+    /// Whether a session is there that the request needs; see `WriteCondition.Match.parameters` for the others.
     private static let hasSession = """
         ($11::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $11::bytea \
         AND session.expires_at > $12::bigint FOR KEY SHARE))
@@ -154,12 +154,13 @@ enum Statement: String, CaseIterable {
             ORDER BY number
             """
         case .eraseToken:
-            // No token has an `expires_at` of 0 by itself: it says that there was one.
+            // No token has an `expires_at` of 0 by itself: it says that there was one. It stays where an earlier attempt has erased it.
             """
             INSERT INTO token (\(Self.columns)) \
             VALUES ($1::bytea, $2::bigint, $3::bigint, NULL, \(Self.erasedKeyNumber), NULL) \
             ON CONFLICT (key) DO UPDATE SET version = greatest(token.version + 1, excluded.version), \
-            written_at = excluded.written_at, expires_at = CASE WHEN token.value IS NOT NULL THEN 0 END, \
+            written_at = excluded.written_at, expires_at = CASE WHEN token.value IS NOT NULL THEN 0 \
+            WHEN token.key_number = excluded.key_number AND token.version >= excluded.version THEN token.expires_at END, \
             key_number = excluded.key_number, value = NULL RETURNING version, expires_at IS NOT NULL
             """
         }

@@ -17,7 +17,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case damagedWALNotKept(path: String, WALDamage, reason: String)
     /// The WAL is of another state than the database, or of another store; SQLite would mix the two.
     case foreignWAL(path: String, wal: String)
-    /// The database is empty or missing, and there is a WAL of it, which SQLite would remove.
+    /// The database is empty or missing, and there is a WAL of it, which SQLite would remove, or the mark of an accident.
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
@@ -72,8 +72,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .emptied(let path):
             """
-            \(path) is empty or missing, but its WAL \(path)-wal has commits: the database was cut off or moved away. Nothing was \
-            changed. Put it back, or a backup in its place with token-cache restore; to start with an empty store, move the WAL away too
+            \(path) is empty or missing, but \(path)-wal or \(path)-check says that it had tokens: it was cut off or moved away. Nothing \
+            was changed. Put it back, or a backup in its place with token-cache restore; to start with an empty store, move these away too
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"

@@ -91,14 +91,6 @@ struct StoreFiles: ~Copyable {
 }
 
 extension StoreFiles.Accident {
-    /// Whether the database is in its place and locked, so that a check of its pages makes sense.
-    var leavesDatabase: Bool {
-        switch self {
-        case .databaseCut, .walRemoved, .walCut: true
-        case .databaseRemoved, .lockRemoved: false
-        }
-    }
-
     /// - Parameters:
     ///   - database: Its path.
     ///   - isSaved: Whether the database has all that the WAL held.

@@ -65,15 +65,19 @@ final class SQLiteCopySource: CopySource {
     }
 
     private func batch() throws(SQLiteError) -> [CopiedRow] {
-        var (rows, bytes) = ([CopiedRow](), 0)
-        while hasTokens, rows.count < Self.batch, bytes < Self.batchBytes {
-            hasTokens = try tokens.step()
-            if hasTokens { add(token(&bytes), to: &rows) }
-        }
-        while !hasTokens, hasSessions, rows.count < Self.batch {
-            hasSessions = try sessions.step()
-            if hasSessions { add(session(), to: &rows) }
-        }
+        var rows: [CopiedRow] = []
+        // A batch without rows is the last one, and there may be any number of rows that do not open.
+        repeat {
+            var bytes = 0
+            while hasTokens, rows.count < Self.batch, bytes < Self.batchBytes {
+                hasTokens = try tokens.step()
+                if hasTokens { add(token(&bytes), to: &rows) }
+            }
+            while !hasTokens, hasSessions, rows.count < Self.batch {
+                hasSessions = try sessions.step()
+                if hasSessions { add(session(), to: &rows) }
+            }
+        } while rows.isEmpty && (hasTokens || hasSessions)
         return rows
     }
 

@@ -103,7 +103,7 @@ final class WriterMetrics: Sendable {
     let commitTime = Histogram.latency()
     /// Time of each sync of the WAL, at least one for each group; failed ones count as well.
     let syncTime = Histogram.latency()
-    /// Tokens of a group.
+    /// Changes of a group.
     let groupSize = Histogram.sizes()
     /// Tokens that were deleted because they had expired.
     let expired = Counter()

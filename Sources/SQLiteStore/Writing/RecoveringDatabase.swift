@@ -135,11 +135,13 @@ final class RecoveringDatabase {
     ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
+    ///   - looksBefore: Whether to look at the files before, too: a checkpoint makes a database that was cut as long as it was.
     ///   - body: What to do.
     func perform<Result>(
-        writing ids: [[UInt8]] = [], _ body: (WriterConnection) throws(SQLiteError) -> Result
+        writing ids: [[UInt8]] = [], looksBefore: Bool = false, _ body: (WriterConnection) throws(SQLiteError) -> Result
     ) throws(StoreError) -> Result {
         let writer = try usableWriter()
+        if looksBefore { try look(at: writer) }
         let observer = ids.isEmpty ? nil : state.observer
         // The order matters: the observer must learn of a write before any handle can read its result, and of its end
         // only when every new read sees the state after it.
@@ -167,6 +169,8 @@ final class RecoveringDatabase {
 
     /// Closes the database, then unlocks it.
     func close() {
+        // Otherwise the end could hide that the WAL was removed in the last second.
+        if let writer { try? look(at: writer, withLocks: true) }
         if let writer {
             // If this fails, the stored limit stays ahead of the versions that were given, which does no harm.
             try? writer.storeVersion()
@@ -286,8 +290,9 @@ final class RecoveringDatabase {
     ///
     /// - Returns: Whether nothing is lost.
     private func save(after accident: StoreFiles.Accident, from writer: WriterConnection?) -> Bool {
-        guard accident.leavesDatabase else { return false }
-        // If that is impossible, the next start finds the damage only when it meets it.
+        guard accident != .lockRemoved else { return false }
+        // If that is impossible, the next start finds the damage only when it meets it, and begins an empty store in the place of
+        // a database that is gone.
         try? opener.mark.make()
         guard accident == .walRemoved, files?.isLocked == true, let writer else { return false }
         guard (try? writer.checkpoint(.restart, waiting: 1_000, insists: true)) == .complete else { return false }

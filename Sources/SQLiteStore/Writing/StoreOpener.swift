@@ -30,7 +30,8 @@ struct StoreOpener: Sendable {
         let isEmpty = FileStatus.size(of: database) <= 1
         // With an empty database SQLite would delete the WAL, and the commits in it. A crash while a database is created does
         // not look like this, because its first page is written before it gets a WAL.
-        guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 else {
+        // Nor does it have a mark, which says that the database of a store was lost.
+        guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 && !mark.exists else {
             throw .emptied(path: database)
         }
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)

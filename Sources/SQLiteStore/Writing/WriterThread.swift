@@ -246,7 +246,7 @@ final class WriterThread: Sendable {
                     try writer.holdWAL()
                 }
             case .checkpointHeldWAL(let synchronizes):
-                let checkpointed = try database.perform { (writer) throws(SQLiteError) in
+                let checkpointed = try database.perform(looksBefore: true) { (writer) throws(SQLiteError) in
                     try writer.checkpointHeldWAL(synchronizes: synchronizes) { [available] in available.signal() }
                 }
                 schedule.noteHeldCheckpoint(checkpointed: checkpointed, synchronizes: synchronizes)
@@ -258,7 +258,7 @@ final class WriterThread: Sendable {
                     schedule.noteRoom(database.walRoom())
                 }
                 let isTooLarge = schedule.isTooLarge(database.walSize)
-                outcome = try database.perform { (writer) throws(SQLiteError) in
+                outcome = try database.perform(looksBefore: true) { (writer) throws(SQLiteError) in
                     try writer.checkpoint(
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
                     )
@@ -283,9 +283,9 @@ final class WriterThread: Sendable {
         }
     }
 
-    // MARK: - The clock and the keys
+    // MARK: - The clock
 
-    /// What the periodic checks of the clock and the keys remember from one to the next.
+    /// What the periodic checks of the clock remember from one to the next.
     private struct PeriodicChecks {
         /// Operators were told that no token is deleted, and not yet that deleting continues.
         var hasReportedHold = false

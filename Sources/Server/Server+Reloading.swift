@@ -33,7 +33,7 @@ extension Server {
     ///
     /// - Parameter act: Who did it and what, for the log.
     /// - Returns: Why the server cannot use the file; nil if it can.
-    package func noteKeyChange(_ act: String) async -> String? {
+    package func noteAPIKeyChange(_ act: String) async -> String? {
         logger.notice("\(act)")
         // The file is read even if it was read since the change, so that the command learns of a fault too.
         return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first

@@ -115,8 +115,8 @@ struct AdministrationEndpoints: Sendable {
     }
 
     /// Logs a change of the file of API keys, and takes it over.
-    func note(_ change: KeyChange, by requester: Requester) async -> KeyChangeReply {
-        KeyChangeReply(fault: await server.noteKeyChange(change.text(by: "\(requester)")))
+    func note(_ change: APIKeyChange, by requester: Requester) async -> APIKeyChangeReply {
+        APIKeyChangeReply(fault: await server.noteAPIKeyChange(change.text(by: "\(requester)")))
     }
 
     /// The answer for a path without an endpoint.

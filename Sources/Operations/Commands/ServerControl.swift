@@ -26,13 +26,13 @@ package enum ServerControl {
     ///
     /// - Returns: Why the server cannot use the changed file, in which case its previous keys stay in use. Nil if it can use
     ///   the file, or if no server answers.
-    package static func report(_ change: KeyChange, _ settings: Settings) -> String? {
+    package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
         let place = ServerClient.Place.unix(path: ControlSocketAddress.path(in: settings.dataDirectoryPath))
         guard let body = try? OperationsJSON.encode(change) else { return nil }
         let client = ServerClient(place: place, timeoutInSeconds: HealthProbe.timeoutInSeconds)
         var fault: String?
-        try? client.post(KeyChange.path, body) { (line) throws(ServerClient.Failure) in
-            fault = (try? OperationsJSON.decode(ControlLine<KeyChangeReply>.self, from: line))?.reply?.fault
+        try? client.post(APIKeyChange.path, body) { (line) throws(ServerClient.Failure) in
+            fault = (try? OperationsJSON.decode(ControlLine<APIKeyChangeReply>.self, from: line))?.reply?.fault
             return false
         }
         return fault
@@ -71,22 +71,22 @@ package struct DrainReply: Codable, Sendable {
 /// Records a command's change of the API keys in the audit log, while no server runs that would record it.
 ///
 /// Holds the data folder and the log from before the change until it is closed.
-package struct KeyChangeRecord: Sendable {
+package struct APIKeyChangeRecord: Sendable {
     private let directory: DataDirectory
     private let audit: CommandAuditLog
-    private let change: KeyChange
+    private let change: APIKeyChange
 
     /// Opens the audit log, so that a change that could not be recorded is not made.
     ///
     /// - Returns: Nil if the settings name no audit log, or if the server that uses the data folder records the change.
     package static func open(
-        _ change: KeyChange, _ settings: Settings, logger: Logger
-    ) throws(StoreAccess.Failure) -> KeyChangeRecord? {
+        _ change: APIKeyChange, _ settings: Settings, logger: Logger
+    ) throws(StoreAccess.Failure) -> APIKeyChangeRecord? {
         guard !settings.audit.file.isEmpty else { return nil }
         guard let directory = try lock(settings) else { return nil }
         do throws(StartError) {
             if let audit = try CommandAuditLog.open(settings, for: change.action, logger) {
-                return KeyChangeRecord(directory: directory, audit: audit, change: change)
+                return APIKeyChangeRecord(directory: directory, audit: audit, change: change)
             }
         } catch {
             directory.unlock()

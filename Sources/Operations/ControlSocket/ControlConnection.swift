@@ -85,7 +85,7 @@ struct ControlConnection: ~Copyable {
             _ = await stream.send(facts.encoded(closes: true))
             return
         }
-        if path == KeyChange.path && method == "POST" { return await noteKeyChange() }
+        if path == APIKeyChange.path && method == "POST" { return await noteAPIKeyChange() }
         guard path.hasPrefix(Self.prefix),
             let name = StoreRequestName(rawValue: String(path.dropFirst(Self.prefix.count)))
         else {
@@ -155,8 +155,8 @@ struct ControlConnection: ~Copyable {
     }
 
     /// Logs that a command has changed the API keys, and takes it over.
-    private mutating func noteKeyChange() async {
-        guard let change = try? OperationsJSON.decode(KeyChange.self, from: Data(stream.takeBody())), change.isValid
+    private mutating func noteAPIKeyChange() async {
+        guard let change = try? OperationsJSON.decode(APIKeyChange.self, from: Data(stream.takeBody())), change.isValid
         else {
             return await refuse(.badRequest, "the body is not the JSON of this request")
         }

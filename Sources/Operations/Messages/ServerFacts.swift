@@ -55,7 +55,7 @@ struct ServerFacts: Codable, Sendable {
 }
 
 /// Tells a running server that a command has added or removed an API key, so that it is known who did it.
-package struct KeyChange: Codable, Sendable {
+package struct APIKeyChange: Codable, Sendable {
     static let path = "/key-change"
 
     private let isAddition: Bool
@@ -82,8 +82,8 @@ package struct KeyChange: Codable, Sendable {
     }
 }
 
-/// The reply to a `KeyChange`.
-struct KeyChangeReply: Codable, Sendable {
+/// The reply to a `APIKeyChange`.
+struct APIKeyChangeReply: Codable, Sendable {
     /// Why the server cannot use the changed file, so that its previous keys stay in use; nil if it can.
     let fault: String?
 }

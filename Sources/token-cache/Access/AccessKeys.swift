@@ -212,10 +212,10 @@ struct AccessKeyOptions: ParsableArguments {
     /// If the change could not be recorded or the server cannot use the file, prints why and ends the command with status 1.
     func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
         let settings = try configuration.load()
-        let change = KeyChange(isAddition: isAddition, name: name)
+        let change = APIKeyChange(isAddition: isAddition, name: name)
         do {
             let logger = LogOutput(level: .warning, format: .text).logger
-            guard let record = try KeyChangeRecord.open(change, settings, logger: logger) else {
+            guard let record = try APIKeyChangeRecord.open(change, settings, logger: logger) else {
                 try body()
                 return try report(change, settings, isAddition: isAddition, name)
             }
@@ -233,7 +233,7 @@ struct AccessKeyOptions: ParsableArguments {
         }
     }
 
-    private func report(_ change: KeyChange, _ settings: Settings, isAddition: Bool, _ name: String) throws {
+    private func report(_ change: APIKeyChange, _ settings: Settings, isAddition: Bool, _ name: String) throws {
         guard let fault = ServerControl.report(change, settings) else { return }
         let state =
             isAddition

@@ -111,7 +111,7 @@ package struct RunningKey: Sendable {
     }
 }
 
-/// The key that everything in an audit log follows from.
+/// The key from which the other keys of an audit log are made, one after the other.
 ///
 /// It verifies the log and could rewrite all of it, so it is kept elsewhere than on the server.
 package struct AuditFirstKey: Sendable {

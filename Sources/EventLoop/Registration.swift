@@ -189,7 +189,7 @@ struct Registration {
 ///
 /// Each registration has 64 bits of the caller's choice, which come back with its events.
 @safe struct Epoll: ~Copyable {
-    /// What happened on a descriptor, as epoll's bit set.
+    /// What epoll reports of a descriptor.
     struct Events: OptionSet {
         let rawValue: UInt32
 

@@ -145,8 +145,8 @@ package enum HeaderField: CaseIterable, Sendable {
 
 /// The lines of one field in a head, which may have several of them (RFC 9110, section 5.3).
 ///
-/// A proxy that adds a line of its own keeps the client's. As there is nearly always only one line, further ones are searched
-/// for when they are needed, and take no memory before.
+/// A proxy that adds a line of its own keeps the client's. As there is nearly always only one line, only the first is kept; the
+/// head is searched for further ones when they are needed.
 package struct FieldLines: Hashable, Sendable {
     private enum Count {
         case none, one, several

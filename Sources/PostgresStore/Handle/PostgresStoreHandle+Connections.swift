@@ -5,11 +5,11 @@ internal import TokenStore
 
 /// The connections of a handle, and what happens when time passes.
 extension PostgresStoreHandle {
-    func order(_ index: Int, because reason: PrimaryFinder.Reason) {
+    func order(_ index: Int, isReplacement: Bool = false) {
         guard !slots[index].isOrdered else { return }
         slots[index].isOrdered = true
         finder.order(
-            PrimaryFinder.Order(reason: reason) { [weak self, deliver] found in
+            PrimaryFinder.Order(isReplacement: isReplacement) { [weak self, deliver] found in
                 deliver { [weak self] in self?.take(found, index) }
             })
     }
@@ -27,7 +27,7 @@ extension PostgresStoreHandle {
         case .nothing:
             slots[index].isOrdered = false
             // The connection may have been lost since it was ordered because it did not answer.
-            if slots[index].pipeline == nil { order(index, because: .missing) }
+            if slots[index].pipeline == nil { order(index) }
         }
         setTimer()
     }
@@ -47,7 +47,7 @@ extension PostgresStoreHandle {
         do throws(SystemError) {
             try ready.add(found.connection.socket, tag: UInt64(index))
         } catch {
-            return order(index, because: .missing)
+            return order(index)
         }
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.metrics.noteProof(begunAt: found.provenAt) }
@@ -104,7 +104,7 @@ extension PostgresStoreHandle {
             guard let pipeline = slot.pipeline, let since = pipeline.waitingSince else { continue }
             let waited = now - since
             if waited.count > Self.patience.count, slot.searchAgainAt < now {
-                order(index, because: .stalled)
+                order(index, isReplacement: true)
             }
             guard waited.count > Nanoseconds(options.timeout).count else { continue }
             if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {

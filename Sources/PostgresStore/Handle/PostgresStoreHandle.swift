@@ -40,7 +40,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         slots = (0..<count).map { _ in ConnectionSlot() }
         firstWritingSlot = count / 2
         state.metrics.wantedConnections.add(count, ordering: .relaxed)
-        for slot in slots.indices { order(slot, because: .missing) }
+        for slot in slots.indices { order(slot) }
         state.refusedServers.watch { [weak self, deliver] in deliver { [weak self] in self?.leaveRefusedServers() } }
     }
 
@@ -345,7 +345,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard slots[index].pipeline != nil else { return }
         drop(index, error)
         finder.noteLoss()
-        order(index, because: .lost)
+        order(index)
     }
 
     /// Drops a connection; what was sent on it is sent again on the next one.

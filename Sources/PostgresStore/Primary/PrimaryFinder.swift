@@ -8,21 +8,10 @@ internal import TokenStore
 /// One thread decides by a `PrimarySearch`, and each connection is made by a thread of its own, as looking up a name, a handshake
 /// and a password take long. Any thread.
 final class PrimaryFinder: Sendable {
-    /// Why a connection is needed.
-    enum Reason: Sendable {
-        /// There is none yet.
-        case missing
-        /// It is lost.
-        case lost
-        /// It does not answer, and is kept until another server is found.
-        case stalled
-    }
-
     /// A connection that a handle needs.
     struct Order: Sendable {
-        let reason: Reason
-        /// Whether there is a connection, whose place it is to take.
-        var isReplacement: Bool { if case .stalled = reason { true } else { false } }
+        /// Whether there is a connection, which does not answer and is kept until another server is found.
+        let isReplacement: Bool
         /// Takes what was found, on any thread.
         let deliver: @Sendable (Finding) -> Void
     }

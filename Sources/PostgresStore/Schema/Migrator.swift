@@ -8,7 +8,7 @@ internal import TokenStore
 struct Migrator {
     private let session: BlockingSession
 
-    /// - Parameter session: Outside of a transaction.
+    /// - Parameter session: One in which no transaction is open.
     init(_ session: BlockingSession) {
         self.session = session
     }

@@ -237,7 +237,7 @@ enum BackupFile {
     private static let signature = Array("SQLite format 3\0".utf8)
 }
 
-/// Refuses what a disk has no room for, before the disk is filled.
+/// Refuses a backup that would fill its disk, before it begins.
 enum DiskRoom {
     /// What stays free on the store's own disk, so that a backup there does not keep the server from storing tokens.
     private static let reserve = 16 << 20

@@ -161,7 +161,7 @@ final class SQLiteCopyTarget: CopyTarget {
         var options = options
         // Indexes are made at the end, and limits are for new ids.
         (options.retention, options.tokenLimit, options.byteLimit) = (Retention(), nil, nil)
-        // The files in which rows are sorted lie there, and not on a disk that may be small.
+        // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
         do throws(SQLiteOpenError) {
             let opened = try StoreOpener(
@@ -252,7 +252,7 @@ final class SQLiteCopyTarget: CopyTarget {
             if let clockLook { try writer.saveClockLook(clockLook) }
         }
         try PrivateFile.synchronize(database.new)
-        // Of a database that was there before.
+        // It may be left of a database that was moved away.
         CheckMark(of: database.path).remove()
         try PrivateFile.rename(database.new, to: database.path)
     }

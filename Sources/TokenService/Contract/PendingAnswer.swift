@@ -48,7 +48,7 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
-    /// Dropped when it is begun, with what it holds.
+    /// Emptied when it is begun, so that a token is not held twice.
     private var work: Work
     /// Made to the answer when it comes, in this order.
     private var changes: [(Answer) -> Answer] = []
@@ -214,8 +214,11 @@ package final class PendingAnswer: OutcomeWaiter {
         }
     }
 
-    /// Changes the answer when it comes; before it has come.
-    fileprivate func add(_ change: @escaping (Answer) -> Answer) { changes.append(change) }
+    /// Has the answer changed when it comes; too late once it has come.
+    fileprivate func add(_ change: @escaping (Answer) -> Answer) {
+        guard case .new = state else { preconditionFailure("a change that comes after the answer would be lost") }
+        changes.append(change)
+    }
 }
 
 extension Answer {

@@ -115,7 +115,7 @@ package protocol UserAdministrator: Sendable {
 
     /// Removes tokens.
     ///
-    /// - Returns: For each id whether there was one.
+    /// - Returns: For each id, whether a token was stored under it.
     func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
 
     func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey

@@ -257,7 +257,8 @@ def test_a_password_that_has_changed_is_read_again(direct, postgres):
     assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
     until(lambda: len(troubles(server)) == 2)
     lost, refused = troubles(server)
-    assert lost.startswith("warning: the connection to PostgreSQL") and "(SQLSTATE 57P01)" in lost
+    # Whether PostgreSQL's last words arrive depends on what the server was sending when it was cut off.
+    assert lost.startswith("warning: the connection to PostgreSQL") and "is lost" in lost
     assert "(SQLSTATE 28P01); check the password: in libpq's passfile" in refused
     assert "another password" not in server.log()
     postgres.pass_file(direct.folder / "passwords")

@@ -410,8 +410,8 @@ def test_nginx_asks_operators_for_a_certificate(serve, tmp_path, proxy_certifica
 # Certificates
 
 def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
-    """Those of deploy/README.md, in their order."""
-    section = (DEPLOY / "README.md").read_text(encoding="utf-8").partition("**Client certificates.**")[2].partition("\n### ")[0]
+    """Those of deploy/examples/README.md, in their order."""
+    section = (DEPLOY / "examples/README.md").read_text(encoding="utf-8").partition("## Client certificates")[2].partition("\n## ")[0]
     settings, making, using = re.findall(r"(?:^    .*\n)+", section, re.M)
     yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
     make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")

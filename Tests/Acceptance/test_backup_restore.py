@@ -254,7 +254,7 @@ def bad_backups(folder, other):
 
 
 def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serve, tmp_path):
-    """As deploy/README.md says it."""
+    """As deploy/backups.md says it."""
     server = serve()
     backup, later = tmp_path / "backup.db", tmp_path / "later.db"
     assert exchange(server.address, post("before", "x")).body == STORED

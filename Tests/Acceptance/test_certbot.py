@@ -204,6 +204,6 @@ def test_a_relative_path_of_the_folder_is_taken(lineage, tmp_path, below, path):
 
 
 def test_the_documents_name_the_file_that_the_hook_writes():
-    text = (HOOK.parents[1] / "README.md").read_text(encoding="utf-8")
+    text = (HOOK.parents[1] / "systemd" / "README.md").read_text(encoding="utf-8")
     assert json.dumps(f"/var/lib/token-cache/tls/{NAME}.pem").strip('"') in text
     assert "--deploy-hook /usr/share/token-cache/token-cache-certificate" in text

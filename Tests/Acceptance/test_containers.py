@@ -146,7 +146,7 @@ def test_what_is_published_without_a_proxy_is_answered_with_the_variable_that_th
     text = (DOCKER / "Dockerfile").read_text()
     name, value = re.search(r"--env (TOKEN_CACHE_HTTPS_MODE)=(\w+)", text).groups()
     assert effective(environment={name: value})["https.mode"] == value == "off"
-    assert f"--env {name}={value}" in (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert f"--env {name}={value}" in (DEPLOY / "kubernetes" / "README.md").read_text(encoding="utf-8")
 
 
 def test_compose_puts_nginx_in_front():

@@ -9,9 +9,9 @@ from server_process import run
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [
-    REPOSITORY / "README.md", *sorted(REPOSITORY.glob("*/README.md")), *sorted(REPOSITORY.glob("deploy/*/README.md")),
-    REPOSITORY / "deploy" / "CHANGELOG.md"]
-FAILURES = REPOSITORY / "deploy" / "README.md"
+    *(REPOSITORY / name for name in ("README.md", "config/README.md", "Sources/README.md", "Tests/README.md")),
+    *sorted((REPOSITORY / "deploy").rglob("*.md"))]
+FAILURES = REPOSITORY / "deploy" / "failures.md"
 # In the changelog, names may be those of earlier versions.
 CURRENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
 
@@ -121,10 +121,10 @@ def literals():
     return re.sub(r'"\s*\n\s*\+ "', "", re.sub(r"\\\n\s*", "", text))
 
 
-def test_the_messages_in_the_table_of_failures_are_those_of_the_program():
+def test_the_messages_in_the_tables_of_failures_are_those_of_the_program():
     """`...` stands for what differs from case to case."""
-    table = FAILURES.read_text(encoding="utf-8").partition("## When something fails")[2].partition("\n### ")[0]
-    quoted = re.findall(r"^\| `([^`]+)` \|", table, re.M)
+    table = FAILURES.read_text(encoding="utf-8").partition("## What the log says")[2].partition("\n## ")[0]
+    quoted = [text for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.M) for text in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 15
     source = literals()
     assert [text for text in quoted if not all(part.strip() in source for part in text.split("..."))] == []

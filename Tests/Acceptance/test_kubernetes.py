@@ -87,7 +87,7 @@ def test_every_file_for_kubernetes_is_used():
     text = (KUBERNETES / "kustomization.yaml").read_text()
     offered = re.findall(r"^#   - (\w+)$", text[text.index("# components:"):], re.M)
     assert tuple(offered) == COMPONENTS
-    assert {path.name for path in KUBERNETES.iterdir()} == {"kustomization.yaml", *kustomization["resources"], *files, *offered}
+    assert {path.name for path in KUBERNETES.iterdir()} == {"README.md", "kustomization.yaml", *kustomization["resources"], *files, *offered}
     for name in offered:
         component = load(KUBERNETES / name / "kustomization.yaml")
         assert component["kind"] == "Component"

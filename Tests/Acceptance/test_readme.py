@@ -1,4 +1,4 @@
-"""The commands of the READMEs, as written, against a running server: each prints what the README shows below it."""
+"""The commands of the documents, as written, against a running server: each prints what the README shows below it."""
 import os
 import re
 import subprocess
@@ -16,7 +16,7 @@ yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 REPOSITORY = Path(__file__).parents[2]
 README = REPOSITORY / "README.md"
 # In this order, because later commands fetch what earlier ones stored, and the last one stops the server.
-SESSIONS = README, REPOSITORY / "config" / "README.md", REPOSITORY / "deploy" / "README.md"
+SESSIONS = [README, *(REPOSITORY / name for name in ("config/README.md", "deploy/examples/README.md", "deploy/failures.md"))]
 # The READMEs' name for the server's folder.
 FOLDER = "/srv/tokens"
 # These lines depend on the machine's libraries, free space and limits.

@@ -1,4 +1,4 @@
-"""Why no other program can follow the database while a server has it open, as deploy/README.md says of Litestream."""
+"""Why no other program can follow the database while a server has it open, as deploy/backups.md says of Litestream."""
 import sqlite3
 import subprocess
 import sys

@@ -15,7 +15,7 @@ from store_files import printed
 
 # Without the cache, so that each GET reads the database.
 UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
-# Documented in token-cache(8) and deploy/README.md.
+# Documented in token-cache(8) and deploy/systemd/README.md.
 LOST_STORE = 74
 
 

@@ -84,7 +84,7 @@ def sizes(found: Report) -> list[list[str]]:
 
 
 def plans(found: Report) -> list[list[str]]:
-    """What the figures mean for many users; deploy/postgresql/README.md uses this table."""
+    """What the figures mean for many users; deploy/postgresql/README.md rounds it."""
     lines = []
     get, post = (median(next(iter(found.rows[name].values()))) for name in ("many_get", "many_post"))
     log = found.logs[-1]

@@ -1,6 +1,8 @@
 import Settings
 
 /// Writes the table of all settings in config/README.md.
+///
+/// What is allowed, and the rest of each purpose, stands in config/token-cache.yaml alone.
 enum SettingsTable {
     static let (begin, end) = ("<!-- settings:begin -->", "<!-- settings:end -->")
 
@@ -8,11 +10,11 @@ enum SettingsTable {
     static var text: String {
         let rows = Setting.all.map { setting in
             [
-                code(setting.key) + (setting.option.map { " (\(code($0)))" } ?? ""), value(setting), allowed(setting),
-                setting.effect == .atStart ? "no" : "yes", setting.paragraphs[0],
+                code(setting.key) + (setting.option.map { " (\(code($0)))" } ?? ""), value(setting),
+                setting.effect == .atStart ? "no" : "yes", firstSentence(setting.paragraphs[0]),
             ]
         }
-        let header = [["key", "default", "allowed", "reload", "purpose"], Array(repeating: "---", count: 5)]
+        let header = [["key", "default", "reload", "purpose"], Array(repeating: "---", count: 4)]
         let lines = (header + rows).map { cells in
             "| " + cells.map { $0.replacing("|", with: "\\|") }.joined(separator: " | ") + " |"
         }
@@ -25,8 +27,8 @@ enum SettingsTable {
         return values == [""] ? "empty" : values.map(code).joined(separator: ", ")
     }
 
-    private static func allowed(_ setting: Setting) -> String {
-        setting.isList && !setting.allowed.contains("list") ? setting.allowed + "; a list" : setting.allowed
+    private static func firstSentence(_ text: String) -> String {
+        text.firstRange(of: ". ").map { String(text[..<$0.lowerBound]) + "." } ?? text
     }
 
     private static func code(_ text: String) -> String { "`\(text)`" }

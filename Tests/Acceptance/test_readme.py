@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from certificates import make_certificate
-from devices import two_devices
 from ports import free_ports
 from server_process import binary, clean_environment
 
@@ -19,8 +18,6 @@ README = REPOSITORY / "README.md"
 SESSIONS = [README, *(REPOSITORY / name for name in ("config/README.md", "deploy/examples/README.md", "deploy/failures.md"))]
 # The READMEs' name for the server's folder.
 FOLDER = "/srv/tokens"
-# These lines depend on the machine's libraries, free space and limits.
-OF_THE_MACHINE = re.compile(r"are free on the disk|files open|[0-9] problems, ")
 
 
 def sessions():
@@ -36,16 +33,8 @@ def sessions():
 
 def normalised(text):
     """The text with everything that differs between runs removed or replaced."""
-    text = re.sub(r"^Versions\n(  .*\n)+", "", text.replace("\r", ""))
-    text = "\n".join(line for line in text.rstrip().split("\n") if not OF_THE_MACHINE.search(line))
-    text = re.sub(r"X-Request-Id: [0-9a-f]{16}$", "X-Request-Id: MADE", text, flags=re.M)
-    text = re.sub(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT|\d{4}-\d\d-\d\d(T[\d:]+Z)?", "NOW", text)
-    text = re.sub(r"process \d+", "process N", text)
-    text = re.sub(r"rights of \S+$", "rights of NAME", text, flags=re.MULTILINE)
-    text = re.sub(r"in \d+ bytes", "in N bytes", text)
-    text = re.sub(r'"(created_at|expires_at|last_used_at)":\d+', r'"\1":TIME', text)
-    # The number changes with each new setting.
-    return re.sub(r"\d+ settings have", "N settings have", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d", "TODAY", text.rstrip())
+    return re.sub(r'"(created_at|expires_at|last_used_at)":\d+', r'"\1":TIME', text)
 
 
 # What the server chooses at random, and later commands name: sessions and their public ids.
@@ -84,7 +73,6 @@ def asked_server(serve, tmp_path):
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "token-cache").symlink_to(binary())
-    (tools / "two-devices").symlink_to(two_devices())
     environment = clean_environment({"PATH": f"{tools}:{os.environ['PATH']}"})
 
     def ask(command):
@@ -97,8 +85,7 @@ def asked_server(serve, tmp_path):
         printed = done.stdout.replace(str(folder), FOLDER)
         for shown, port in ports.items():
             printed = printed.replace(f":{port}", f":{shown}")
-        # The READMEs' is the default, which the doctor does not list.
-        return re.sub(r"(?m)^  ok +admin\.listen: \[127\.0\.0\.1:9090\] .*\n", "", printed)
+        return printed
 
     ask.server, ask.knows_users = server, False
     return ask
@@ -112,7 +99,7 @@ def real(text, ports):
 
 def test_the_commands_print_what_the_readmes_show(ask):
     commands = sessions()
-    assert len(commands) >= 20 and "token-cache drain" in commands[-1][0]
+    assert len(commands) >= 15 and "token-cache drain" in commands[-1][0]
     chosen = {}
     for command, shown in commands:
         for name, value in chosen.items():

@@ -150,7 +150,7 @@ enum LogEvent {
         /// The last lines are not the ones that the server wrote.
         case linesChanged = "lines_changed"
 
-        /// Whether the line before the start may not be the one that the start's line follows.
+        /// Whether lines before the start's line may be missing.
         var isBreak: Bool { self == .linesMissing || self == .linesChanged }
     }
 
@@ -162,7 +162,7 @@ enum LogEvent {
         case closeLog = "close_log"
         case resumeLog = "resume_log"
 
-        /// Whether it is the last line of its period.
+        /// Whether the line is the last one of its period.
         var endsPeriod: Bool { self == .changeKey || self == .closeLog }
     }
 

@@ -9,7 +9,7 @@ internal import System
 final class AuditFile: Sendable {
     let path: String
     private let descriptor: FileDescriptor
-    /// How many bytes of half a line are at the end, and could not be cut off yet.
+    /// The bytes of an incomplete line at the end that could not be cut off yet.
     private let tornBytes = Atomic<Int>(0)
 
     /// Opens a file, and creates it (mode 0640) if it does not exist.
@@ -135,7 +135,7 @@ final class AuditFile: Sendable {
 
 /// Where a chain goes on at a start, by the end of its file and what the server remembers of it.
 struct LogEnd {
-    /// What the next line follows.
+    /// The end that the next line follows.
     let head: ChainHead
     /// The key of the next line.
     let key: ChainKey

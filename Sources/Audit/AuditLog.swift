@@ -190,7 +190,7 @@ package final class AuditLog: Sendable {
         }
     }
 
-    /// Calls `body` with the writer and the time, and reports what came of it.
+    /// Calls `body` with the writer and the time, and reports the outcome.
     private func perform<Result: Sendable>(
         _ body: (inout ChainWriter, _ now: Int64) throws(AuditError) -> Result
     ) throws(AuditError) -> Result {
@@ -233,7 +233,7 @@ extension ChainHead {
     var number: UInt64 { mac.prefix(6).reduce(0) { $0 << 8 | UInt64($1) } }
 }
 
-/// What an operator should know of the audit log.
+/// A change in the state of the audit log, for operators.
 package enum AuditNotice: Sendable, CustomStringConvertible {
     /// Lines cannot be written from now on.
     case failing(AuditError)
@@ -292,7 +292,7 @@ package enum AuditNotice: Sendable, CustomStringConvertible {
         }
     }
 
-    /// What a start has found; nil if that is as it should be.
+    /// What a start found wrong; nil if nothing.
     init?(_ end: LogEnd, path: String) {
         switch end.finding {
         case .unaltered, .newChain:

@@ -7,7 +7,7 @@ struct ChainWriter: ~Copyable {
     private(set) var file: AuditFile
     private(set) var running: RunningKey
     private(set) var figures = AuditFigures()
-    /// What has to be reported, in this order.
+    /// Events to report, in this order.
     var notices: [AuditNotice] = []
     /// Whether the file of the running key has to be replaced.
     var isKeyUnsaved = false
@@ -109,7 +109,7 @@ struct ChainWriter: ~Copyable {
     /// - Returns: The file so far.
     mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
         let former = file
-        // What is left of half a line there is found by whoever verifies it.
+        // A verification finds the rest of an incomplete line.
         try? former.cutTornBytes()
         file = new
         do throws(AuditError) {
@@ -132,7 +132,7 @@ struct ChainWriter: ~Copyable {
 ///
 /// Used by one thread at a time.
 struct RepeatedEvents {
-    /// What the events have in common.
+    /// The open series, by the fields that their events share.
     private var series: [AuditEvent: Series] = [:]
 
     private struct Series {

@@ -31,7 +31,7 @@ package enum TurnPart: Sendable {
     /// Each turn does at least one such step, and more only while their own budget lasts: however many clients ask for long
     /// work, they wait for one another, and other clients hardly wait for them.
     case long
-    /// For steps of TLS handshakes, in the same way: nobody has to show anything to have the server sign something.
+    /// For steps of TLS handshakes, limited in the same way, because any client can make the server sign.
     case handshake
 }
 

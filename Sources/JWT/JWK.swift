@@ -134,8 +134,8 @@ struct JWK {
 
     /// The y of Ed25519's points whose order divides 8, reduced or not.
     ///
-    /// Signatures of such a key, as a placeholder of zeros is one, can be made without any private key, and OpenSSL accepts them.
-    /// What is no point at all needs no look: no signature is valid for it.
+    /// Signatures for such a key (zeros as a placeholder, for example) can be made without a private key, and OpenSSL accepts them.
+    /// Bytes that are no point need no check: no signature is valid for them.
     private static let ed25519SmallOrders: Set<String> = [
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",

@@ -93,7 +93,7 @@ package struct PostgresStoreProvider: StoreProvider {
         }
     }
 
-    /// What tells this process from all others that use the database.
+    /// Distinguishes this process from all others that use the database.
     private func identity() throws(StoreOpenError) -> (versions: VersionClock, holder: [UInt8]) {
         try random { () throws(CryptographyError) in (try VersionClock(), try RandomBytes.published(16)) }
     }

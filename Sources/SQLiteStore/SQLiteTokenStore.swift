@@ -17,7 +17,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     let options: StoreOptions
     let state: StoreState
     let writerThread: WriterThread
-    /// One for all commands, because two would replace each other's changes of the key ring.
+    /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
     private let erase: Erasing
     private let report: @Sendable (StoreEvent) -> Void

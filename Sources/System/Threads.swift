@@ -90,7 +90,7 @@ package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
     }
 
     deinit {
-        // Nobody waits: a wait holds a reference.
+        // No thread waits: a wait holds a reference.
         unsafe sem_destroy(semaphore)
         unsafe semaphore.deallocate()
     }

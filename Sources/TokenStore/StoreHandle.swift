@@ -90,7 +90,7 @@ package protocol StoreHandle: AnyObject {
 
     /// Notes that a session was used, so that its idle time begins again.
     ///
-    /// Nobody learns of the outcome: a use may be lost in a crash, and when writes wait already.
+    /// The outcome is not reported. A use may be lost in a crash, or when too many writes are waiting.
     ///
     /// - Parameter unixTime: In seconds since 1970.
     func noteUse(of key: SessionKey, at unixTime: Int64)
@@ -153,15 +153,15 @@ package struct Completion<Value> {
     private let waiter: (any OutcomeWaiter)?
 
     /// - Parameters:
-    ///   - waiter: Says whether the outcome still matters to somebody; nil if it always matters.
+    ///   - waiter: Says whether the caller still waits for the outcome; nil if it always does.
     ///   - take: Takes the outcome.
     package init(for waiter: (any OutcomeWaiter)? = nil, _ take: @escaping (Result<Value, StoreError>) -> Void) {
         (self.waiter, self.take) = (waiter, take)
     }
 
-    /// Whether somebody waits for the outcome.
+    /// Whether the caller still waits for the outcome.
     ///
-    /// What nobody waits for need not be begun; then `take` need not be called.
+    /// If not, the operation may be skipped, and `take` need not be called.
     package var isAwaited: Bool { waiter?.isWaiting ?? true }
 
     /// A completion for outcomes of another kind, which are converted for this one.

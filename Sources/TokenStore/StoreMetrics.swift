@@ -1,6 +1,6 @@
 package import Metrics
 
-/// What a store has counted since it was opened; nil for what a store does not count.
+/// A store's counters since it was opened; nil for those that the store does not have.
 package struct StoreMetrics: Sendable {
     /// Tokens that were made durable.
     package var writes: UInt64
@@ -63,7 +63,7 @@ package struct StoreMetrics: Sendable {
     }
 }
 
-/// What a store in a database on other machines knows of it, and has counted since it was opened.
+/// Facts and counters of a store in a database on other machines, since it was opened.
 package struct RemoteStoreMetrics: Sendable {
     /// A host of the database, as it was when it was last asked.
     package struct Host: Hashable, Sendable {
@@ -142,7 +142,7 @@ package struct RemoteStoreMetrics: Sendable {
     /// Whether connections to the primary use TLS; nil before the first one.
     package var usesTLS: Bool?
     package var durability: StoreDurability
-    /// Whether this server is the one that deletes what has expired, for all.
+    /// Whether this server deletes expired rows for all servers.
     package var isSweeper = false
     /// Keys with which tokens in the database are sealed, and which this server lacks.
     package var missingKeys = 0

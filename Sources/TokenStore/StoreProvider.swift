@@ -1,6 +1,6 @@
 /// The store that the settings describe, while it is closed: how it is opened, and what can be done with it until then.
 ///
-/// What only some stores can do is nil for the others; see `StoreCapability`.
+/// Capabilities that only some stores have are nil for the others; see `StoreCapability`.
 ///
 /// Any thread.
 package protocol StoreProvider: Sendable {
@@ -66,11 +66,11 @@ package protocol StoreProvider: Sendable {
     ) throws(StoreOpenError) -> any CopyTarget
 }
 
-/// What only some stores can do.
+/// The capabilities that only some stores have.
 package enum StoreCapability: CaseIterable, Sendable {
     case backup, restore, keys, verification, limits, migration, preloading
 
-    /// For an operator who asks for it, when the store at hand cannot do it.
+    /// The error text for an operator whose store lacks the capability.
     package var absence: String {
         switch self {
         case .backup:

@@ -4,7 +4,7 @@
 /// write that fails leaves the previous value in place. `StoreConformance` in Tests/StoreConformance says all that with
 /// examples, and the tests of each store run it.
 ///
-/// What only some stores can do is nil for the others; see `StoreCapability`.
+/// Capabilities that only some stores have are nil for the others; see `StoreCapability`.
 ///
 /// Any thread.
 package protocol TokenStore: Sendable {

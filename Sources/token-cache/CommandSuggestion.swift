@@ -3,7 +3,7 @@ import Settings
 
 /// Says of a command that does not exist which one may have been meant.
 enum CommandSuggestion {
-    /// What other programs call a command of this one.
+    /// Names that other programs have for commands of this one.
     private static let otherNames = [
         "start": "serve", "run": "serve", "stop": "drain", "restart": "systemctl restart token-cache",
         "status": "health", "check": "check-config",

@@ -49,7 +49,7 @@ package struct HeaderFields: Sendable {
 }
 
 extension HeaderFields {
-    /// Of no line.
+    /// The fields of a request without header lines.
     init() {
         self.init(
             singles: [], count: 0, host: .empty, contentLength: 0, contentTypeOrEmpty: .empty, saysClose: false,
@@ -58,7 +58,7 @@ extension HeaderFields {
         )
     }
 
-    /// What the same lines say in a request in which they lie so much further from its first byte.
+    /// The same fields, for lines that lie `distance` bytes further from the request's first byte.
     func moved(by distance: Int) -> HeaderFields {
         HeaderFields(
             singles: singles, count: count, host: host.moved(by: distance), contentLength: contentLength,

@@ -6,14 +6,14 @@ package struct Response: Sendable {
     package var laterBytes: Int
     /// The contract's error code in the body of a response with status 200.
     package var code: ErrorCode
-    /// What few answers have; nil for none of it.
+    /// Fields that few answers have; nil if there are none.
     package var extras: Extras?
 
     /// Fields of the head that few answers have: apart, as most answers only pass on that there are none.
     package final class Extras: Sendable {
         /// Where a redirect leads, or what was created; it is written unchanged, so the caller must have checked it.
         package let location: [UInt8]?
-        /// What is missing for an answer other than this one.
+        /// For WWW-Authenticate: the credential that the request lacks.
         package let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
         ///
@@ -33,7 +33,7 @@ package struct Response: Sendable {
         }
     }
 
-    /// Whether it is an answer of the contract to a request that the server has failed to do.
+    /// Whether the contract's answer says that the server failed, for example because of its disk.
     package var isFailure: Bool { status == .ok && extras?.retryAfter != nil }
 
     /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.

@@ -29,7 +29,7 @@ package struct BackupRetention: Hashable, Sendable {
         package let description: String
     }
 
-    /// Nobody keeps this many backups, so a larger number is a typing error.
+    /// A larger number is taken for a typing error.
     private static let limit = 100_000
 
     /// Reads a rule such as `hourly=24,daily=7,weekly=4`.

@@ -120,7 +120,7 @@ struct OperatorTrail: Sendable {
     }
 }
 
-/// Logs what operators do with the store: each act with who did it and what came of it, and no ids.
+/// Logs what operators do with the store: each act with its actor and outcome, without ids.
 ///
 /// A command such as `import` sends many requests of one kind: the first is logged at once, the others are added up and logged
 /// every ten seconds, so that millions of tokens are not thousands of lines.

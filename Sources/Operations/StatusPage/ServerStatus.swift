@@ -126,7 +126,7 @@ struct ServerStatus: Encodable, Sendable {
         let bytes: Int
     }
 
-    /// Who is served, and who was not.
+    /// The mode of access, and the requests that were refused.
     struct Access: Encodable, Sendable {
         /// `access.mode`.
         let mode: String
@@ -197,7 +197,7 @@ struct ServerStatus: Encodable, Sendable {
     }
 
     struct Audit: Encodable, Sendable {
-        /// Of the last line.
+        /// The number of the last line.
         let sequence: UInt64
         /// The first 48 bits of the last line's MAC.
         let head: UInt64
@@ -216,16 +216,16 @@ struct ServerStatus: Encodable, Sendable {
         let freeInodes: Int
     }
 
-    /// Of the settings and certificates; the start counts as the first one.
+    /// The last reload of settings and certificates; the start counts as the first one.
     struct Reload: Encodable, Sendable {
-        /// Whether the last one was.
+        /// Whether the last one succeeded.
         let successful: Bool
         /// When the last successful one was, in seconds since 1970.
         let lastSuccess: Int64
     }
 
     struct Backup: Encodable, Sendable {
-        /// Whether the last one was.
+        /// Whether the last one succeeded.
         let successful: Bool
         /// When the last successful one ended, in seconds since 1970; nil if none was.
         let lastSuccess: Int64?

@@ -81,7 +81,7 @@ struct NoReply: Codable, Sendable {}
 ///
 /// Without ids, users and tokens.
 package struct OperatorAct: Hashable, Sendable {
-    /// What came of it.
+    /// The result.
     package enum Outcome: Hashable, Sendable {
         case done(String)
         /// How many things the request was about, and what they are. A command may send many requests, whose numbers are

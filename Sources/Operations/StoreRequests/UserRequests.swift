@@ -74,7 +74,7 @@ package struct ListSessions: StoreRequest {
         package var id: String
         package var createdAt: Int64
         package var expiresAt: Int64
-        /// As of the last use that was stored, which uses are now and then.
+        /// The time of the last recorded use; not every use is recorded.
         package var lastUsedAt: Int64
     }
 

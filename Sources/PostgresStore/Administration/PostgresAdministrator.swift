@@ -80,9 +80,9 @@ package struct PostgresAdministrator: StoreAdministrator {
 }
 
 extension PostgresAdministrator {
-    /// Tokens that are counted whenever somebody asks, in some milliseconds; of more, the database's estimate is told.
+    /// Up to this many tokens are counted exactly, in milliseconds; beyond it, the database's estimate is used.
     private static let countedTokens = 100_000
-    /// How long it may take to count all of them, as an operator asks for it.
+    /// How long an exact count may take when an operator asks for it.
     private static let countingTime = Duration.seconds(3_600)
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {

@@ -148,7 +148,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
 
     /// Refuses to retire a key that must stay.
     ///
-    /// One that the ring lacks may be retired: its ring may be lost.
+    /// A key that the ring lacks may be retired, because its ring may be lost.
     private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
         guard ring.numberedKey(number) != nil || row.fingerprints[number] != nil else {
             throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")

@@ -12,7 +12,7 @@ internal import TokenStore
 ///
 /// Any thread that may block: `perform` waits for the database, though never longer than it is told.
 final class PrimarySessions: Sendable {
-    /// What a call is for, which its error says.
+    /// The purpose of a call, for its error text.
     enum Purpose: Sendable {
         case reading, writing
 
@@ -49,9 +49,9 @@ final class PrimarySessions: Sendable {
     private static let trustedTime = Nanoseconds(.seconds(1))
     /// The first and the longest pause before a call is repeated.
     private static let pauses = (first: Duration.milliseconds(50), longest: Duration.seconds(1))
-    /// How long the primary is looked for where the work itself may take hours.
+    /// How long to search for the primary before work that may take hours.
     private static let searchTime = Duration.seconds(15)
-    /// How long a commit may take that shows that a server is the primary.
+    /// How long the commit that proves the primary may take.
     private static let proofTime = Duration.seconds(5)
     /// How long a statement may wait for a lock, on the server.
     private static let lockTime = Duration.seconds(10)
@@ -239,7 +239,7 @@ final class PrimarySessions: Sendable {
         state.withLock { if !$0.isClosed { $0.idle.append((session, .now)) } }
     }
 
-    /// Whether a session that nobody has used for a while still is one on the primary.
+    /// Whether a session that was not used for a while still leads to the primary.
     private func isUsable(
         _ session: BlockingSession, asks: Bool, since: MonotonicTime, until deadline: MonotonicTime
     ) -> Bool {

@@ -98,7 +98,7 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    /// What the first server has to write: the newest key seals, and rows may be sealed with all.
+    /// The row that the first server writes: the newest key seals, and rows may be sealed with all keys.
     private func decision(_ chosen: KeyRingChoice.Outcome, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
         var row = row
         row.isSealed = chosen.ring != nil

@@ -80,7 +80,7 @@ final class Sweeper: Sendable {
 
     // MARK: - The thread
 
-    /// What the thread keeps from one round to the next.
+    /// The thread's state between rounds.
     private struct Work {
         var lease: Lease
         var isHolder = false
@@ -92,7 +92,7 @@ final class Sweeper: Sendable {
         var retention: Retention?
         /// Why the last round failed; nil if it has not.
         var fault: StoreError?
-        /// Those that are there, and those whose absence operators were told of.
+        /// The indexes that exist, and those whose absence was reported to operators.
         var indexes: Set<RetentionIndex> = []
         var missingIndexes: Set<RetentionIndex> = []
     }
@@ -225,7 +225,7 @@ final class Sweeper: Sendable {
     }
 }
 
-/// What is deleted without anybody having asked for it.
+/// The kinds of rows that are deleted automatically.
 enum ExpiredRows: Hashable, Sendable {
     /// Tokens that were written before a moment; all moments are in seconds since 1970.
     case tokensWritten(before: Int64)
@@ -238,7 +238,7 @@ enum ExpiredRows: Hashable, Sendable {
     /// Sessions that were last used before a moment.
     case sessionsUnused(since: Int64)
 
-    /// How long traces of removed tokens are kept: much longer than any write can be delayed.
+    /// How long rows of removed tokens are kept: much longer than any write can be delayed.
     static let tombstoneTime: Int64 = 3_600
 
     /// Everything that has expired.
@@ -257,7 +257,7 @@ enum ExpiredRows: Hashable, Sendable {
         return kinds.compactMap(\.self)
     }
 
-    /// Whether they are tokens, which operators are told of.
+    /// Whether the rows are tokens; their deletion is reported to operators.
     var areTokens: Bool {
         switch self {
         case .tokensWritten, .tokensExpired: true
@@ -272,7 +272,7 @@ enum ExpiredRows: Hashable, Sendable {
         }
     }
 
-    /// What says of a row that it has expired, and the column that an index finds it by.
+    /// The condition for an expired row, and the column whose index finds it.
     private var condition: (text: String, column: String, moment: Int64) {
         switch self {
         case .tokensWritten(let moment): ("value IS NOT NULL AND written_at < $1::bigint", "written_at", moment)

@@ -16,11 +16,11 @@ class Operation {
     ///
     /// If all transactions lock their rows in the same order, none waits for one that waits for it.
     let lockOrder: [UInt8]
-    /// Whether it was sent on a connection that was lost before the answer: it may have been carried out, or be so yet.
+    /// Whether the connection was lost after sending: the database may have carried it out, or may do so later.
     var mayHaveLanded = false
     /// Whether its completion was called.
     var isOver = false
-    /// Whether it was sent to the database, which may therefore carry it out.
+    /// Whether it was sent to the database.
     var hasBeenSent = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
@@ -35,7 +35,7 @@ class Operation {
     /// How many requests it is for.
     var requestCount: Int { 1 }
 
-    /// Whether somebody waits for its outcome.
+    /// Whether the caller still waits for the outcome.
     var isAwaited: Bool { true }
 
     /// How many statements it sends.

@@ -137,7 +137,7 @@ final class Pipeline {
         }
     }
 
-    /// Whether what a group has found is as current as it has to be.
+    /// Whether the group's reads are current: its server was the primary when it answered.
     ///
     /// - Parameters:
     ///   - group: One without a failure.
@@ -157,9 +157,9 @@ final class ConnectionSlot {
     var pipeline: Pipeline?
     /// Operations that wait to be sent.
     var queue: [Operation] = []
-    /// Whether a connection was ordered that has not been delivered.
+    /// Whether a connection was requested and has not arrived yet.
     var isOrdered = false
-    /// Not before this is another server looked for, as the last search has found the same one.
+    /// The earliest time of the next search, after the last one has found the same server.
     var searchAgainAt = MonotonicTime(nanoseconds: 0)
 
     var isIdle: Bool { queue.isEmpty && held.isEmpty && pipeline?.groups.isEmpty != false }

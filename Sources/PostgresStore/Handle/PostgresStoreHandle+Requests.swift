@@ -4,7 +4,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// What clients ask for.
+/// The requests of clients.
 extension PostgresStoreHandle {
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>

@@ -11,7 +11,7 @@ internal import TokenStore
 /// write repeated that has waited long: its client may have stored something else since, through another server. Nor one that finds
 /// its user erased, unless it has a session, which is then one from after the erasure.
 final class WriteOperation: Operation {
-    /// What is written.
+    /// The change to carry out.
     enum Change {
         case store(Row, completion: Completion<TokenVersion>)
         case remove(key: [UInt8], completion: Completion<Bool>)
@@ -32,15 +32,15 @@ final class WriteOperation: Operation {
     private let statement: Statement
     private var version: TokenVersion
     private let begunAt = MonotonicTime.now
-    /// Whether the next statement is the one that asks why nothing was changed.
+    /// Whether the next statement asks why nothing was changed.
     private var isExamining = false
     private var changedCount = 0
     private var found = Examination()
 
-    /// How long after its beginning a write may take a later version than that of its beginning.
+    /// How long a write may be repeated with a later version.
     private static let patience = Nanoseconds(.seconds(1))
 
-    /// What is there instead of what the write was made for.
+    /// Why the write changed nothing: the present state of its row, session and user.
     private struct Examination {
         var version: TokenVersion?
         var isLive = false

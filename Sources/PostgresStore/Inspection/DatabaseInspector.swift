@@ -32,7 +32,7 @@ struct DatabaseInspector: StoreInspector {
     }
 }
 
-/// What one host of the database has answered to the doctor.
+/// One host's answers to the doctor.
 struct HostInspection: Sendable {
     /// As in the settings.
     let name: String

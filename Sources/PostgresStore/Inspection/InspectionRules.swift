@@ -1,7 +1,7 @@
 #if PostgreSQL
 internal import TokenStore
 
-/// What the hosts' answers mean, and what an operator should do about it.
+/// The rules that turn the hosts' answers into findings and advice for operators.
 struct InspectionRules: Sendable {
     private let hosts: [HostInspection]
     private let durability: StoreDurability

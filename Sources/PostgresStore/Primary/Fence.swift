@@ -26,7 +26,7 @@ enum Fence {
     static let validity = Nanoseconds(.milliseconds(750))
     /// When the next proof is asked for, so that reads need not wait for one.
     static let renewal = Nanoseconds(.milliseconds(300))
-    /// How long its answer is waited for before it is asked for again.
+    /// How long to wait for a proof's answer before sending the next one.
     static let pause = Nanoseconds(.milliseconds(150))
 }
 

@@ -3,13 +3,13 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// What a host of the database is, and how it keeps what it acknowledges; as of one moment.
+/// A host's role, and how durably it keeps what it acknowledges; as of one moment.
 struct HostFacts: Sendable, Hashable {
     /// The host and its port, as the connection has them.
     var address: String
     /// For people, for example `15.18`.
     var version: String
-    /// Whether it follows another server, and so takes no writes.
+    /// Whether the host follows another server, and so takes no writes.
     var isInRecovery: Bool
     /// Whether transactions are read-only by a setting.
     var isReadOnly: Bool
@@ -81,7 +81,7 @@ extension HostFacts {
 struct DurabilityRules: Hashable, Sendable {
     /// Why the host must not be used, each a sentence that says what to do; empty if it may be.
     private(set) var refusals: [String] = []
-    /// What operators should know of a host that is used nevertheless.
+    /// Warnings about a host that is used nevertheless.
     private(set) var warnings: [String] = []
 
     init(_ facts: HostFacts, _ durability: StoreDurability) {
@@ -139,7 +139,7 @@ struct DurabilityRules: Hashable, Sendable {
         }
     }
 
-    /// What loses acknowledged tokens on one machine.
+    /// Settings that can lose acknowledged tokens on one machine.
     private mutating func add(_ sentence: String, _ durability: StoreDurability) {
         switch durability {
         case .synchronous: refusals.append(sentence)

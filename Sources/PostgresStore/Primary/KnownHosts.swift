@@ -8,7 +8,7 @@ internal import TokenStore
 final class KnownHosts: Sendable {
     typealias Role = RemoteStoreMetrics.Host.Role
 
-    /// What a host has said of itself.
+    /// The facts that a host has reported.
     struct Description: Hashable, Sendable {
         var version: String
         /// 0 while it follows another server.
@@ -22,7 +22,7 @@ final class KnownHosts: Sendable {
     }
 
     private struct Host {
-        /// As in the settings; nil for the part that a connection has told instead.
+        /// The host's name in the settings.
         var name: String
         var role = Role.unknown
         var description: Description?

@@ -3,14 +3,14 @@ internal import Metrics
 internal import Synchronization
 internal import System
 
-/// What is counted; any thread adds.
+/// The counters; any thread may add to them.
 final class PostgresMetrics: Sendable {
     let writes = Atomic<UInt64>(0)
     let unreadableReads = Atomic<Int>(0)
     let expired = Atomic<UInt64>(0)
-    /// Whether this server would delete what has expired, and does not, as its clock has jumped.
+    /// Whether this server has stopped deleting expired rows because its clock has jumped.
     let isExpiryHeld = Atomic<Bool>(false)
-    /// Whether this server is the one that deletes what has expired.
+    /// Whether this server deletes expired rows for all servers.
     let isSweeper = Atomic<Bool>(false)
     /// Keys that the store names and this server lacks.
     let missingKeys = Atomic<Int>(0)

@@ -16,7 +16,7 @@ final class PostgresState: Sendable {
     let hosts: KnownHosts
     let proofs = Proofs()
     let refusedServers = RefusedServers()
-    /// What operators were warned of.
+    /// The warnings that operators were given.
     let warnings = OnceEach()
     /// Tells operators what they should know.
     let report: @Sendable (StoreEvent) -> Void
@@ -83,7 +83,7 @@ final class PostgresState: Sendable {
     /// Whether `health` waits for a success; each answer asks for it.
     private let isTroubled = Atomic<Bool>(true)
 
-    /// Tells of something that happened, and operators of what follows from it.
+    /// Notes a change, and reports the events that follow from it.
     private func note(_ change: (inout StoreHealth, MonotonicTime) -> [StoreEvent]) {
         let events = health.withLock { health in
             defer { isTroubled.store(health.isTroubled, ordering: .relaxed) }
@@ -100,7 +100,7 @@ final class PostgresState: Sendable {
     /// Open connections, by the names of their hosts.
     var connections: [String: Int] { health.withLock(\.connections) }
 
-    /// Whether a trial is needed to show that requests do not fail any more.
+    /// Whether only a trial can show that requests no longer fail.
     func needsTrial(ofWrites areWrites: Bool) -> Bool {
         isTroubled.load(ordering: .relaxed) && health.withLock { $0.needsTrial(ofWrites: areWrites, at: .now) }
     }
@@ -212,7 +212,7 @@ final class OnceEach: Sendable {
         self.absence = Nanoseconds(absence)
     }
 
-    /// Whether a fault, which is there now, has to be told of; called at each look.
+    /// Whether a fault that exists now must be reported; called at each check.
     func isNew(_ text: String, at now: MonotonicTime = .now) -> Bool {
         seen.withLock { seen in
             seen = seen.filter { (now - $1).count < absence.count }

@@ -6,13 +6,13 @@ internal import System
 /// The last primary is asked first, all hosts if it does not answer soon. This value has no clock, thread or connection of its
 /// own: the caller tells it what happens, and when.
 struct PrimarySearch: Sendable {
-    /// One dial that is to begin.
+    /// A dial to begin.
     struct NextDial: Equatable {
         let host: Int
         let trial: Dial.Trial
     }
 
-    /// What becomes of a connection that was made.
+    /// What to do with a new connection.
     enum Verdict: Equatable {
         /// It is used.
         ///
@@ -34,13 +34,13 @@ struct PrimarySearch: Sendable {
     private(set) var server: ServerIdentity?
     /// When it was found to be the primary.
     private var foundAt = MonotonicTime(nanoseconds: 0)
-    /// From when on the other hosts are asked as well.
+    /// When the other hosts are asked as well.
     private var othersFrom = MonotonicTime(nanoseconds: 0)
 
     /// How long the last primary is asked alone.
     static let headStart = Nanoseconds(.milliseconds(300))
     private static let dialsAtOnce = 8
-    /// How long a dial is the only one before another one is made beside it.
+    /// How long to wait for one dial before another one to the same host begins.
     private static let patience = Nanoseconds(.seconds(1))
     /// Milliseconds until a host that was not used is asked again.
     private static let pause: ClosedRange<Int64> = 100...200

@@ -20,19 +20,19 @@ struct StoreHealth: Sendable {
     private var outage: Outage?
     private var failures: [Failure.Kind: Failure] = [:]
     private var wasConnected = false
-    /// When there was a connection again, after there was none.
+    /// When the first connection after an outage was made.
     private var reconnectedAt: MonotonicTime?
-    /// When a line about a lost connection was written, and how often there was none since.
+    /// When a lost connection was last logged, and how many losses were not logged since.
     private var lastLoss: (told: MonotonicTime, untold: Int)?
     private let places: String
 
     /// The time from the loss of a connection until there is one again.
     private struct Outage {
         let since: MonotonicTime
-        /// From when on there was no connection at all; nil while others work.
+        /// When the last connection was lost; nil while others work.
         var withoutSince: MonotonicTime?
         var isTold = false
-        /// Why no primary is found, as of the last search, and as operators were told, and when.
+        /// Why the last search found no primary; the reasons that were logged, and when.
         var reasons: String?
         var told: (reasons: String, at: MonotonicTime)?
         /// Requests that have failed for want of a connection.
@@ -60,11 +60,11 @@ struct StoreHealth: Sendable {
         outage = Outage(since: now, withoutSince: now)
     }
 
-    // MARK: - What is to be told
+    // MARK: - State
 
     var connectionCount: Int { connections.values.reduce(0, +) }
 
-    /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
+    /// Whether there is trouble, whose end `noteSuccess` or `noteConnected` reports.
     var isTroubled: Bool { outage != nil || !failures.isEmpty }
 
     /// Whether requests of a kind fail although there are connections, but none has failed in the last moment.

@@ -83,12 +83,12 @@ enum RetentionIndex: String {
     case written = "token_by_writing"
     case expired = "token_by_expiration"
 
-    /// Those that a retention needs.
+    /// The indexes that a retention needs.
     static func needed(by retention: Retention) -> [RetentionIndex] {
         (retention.sinceWritten == nil ? [] : [.written]) + (retention.sinceExpired == nil ? [] : [.expired])
     }
 
-    /// What makes it; outside of a transaction, as PostgreSQL then does not hold up writes meanwhile.
+    /// The statement that makes the index, without blocking writes; it must run outside of a transaction.
     var creation: String {
         let columns =
             switch self {
@@ -98,7 +98,7 @@ enum RetentionIndex: String {
         return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
     }
 
-    /// Whether it is there, and complete: one whose making was interrupted stays invalid, and is not used.
+    /// Whether the index exists and is complete: after an interruption it stays invalid, and PostgreSQL does not use it.
     func isThere(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) -> Bool {
         var parameters = Parameters()
         parameters.append(rawValue)
@@ -110,7 +110,7 @@ enum RetentionIndex: String {
         }
     }
 
-    /// What removes one that is invalid.
+    /// The statement that removes an invalid index.
     var removal: String { "DROP INDEX CONCURRENTLY IF EXISTS \(rawValue)" }
 }
 

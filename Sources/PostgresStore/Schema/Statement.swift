@@ -44,9 +44,9 @@ enum Statement: String, CaseIterable {
         """
     }
 
-    /// What a removed token has in the place of its key's number, so that an index finds it.
+    /// The key number in the row of a removed token, so that an index finds it.
     static let tombstoneKeyNumber: Int64 = -1
-    /// The same of a user that was erased.
+    /// The key number in the row of an erased user.
     static let erasedKeyNumber: Int64 = -2
 
     /// The columns that a read needs.

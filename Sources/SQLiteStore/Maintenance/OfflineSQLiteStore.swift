@@ -276,7 +276,7 @@ extension WriterConnection {
 
 /// Finds the rows of a backup whose users were erased after it was made.
 struct ErasedRows {
-    /// One for each file of erasures; none if nobody was ever erased.
+    /// One for each file of erasures; empty if no user was ever erased.
     private var searches: [Erasures.Search] = []
     /// A version that all of the erasures have; nil without any.
     let lastVersion: TokenVersion?
@@ -314,11 +314,11 @@ struct ErasedRows {
     }
 }
 
-/// What is left of a backup.
+/// What remains after a restore.
 struct Remains {
     var tokens = 0
     var erasedUsers = 0
     var endedSessions = 0
-    /// Of the keys that its tokens are sealed with.
+    /// The numbers of the keys that its tokens are sealed with.
     var keyNumbers: Set<Int> = []
 }

@@ -40,7 +40,7 @@ extension SQLiteAdministrator {
         return result
     }
 
-    /// What changes whenever a token comes or goes, or the database is opened again.
+    /// A number that changes whenever a token is added or removed, or the database is opened again.
     private struct Counts: Equatable {
         let tokens: Int
         let removed: Int
@@ -111,7 +111,7 @@ struct DuplicateTokens {
         near.append(row)
     }
 
-    /// What an operator is told; nil if there are none.
+    /// The text for operators; nil if there are none.
     var damage: String? {
         count == 0 ? nil : "\(count) \(count == 1 ? "token is" : "tokens are") there twice"
     }

@@ -60,7 +60,7 @@ actor UserEraser {
         if descriptor >= 0 { PrivateFile.overwrite(descriptor) }
     }
 
-    /// How long readers of an earlier state are waited for.
+    /// How long to wait for readers of an earlier state.
     private static let readerTime = Duration.seconds(30)
     /// How long writes wait for readers at most: longer than most turns of a loop, which are all that many readers take.
     private static let writerTime: Int32 = 5
@@ -95,7 +95,7 @@ actor UserEraser {
 extension WriterConnection {
     /// Removes a user's token and sessions.
     ///
-    /// - Returns: What there was, and a version that nothing of it had reached.
+    /// - Returns: What was removed, and a version later than that of any removed row.
     func erase(
         _ user: [UInt8], _ sealing: Sealing
     ) throws(SQLiteError) -> Result<(Erasure, TokenVersion), StoreError> {

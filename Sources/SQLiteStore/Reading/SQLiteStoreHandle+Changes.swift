@@ -83,7 +83,7 @@ extension RowCoder {
     }
 }
 
-/// What a handle calls with the outcome of a change.
+/// Called by the handle with the outcome of a change.
 ///
 /// An enum, as a closure around a caller's closure would cost every write an allocation.
 enum ChangeCompletion {

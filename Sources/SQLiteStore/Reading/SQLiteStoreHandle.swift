@@ -55,7 +55,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Nil: reads end at once, and the writer ends the waits of writes.
     ///
-    /// Those in the queue fail when the disk stalls;
+    /// Writes in the queue fail when the disk stalls;
     /// those that are being committed wait for the disk, as they may be stored yet.
     var timeLimit: Duration? { nil }
 

@@ -49,7 +49,7 @@ struct StateMark {
         case ifFirst
         /// Any, whether it is the first in the WAL or not.
         case always
-        /// One that is not the first in the WAL.
+        /// A transaction that is not the first in the WAL.
         case afterOthers
     }
 
@@ -97,7 +97,7 @@ enum KeyNumbers {
         return numbers
     }
 
-    /// Those that a ring lacks, in ascending order.
+    /// The numbers of the keys that a ring lacks, in ascending order.
     static func missing(
         in ring: KeyRing, _ connection: SQLiteConnection, rows limit: Int
     ) throws(SQLiteError) -> [Int] {

@@ -60,7 +60,7 @@ struct MaintenanceSchedule {
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the WAL was truncated; nil if there was none.
     private var filledSince: ContinuousClock.Instant?
-    /// How far the checkpoint in the background is, which precedes that of the whole WAL.
+    /// The progress of the background checkpoint, which precedes that of the whole WAL.
     private var background = BackgroundCheckpoint.none
     /// The limit of `WALRoom`, in bytes: if the WAL grows beyond it, the disk may lack space for a checkpoint.
     private var room = Int.max

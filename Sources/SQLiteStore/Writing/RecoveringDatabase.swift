@@ -27,7 +27,7 @@ final class RecoveringDatabase {
         var count = 0
         /// Bytes of the largest group that has failed, up to a limit: writes work again when as much can be written.
         var bytes = 0
-        /// Whether something has failed since the last look.
+        /// Whether something has failed since the last check.
         var isRecent = true
 
         /// The most that is written to prove that the disk works again.

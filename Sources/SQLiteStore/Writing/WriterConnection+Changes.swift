@@ -1,7 +1,7 @@
 internal import Glibc
 internal import TokenStore
 
-/// What decides whether a change may be made; the same for all changes of a transaction.
+/// The facts by which changes are allowed or refused; the same for all changes of a transaction.
 struct WriteRules {
     let sealing: Sealing
     let acceptance: Sealing.Acceptance

@@ -198,7 +198,7 @@ final class WriterConnection {
 /// Sessions that have ended, for the observer of writes.
 struct EndedSessions {
     private(set) var keys: [SessionKey] = []
-    /// Whether there are others, whose rows do not open.
+    /// Whether there are other keys, whose rows cannot be opened.
     private(set) var hasOthers = false
 
     var isEmpty: Bool { keys.isEmpty && !hasOthers }

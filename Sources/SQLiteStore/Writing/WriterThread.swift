@@ -296,7 +296,7 @@ final class WriterThread: Sendable {
         }
     }
 
-    /// Whether there is something that expires.
+    /// Whether tokens or sessions can expire.
     private func isExpiring(_ database: RecoveringDatabase) -> Bool {
         !state.retention.isUnlimited || database.hasSessions
     }

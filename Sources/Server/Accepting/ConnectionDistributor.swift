@@ -131,7 +131,7 @@ extension DescriptorLimit {
     /// - Parameter loops: Their number as in the settings.
     package static func lowest(forLoops loops: Int?) -> Int { 16 + 4 * (loops ?? Processors.usable) }
 
-    /// Whether a limit allows as many connections as the settings.
+    /// Whether the limit of descriptors allows as many connections as the settings.
     package static func suffices(_ limit: Int, forConnections connections: Int) -> Bool {
         // The store, the loops and the log need descriptors too.
         limit >= connections + 64

@@ -295,7 +295,7 @@ struct BufferPool {
         spare.append(pair)
     }
 
-    /// Whether a pair has the size that is kept.
+    /// Whether a pair of buffers has the size at which buffers are kept.
     static func keeps(_ pair: borrowing Pair) -> Bool {
         let usual = bufferSize...2 * bufferSize
         return usual.contains(pair.input.capacity) && usual.contains(pair.output.capacity)

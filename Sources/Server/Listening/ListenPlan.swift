@@ -57,7 +57,7 @@ struct ListenPlan: Sendable {
         return address.asking(for: clientCertificate(of: address, among: listen))
     }
 
-    /// Whether the clients of a socket show certificates, as its name cannot tell.
+    /// Whether the clients of a socket show certificates, which its name does not say.
     ///
     /// The entries of the same protocol do, or else all for TLS; if they differ, the strictest counts.
     private static func clientCertificate(

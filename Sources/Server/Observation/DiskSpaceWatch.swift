@@ -23,7 +23,7 @@ package final class DiskSpaceWatch: Sendable {
         lookLater()
     }
 
-    /// As of the last look; nil while the folder is missing.
+    /// The result of the last check; nil while the folder is missing.
     package var space: FileSystem.Space? { latest.withLock(\.self) }
 
     private func lookLater() {

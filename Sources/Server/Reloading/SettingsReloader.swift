@@ -214,7 +214,7 @@ final class SettingsReloader: Sendable {
         return ReloadOutcome(isReloaded: true, outcome: outcome)
     }
 
-    /// What has changed at once.
+    /// The settings that have taken effect.
     private static func text(_ change: SettingsChange) -> String {
         if !change.made.isEmpty { return "changed \(change.made.joined(separator: ", "))" }
         return change.postponed.isEmpty ? "no setting has changed" : "no setting has changed yet"
@@ -239,9 +239,9 @@ package struct LastReload: Sendable, Equatable {
     package private(set) var number: UInt64 = 0
     /// What caused the last one, such as `SIGHUP received`; empty before the first, as is the outcome.
     package private(set) var reason = ""
-    /// As in `ReloadOutcome`.
+    /// The outcome's text, as in `ReloadOutcome`.
     package private(set) var outcome = ""
-    /// Whether the last one was refused; unlike `isSuccessful`, whatever those before it have left undone.
+    /// Whether the last reload was refused; unlike for `isSuccessful`, earlier reloads do not count.
     package private(set) var wasRefused = false
 
     package init(successTime: Int64) {

@@ -44,14 +44,14 @@ extension TLSCertificate {
 extension TLSClientAuthorities {
     private static let nameLimit = 20
 
-    /// Who is trusted, for the log.
+    /// The trusted authorities, for the log.
     package var trust: String {
         let names = taken.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
         let rest = taken.count - Self.nameLimit
         return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
     }
 
-    /// Warnings about what is in the file and lets nobody in.
+    /// Warnings about entries in the file that admit no client.
     package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
         var warnings = taken.filter { $0.expiry < now }.map {
             "the authority \"\($0.name)\" in \(path) has expired: whom it has issued certificates is refused; replace it"

@@ -75,7 +75,7 @@ package struct SettingsLoader: Sendable {
         return isAllowed ? nil : error(found, setting)
     }
 
-    /// Why a value was meant for a shell, which would have made another one of it; nil if it was not.
+    /// Why a value looks like shell syntax, which a shell would have replaced; nil if it does not.
     ///
     /// Docker and Kubernetes leave it as it stands in an env file. As a path it would lead to a new, empty folder.
     private static func unexpanded(_ value: String) -> String? {
@@ -169,7 +169,7 @@ package struct SettingsLoader: Sendable {
                 words[index] == "PORT" && Int(words[index + 1]) != nil
                     && ["TCP", "UDP", "SCTP"].contains(words[index + 2])
             }
-            // A number alone is for a setting that somebody supposes.
+            // A number alone suggests a setting that does not exist.
             return hasNumberedPort || name.hasSuffix("_PORT") && environment[name]?.contains("://") == true
         }
     }

@@ -248,7 +248,7 @@ struct YAMLEntries {
         )
     }
 
-    /// What libyaml means by a problem that people who write settings run into.
+    /// A clearer text for libyaml's most common errors.
     private static func plain(_ problem: String) -> String {
         switch problem {
         case "mapping values are not allowed in this context":

@@ -96,7 +96,7 @@ package struct Settings: Sendable {
         package static let passwordCredential = "token-cache.postgresql-password"
     }
 
-    /// How requests have to come, and what answers say about https.
+    /// Which requests are answered rather than redirected, and what answers say about https.
     package struct HTTPS: Sendable {
         package var mode = HTTPSPolicy.Mode.strict
         /// The host of redirects to https; if empty, the request's own.
@@ -190,7 +190,7 @@ extension Settings {
 }
 
 extension Settings {
-    /// What the store keeps for how long, with the sessions that nobody uses.
+    /// How long the store keeps tokens and unused sessions.
     package var storeRetention: Retention {
         var retention = retention
         retention.sinceSessionUsed = access.session.idleTimeout
@@ -206,7 +206,7 @@ extension Settings {
         /// The path of the running key; if empty, a file in the data folder.
         package var keyFile = ""
         package var events = AuditEvents.changes
-        /// Whether what cannot be recorded is not answered either.
+        /// Whether a request that cannot be recorded fails.
         package var isRequired = true
     }
 }

@@ -156,7 +156,7 @@ package struct StoreURL: Hashable, Sendable {
 /// What is known of a database by its URL together with the variables of libpq, which stand for parameters that the URL lacks
 /// (postgresql.org/docs/current/libpq-envars.html).
 ///
-/// What a connection service file adds is not known here.
+/// The settings of a connection service file are not known here.
 extension StoreURL {
     /// The machines that may have the database; empty for libpq's own choice, which is this machine.
     package func hosts(_ environment: [String: String]) -> [Host] {

@@ -1,7 +1,7 @@
 internal import Foundation
 
 extension LayeredTokenCache {
-    /// What became of a write.
+    /// The outcome of a write.
     enum SendResult: Sendable {
         case sent(TokenBase)
         /// Another device has written something newer.

@@ -30,7 +30,7 @@ public actor LayeredTokenCache: TokenCaching {
     var base = TokenBase.anything
     /// How many writes there were, so that an answer that was asked for before them is not taken for the present.
     private var writeCount = 0
-    /// Those who wait for a write to be sent, by its id.
+    /// The callers that wait for a write to be sent, by its id.
     var waiting: [String: [Outcome<Void>]] = [:]
     /// The question to the server that is under way, and how many writes there were before it.
     private var asking: (writes: Int, task: Task<TokenInformation?, any Error>)?
@@ -188,7 +188,7 @@ public actor LayeredTokenCache: TokenCaching {
         return outcome
     }
 
-    /// What will become of a write, for one who waits.
+    /// The outcome of a write, for a caller that waits for it.
     func outcome(of id: String) -> Outcome<Void> {
         let outcome = Outcome<Void>()
         waiting[id, default: []].append(outcome)

@@ -26,7 +26,7 @@ enum APIResource: Hashable {
         case unsafeInPath
     }
 
-    /// How all paths of the API begin.
+    /// The prefix of all paths of the API.
     static let prefix: StaticString = "/v1/"
 
     /// Whether a path belongs to the API.
@@ -147,7 +147,7 @@ enum APIResource: Hashable {
     }
 }
 
-/// What a backend asks for.
+/// A request of an app's server.
 enum APIOperation: Hashable {
     case createSession
     case endSession(SessionID?)

@@ -1,6 +1,6 @@
 package import Cryptography
 
-/// What is known about a key of an app's server, which is a secret that whoever has it may show; the secret itself is not kept.
+/// An API key of an app's server, as the server knows it: its secret is not kept, only a hash.
 package struct APIKey: Hashable, Sendable {
     /// Names the key for people and in the audit log; 1 to 64 letters, digits, dots, `-` and `_`.
     package let name: String

@@ -68,7 +68,7 @@ extension AccessGuard {
         return .now(AccessFailure.unrecorded.response(in: place, isWrite: isWrite))
     }
 
-    /// What stands for a session in the audit log; nil without one.
+    /// The pseudonym of the session in the audit log; nil without one.
     func names(of session: UserSession) -> AuditTrail.Names? {
         trail?.names(user: session.user, session: session.id)
     }
@@ -127,7 +127,7 @@ extension AccessGuard {
 package enum AccessFailure: String, CaseIterable, Error, Sendable {
     /// There is no credential.
     case missing
-    /// What stands in the place of the credential cannot be one.
+    /// The credential is malformed.
     case malformed
     /// The credential is none of ours, or was revoked.
     case unknown
@@ -150,7 +150,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     /// The audit log cannot be written.
     case unrecorded
 
-    /// Whether a client that guesses meets it, so that it counts for `access.failures`.
+    /// Whether guessing can cause this failure, so that it counts for `access.failures`.
     ///
     /// A phone that has slept too long sends an expired session, and one without a credential guesses nothing.
     var isGuess: Bool {
@@ -160,7 +160,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
         }
     }
 
-    /// Whether it is written in the audit log: what tells of a guess, or of somebody who has or had a credential.
+    /// Whether the failure is written in the audit log: it may be a guess, or the misuse of a real credential.
     var isRecorded: Bool { isGuess || [.expired, .otherUser, .scope, .foreignPage].contains(self) }
 
     /// Where a request has its credential, which decides how it is told of a failure.

@@ -51,7 +51,7 @@ package final class AuditTrail {
         !isRequired || !records(action) || !log.figures.isFailing
     }
 
-    /// What stands for a user and a session in the log.
+    /// The pseudonyms of a user and a session.
     struct Names: Sendable {
         var user: AuditPseudonym?
         var session: AuditPseudonym?

@@ -39,7 +39,7 @@ package final class SessionCache: Sendable {
         fileprivate let version: UInt64
     }
 
-    /// How often the cache had a session, and how much it holds.
+    /// Hits, misses and size of the cache.
     package struct Counts: Sendable {
         package var hits = 0
         package var misses = 0
@@ -180,7 +180,7 @@ package final class SessionCache: Sendable {
 struct SessionText: Hashable, Sendable {
     /// Bytes of the text.
     static let length = 47
-    /// How every session begins.
+    /// The prefix of every session.
     static let prefix: StaticString = "tcs_"
 
     /// Bytes 0 to 39, eight each, and bytes 39 to 46.

@@ -163,7 +163,7 @@ extension UserAccess {
         return user(named: name)
     }
 
-    /// A user whom somebody else has authenticated; refused if it would not be stored as it is written.
+    /// A user whom a proxy or an issuer has authenticated; refused if it would not be stored as it is written.
     private static func user(named name: [UInt8]) -> Finding {
         guard UniqueID(name) == .text(name) else { return .denied(.malformed, .field) }
         return .user(Grant(user: name, session: nil, place: .field))

@@ -42,7 +42,7 @@ package final class UserAccess {
         }
     }
 
-    /// What a credential turned out to be.
+    /// The result of checking a credential.
     enum Finding {
         case user(Grant)
         /// A session that is not in memory; see `UserAccess.lookUp`.
@@ -90,7 +90,7 @@ package enum AccessMode: String, Sendable, CaseIterable {
     /// A name in the certificate of the client.
     case certificate
 
-    /// What mode `open` means where other machines reach the server.
+    /// The warning for mode `open` where other machines reach the server.
     ///
     /// - Parameter listeners: The addresses that they reach.
     package static func openWarning(_ listeners: [String]) -> String {

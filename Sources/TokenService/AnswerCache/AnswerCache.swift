@@ -16,7 +16,7 @@ package final class AnswerCache: Sendable {
         let version: UInt64
     }
 
-    /// How often the cache had an answer, and how much it holds.
+    /// Hits, misses and size of the cache.
     package struct Counts: Sendable {
         package var hits = 0
         package var misses = 0

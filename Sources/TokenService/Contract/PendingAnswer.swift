@@ -154,7 +154,7 @@ package final class PendingAnswer: OutcomeWaiter {
         state = .abandoned
     }
 
-    /// Whether the answer would reach somebody.
+    /// Whether a client still waits for the answer.
     package var isWaiting: Bool {
         switch state {
         case .new, .answered, .awaited: true

@@ -13,7 +13,7 @@ package protocol StoreExaminer: Sendable {
     func examine() throws(StoreOpenError) -> StoreExamination?
 }
 
-/// What can be told of a store while it is closed.
+/// What can be found out about a closed store.
 package struct StoreExamination: Sendable {
     /// Nil if the database itself holds nothing yet.
     package var schemaVersion: Int?
@@ -50,10 +50,10 @@ package protocol StoreInspector: Sendable {
     func inspect() -> StoreInspection
 }
 
-/// What can be told of a store on other machines.
+/// What can be found out about a store on other machines.
 package struct StoreInspection: Sendable {
     package var findings: [StoreFinding] = []
-    /// What servers have agreed on; nil if it cannot be read, or no server has started yet.
+    /// The servers' agreement on keys; nil if it cannot be read, or no server has started yet.
     package var sealing: Sealing?
 
     package struct Sealing: Hashable, Sendable {

@@ -203,9 +203,9 @@ package struct Erasures: Sendable {
     }
 }
 
-/// What was erased of a user.
+/// What an erasure removed.
 package struct Erasure: Hashable, Codable, Sendable {
-    /// Whether there was a token, also one that had expired.
+    /// Whether there was a token, even an expired one.
     package var hadToken: Bool
     /// How many sessions there were.
     package var sessions: Int

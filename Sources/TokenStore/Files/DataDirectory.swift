@@ -11,7 +11,7 @@ package final class DataDirectory: Sendable {
     package static let controlSocketName = "control.sock"
     package static let lockName = "lock"
     package static let backupRecordName = "last-backup"
-    /// What the server itself puts there; stores have files of their own.
+    /// The server's own files; stores have others.
     package static let fileNames = [lockName, controlSocketName, backupRecordName]
 
     package let path: String

@@ -240,7 +240,7 @@ extension KeyRingFile {
     }
 }
 
-/// What is not secret of a key ring.
+/// The public facts about a key ring.
 package struct KeyRingExamination: Sendable {
     /// The numbers of its keys, the newest last.
     package let numbers: [Int]
@@ -272,11 +272,11 @@ package struct KeyRingChoice: Sendable {
         self.isSealed = isSealed
     }
 
-    /// What was chosen.
+    /// The choice.
     package struct Outcome: Sendable {
         /// Nil in the clear.
         package let ring: KeyRing?
-        /// Of the ring; empty in the clear.
+        /// The ring's identity; empty in the clear.
         package let identity: [UInt8]
         /// Whether the ring and its file were made just now.
         package let isNew: Bool

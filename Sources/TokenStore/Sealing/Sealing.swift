@@ -11,7 +11,7 @@ package final class Sealing: Sendable {
     /// The number of the key that is being retired; 0 for none.
     package let retiring = Atomic<Int>(0)
     private let reason = Mutex<String?>(nil)
-    /// Whether there is a reason, for those who ask at each row.
+    /// Whether `reason` is set; cheap enough to check for each row.
     private let isRefusing = Atomic<Bool>(false)
 
     package init(_ keys: StoreKeys) {
@@ -28,7 +28,7 @@ package final class Sealing: Sendable {
         version.add(1, ordering: .releasing)
     }
 
-    /// Lets nobody seal rows, which can still be opened.
+    /// Stops sealing; rows can still be opened.
     ///
     /// - Parameter reason: For operators; nil to let rows be sealed again.
     package func refuse(_ reason: String?) {

@@ -7,9 +7,9 @@ package struct UserSession: Hashable, Sendable {
     package let id: SessionID
     package let user: [UInt8]
     package let createdAt: Int64
-    /// From then on it does not count any more, however often it is used.
+    /// The session is invalid from this time on, however often it is used.
     package let expiresAt: Int64
-    /// As of the last use that was noted, which uses need not be; see `StoreHandle.noteUse`.
+    /// The time of the last recorded use; not every use is recorded (`StoreHandle.noteUse`).
     package let lastUsedAt: Int64
 
     package init(id: SessionID, user: [UInt8], createdAt: Int64, expiresAt: Int64, lastUsedAt: Int64) {

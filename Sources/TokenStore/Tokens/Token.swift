@@ -44,9 +44,9 @@ package struct TokenVersion: RawRepresentable, Hashable, Comparable, Sendable, C
     package var description: String { "\(rawValue)" }
 }
 
-/// What must be so for a write to happen; checked in the transaction that writes.
+/// The condition of a write, checked in the transaction that writes.
 ///
-/// Of two writes that are committed together, the second one finds what the first one has written.
+/// If two writes are committed together, the second one sees the result of the first one.
 package struct WriteCondition: Sendable {
     /// What must be stored under the id.
     ///
@@ -79,14 +79,14 @@ package struct WriteCondition: Sendable {
         self.keepsNewer = keepsNewer
     }
 
-    /// Whether it holds whatever is stored.
+    /// Whether there is no condition.
     package var isEmpty: Bool {
         if case .any = match { session == nil && !keepsNewer } else { false }
     }
 }
 
 extension WriteCondition.Match {
-    /// Whether it holds for what is stored.
+    /// Whether the stored token meets the condition.
     ///
     /// - Parameter current: The stored token's version; nil if there is none.
     package func holds(for current: TokenVersion?) -> Bool {

@@ -54,7 +54,7 @@ struct BackupCreate: AsyncParsableCommand {
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// What somebody may take for commands of backup: "token-cache backup restore" would look like a restore, and be a backup.
+    /// Words that look like commands of backup: "token-cache backup restore" would look like a restore, and be a backup.
     private static let supposedCommands = ["delete", "list", "remove", "restore", "show", "status"]
 
     func validate() throws {

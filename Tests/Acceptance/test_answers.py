@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, found, fresh_id, unsupported
-from http_client import FORM, Connection, exchange, get, lines, post
+from http_client import FORM, Connection, exchange, form, get, lines, post
 
 HOST = "Host: localhost"
 
@@ -106,3 +106,43 @@ def test_a_person_with_curl_stores_and_reads(plain):
     assert curl(f"{url}?unique_id={unique_id}", f"{url}?unique_id={unique_id}") == found("x" * 100_000) * 2
     head = curl("--head", url).decode()
     assert head.startswith("HTTP/1.1 200 OK\r\n") and head.endswith("\r\n\r\n")
+
+
+# Pages of other sites, in a browser on the server's machine
+
+# The headers that browsers send for a form or an image of another site's page, and for pages from files or sandboxes
+FOREIGN = {
+    "form": ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"],
+    "form of an old browser": ["Origin: https://evil.example"],
+    "image": ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"],
+    "page on another port": ["Origin: http://127.0.0.1:1", "Sec-Fetch-Site: same-site"],
+    "sandbox": ["Origin: null"],
+}
+
+
+@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
+def test_a_page_of_another_site_neither_stores_nor_fetches(plain, headers):
+    unique_id = fresh_id()
+    with Connection(plain.address) as connection:
+        assert connection.exchange(post(unique_id, "mine")).body == STORED
+        for request in post(unique_id, "theirs", *headers), get(unique_id, *headers), get("", *headers):
+            message = check_http_error(connection.exchange(request), 403)
+            assert "page" in message and unique_id not in message
+        answer = connection.exchange(lines("HEAD /token HTTP/1.1", "Host: localhost", *headers), "HEAD")
+        assert answer.status == 403
+        # The connection stays open and serves programs.
+        assert connection.exchange(get(unique_id)).body == found("mine")
+    assert unique_id not in plain.log() + plain.output()
+
+
+def test_a_name_that_was_led_to_this_machine_is_not_answered(plain):
+    unique_id = fresh_id()
+    body = form(unique_id, "theirs")
+    for host in f"evil.example:{plain.address[1]}", "evil.example", "127.0.0.1.evil.example":
+        # For the browser this is the page's own site.
+        page = [f"Host: {host}", f"Origin: http://{host}", "Sec-Fetch-Site: same-origin"]
+        for request in (lines("POST /token HTTP/1.1", *page, FORM, f"Content-Length: {len(body)}", body=body),
+                        lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *page)):
+            message = check_http_error(exchange(plain.address, request), 421)
+            assert "https.public_host" in message and "evil" not in message
+    assert exchange(plain.address, get(unique_id)).body == NOT_FOUND

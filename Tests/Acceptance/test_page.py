@@ -1,20 +1,18 @@
-"""The status page, in a real browser, and the status that it shows."""
+"""The status page, in a real browser, and the status and the history that it shows."""
 import contextlib
 import http.client
 import json
 import os
 import re
-import subprocess
 
 import pytest
 
 from access import API, bearer, fetch, session_settings, unknown_session
 from browser import PROGRAM, Browser
-from certificates import make_certificate
 from contract import STORED, fresh_id
 from http_client import Connection, Response, exchange, get, lines, post
 from ports import free_ports
-from server_process import UNSEALED, run, until
+from server_process import UNSEALED, until
 from store_files import failing_writes
 
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
@@ -91,34 +89,10 @@ def test_the_status_tells_who_is_served_and_who_is_not(serve, tmp_path):
     assert now["store"]["sessions"] == 1
 
 
-def test_a_store_that_fails_is_told_with_its_reason(server):
-    with failing_writes(server):
-        until(lambda: not status(server)["ready"])
-        assert "tokens cannot be stored" in status(server)["reasons"][0]
-    until(lambda: status(server)["ready"])
-
-
-def test_nothing_is_warned_of_by_default(server):
-    assert warnings(server) == []
-
-
 def test_what_is_risky_is_warned_of(serve):
     server = serve({**ADMINISTRATION, **UNSEALED, "listen": "0.0.0.0:0", "https": {"mode": "off"}})
     assert [text.split(" ")[0] for text in warnings(server)] == [
         "access.mode", f"http://0.0.0.0:{server.address[1]}", "https.mode", "sealing.enabled"]
-
-
-def test_a_certificate_that_soon_expires_is_warned_of(serve, tmp_path):
-    chain, key = make_certificate(tmp_path)
-    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
-    now = status(server)
-    assert now["certificate"]["expires_at"] > now["time"]
-    assert len(warnings(server)) == 1 and re.match(r"a certificate expires in [12] days?; ", warnings(server)[0])
-    subprocess.run(
-        ["openssl", "req", "-x509", "-key", key, "-days", "90", "-subj", "/CN=localhost", "-out", chain], check=True,
-        capture_output=True)
-    assert run("reload", "--data-directory", str(server.data)).returncode == 0
-    assert warnings(server) == []
 
 
 # The headers of the page
@@ -239,85 +213,25 @@ def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, tmp_
         assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
 
 
-def broken_words(page):
-    """The words that the page breaks between two lines, other than behind a hyphen; of an address, only the port may begin a line.
-    Paths may be longer."""
-    return page.evaluate("""
-        [...document.querySelectorAll(":is(#identity, .fact, .legend, #errors, #loops) :is(dt, dd, th, td)")].flatMap(node => {
-          const found = [];
-          const texts = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
-          for (let text = texts.nextNode(); text; text = texts.nextNode()) {
-            for (const word of text.data.matchAll(/(?:[^ \\n-]|-(?=\\d))+-?/g)) {
-              const range = document.createRange();
-              range.setStart(text, word.index);
-              range.setEnd(text, word.index + word[0].length);
-              const lines = new Set([...range.getClientRects()].map(({ bottom }) => Math.round(bottom)));
-              if (lines.size > 1) found.push(word[0]);
-            }
-          }
-          return found;
-        })""")
+def history(server, query=""):
+    """The answer of /history."""
+    response = ask(server, f"/history{query}")
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    return json.loads(response.body)
 
 
-# How many lines each label at the top takes.
-LABEL_LINES = """
-    [...document.querySelectorAll("#identity dt")].map(label => {
-      const range = document.createRange();
-      range.selectNodeContents(label);
-      return range.getClientRects().length;
-    })"""
-
-
-def test_no_word_is_broken_however_large_the_numbers(page):
-    grown = """
-        poll = async () => {}; clearTimeout(timer);
-        ask("/status").then(status => {
-          status.certificate = { expires_at: status.time + 89.5 * 86400 };
-          status.requests.by_listener[0].name = "http://127.0.0.1:28080";
-          status.requests.by_listener[0].requests = 123456789;
-          status.requests.by_listener.push({ name: "https://127.0.0.1:28443", requests: 1 });
-          for (const loop of status.loops) Object.assign(loop, { connections: 12345, requests: 1e9 });
-          status.requests.by_code = Object.keys(MEANINGS).map(code => ({
-            status: Math.floor(code / 100), code: Number(code), count: 1234567, last_minute: 123456 }));
-          status.access = { ...status.access, mode: "session", failures: { invalid_token: 1234567 } };
-          status.disk = { bytes: 999.9 * 2 ** 30, free_bytes: 123.4 * 2 ** 30, inodes: 0, free_inodes: 0 };
-          showStatus(status);
-          globalThis.isGrown = true;
-        }); 0"""
-    page.evaluate(grown)
-    until(lambda: page.evaluate("globalThis.isGrown === true"))
-    for width in (360, 390, 768, 1280, 1600):
-        page.size(width, 800)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert broken_words(page) == [], width
-        assert page.evaluate(LABEL_LINES) == [1, 1, 1], width
-        assert "in\u00a089\u00a0d" in page.evaluate("facts.map(({ card }) => card.textContent).join()")
-
-
-@pytest.mark.parametrize("width, scheme", [(360, "light"), (1280, "dark")])
-def test_the_page_fits_and_can_be_read(page, width, scheme):
-    page.size(width, 800, prefers_color_scheme=scheme)
-    until(lambda: figure(page, "get") is not None)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    cut = page.evaluate(
-        "[...document.querySelectorAll('h1, h2, dt, dd, p, th, td, caption, label')]"
-        ".filter(e => getComputedStyle(e).clipPath === 'none' && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML)")
-    assert cut == []
-    # Words and numbers stay whole, and with their units.
-    assert broken_words(page) == []
-    # WCAG 2.2, success criterion 1.4.3.
-    contrasts = page.evaluate("""
-        (() => {
-          const light = text => text.match(/[0-9.]+/g).slice(0, 3).map(Number).map(c => c / 255)
-            .map(c => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
-            .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
-          const ground = e => {
-            const own = getComputedStyle(e).backgroundColor;
-            return own === "rgba(0, 0, 0, 0)" ? ground(e.parentElement) : own;
-          };
-          return [...document.querySelectorAll("h1, h2, dt, dd, p, li, footer, a, th, td, caption, label, button, summary")].map(e => {
-            const both = [light(getComputedStyle(e).color), light(ground(e))];
-            return (Math.max(...both) + .05) / (Math.min(...both) + .05);
-          });
-        })()""")
-    assert len(contrasts) > 60 and min(contrasts) >= 4.5
+def test_requests_are_in_the_history_with_their_times(server):
+    for request in (post("a", "b"), get("a"), get("a"), get("a", path="/nowhere"), get(CANARY)):
+        exchange(server.address, request)
+    # Before the first ten seconds are over.
+    until(lambda: any(history(server)["figures"]["get_p99"]) and any(history(server)["figures"]["commit_p99"]))
+    now = history(server)
+    assert (now["step"], now["rows"]) == (10, 360)
+    assert all(len(values) == len(now["positions"]) for values in now["figures"].values())
+    assert now["positions"] == sorted(set(now["positions"])) and now["positions"][-1] <= now["now"]["position"]
+    assert sum(now["figures"]["post"]) > 0 and sum(now["figures"]["errors"]) > 0 and sum(now["figures"]["failures"]) == 0
+    assert now["figures"]["tokens"][-1] == 1 and now["figures"]["memory"][-1] > 1 << 20
+    assert not {"waiting", "read_p99"} & set(now["figures"])
+    assert CANARY not in json.dumps(now)
+    (event,) = now["events"]
+    assert event["kind"] == "start" and event["position"] <= now["positions"][0]

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,7 @@ from access import API, session_settings
 from http_client import exchange, get, post
 from server_process import run, until
 from store_files import failing_writes
-from test_page import ADMINISTRATION, ask, opened, state
-from test_page_history import history, uptime
+from test_page import ADMINISTRATION, history, opened, state
 from test_reload import rewrite
 
 AXE = "axe-playwright-python==0.1.8"
@@ -60,12 +58,6 @@ def test_what_was_before_the_page_was_opened_is_there_at_the_first_look(server, 
         assert page.problems == []
 
 
-def test_the_head_says_what_is_looked_at(page):
-    head = page.evaluate("document.querySelector('header').textContent.replace(/\\s+/g, ' ')")
-    assert "Ready" in head and "listens on" in head and "http://127.0.0.1:" in head
-    assert page.evaluate("document.querySelector('[data-figure=host]').textContent") == os.uname().nodename
-
-
 def test_the_pointer_shows_the_values_of_its_moment(page):
     until(lambda: chart(page, "Memory", "chart.values[0].filter(value => !Number.isNaN(value)).length") > 0)
     left, top, width = chart(
@@ -107,77 +99,12 @@ def test_the_keyboard_reaches_every_moment(page):
     assert page.problems == []
 
 
-def test_a_short_burst_is_seen_in_both_ranges(page):
-    page.evaluate("""
-        poll = async () => {}; clearTimeout(timer); forget();
-        {
-          // As the server makes them: four seconds with 18 connections and 1,000 requests a second, of which 300 fail.
-          const positions = Array.from({ length: 360 }, (_, index) => 864000 + (index + 1) * 10);
-          const isPeak = positions.map(position => position === 867500);
-          addHistory({ now: { position: 867600, time: 1.8e9 }, events: [], positions, figures: {
-            get: isPeak.map(peak => peak ? 400 : 0), post: isPeak.map(() => 0), errors: isPeak.map(peak => peak ? 300 : 0),
-            connections: isPeak.map(peak => peak ? 18 : 1) } });
-        }
-        drawCharts(true); 0""")
-    most = "Math.max(...chart.values[0].filter(value => !Number.isNaN(value)))"
-    for name in "hour", "minutes":
-        page.evaluate(f"document.querySelector('input[value={name}]').click()")
-        assert [chart(page, title, most) for title in ("Connections", "Errors a second", "Requests a second")] == [18, 300, 400]
-        page.evaluate("select(charts[0], 867496)")
-        assert re.match(r"\d\d:\d\d:\d\d–\d\d:\d\d:\d\dGET400", page.evaluate("tip.textContent"))
-        labels = chart(page, "Connections", "chart.at(present.position).map(({ label }) => label)")
-        assert labels == ["open (highest)", "refused a second (highest)"]
-    # A row of ten seconds that are not over is replaced by the next one.
-    page.evaluate("""
-        for (const position of [867603, 867607, 867610, 867611]) addHistory({
-          now: { position, time: 1.8e9 + position - 867600 }, events: [], positions: [position], figures: { get: [position] } });
-        drawCharts(true); 0""")
-    assert page.evaluate("history.list.slice(-3).map(({ position }) => position)") == [867600, 867610, 867611]
-    assert page.evaluate("[history.last, history.list.length]") == [867610, 360]
-    assert page.problems == []
-
-
-def test_a_young_server_shows_five_minutes_until_an_hour_has_more_to_show(server, tmp_path):
-    with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
-        chosen = "document.querySelector('input[name=range]:checked').value"
-        until(lambda: chart(page, "Memory", "chart.view?.span") == 300)
-        assert page.evaluate(chosen) == "minutes"
-        page.evaluate("poll = async () => {}; clearTimeout(timer)")
-        page.evaluate("""
-            globalThis.addSeconds = count => addHistory({
-              now: { position: present.position + count, time: present.time + count }, events: [],
-              positions: Array.from({ length: count / 10 }, (_, index) => Math.floor(present.position / 10 + index + 1) * 10), figures: {} });
-            addSeconds(600); drawCharts()""")
-        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("minutes", 300)
-        page.evaluate("addSeconds(400); drawCharts()")
-        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("hour", 3600)
-        # What a person has chosen stays.
-        page.evaluate("document.querySelector('input[value=minutes]').click(); addSeconds(400); drawCharts()")
-        assert (page.evaluate(chosen), chart(page, "Memory", "chart.view.span")) == ("minutes", 300)
-        assert page.problems == []
-
-
-@pytest.mark.parametrize("name, span", [("minutes", 300), ("hour", 3600)])
-def test_another_span_of_time_can_be_chosen(page, name, span):
-    page.evaluate(f"document.querySelector('input[value={name}]').click()")
-    assert chart(page, "Memory", "chart.view.span") == span
-    page.call("Page.reload")
-    until(lambda: page.evaluate("typeof charts === 'object' && charts[0].view?.span") == span)
-    assert page.evaluate("document.querySelector('input[name=range]:checked').value") == name
-
-
 def test_events_are_marked_in_the_charts_and_listed(server, page):
     with failing_writes(server):
         until(lambda: "fault" in page.evaluate("eventList.textContent"))
     until(lambda: "recovery" in page.evaluate("eventList.textContent"))
     assert run("reload", "--data-directory", str(server.data)).returncode == 0
     until(lambda: "reload" in page.evaluate("eventList.textContent"))
-    # The word for its kind is there once, and the date only if it was on another day.
-    assert re.search(r"^\d\d:\d\d:\d\d reload requested by uid \d+", page.evaluate("eventList.firstChild.innerText.replace(/\\s+/g, ' ')"))
-    assert page.evaluate("afterKind({ kind: 'backup', text: 'a backup has failed' })") == "has failed"
-    assert page.evaluate("afterKind({ kind: 'fault', text: 'not ready: the disk is full' })") == "not ready: the disk is full"
-    yesterday = "showEvents([{ position: present.position - 86400, kind: 'fault', text: 'x', failed: true }], present); eventList.innerText"
-    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", page.evaluate(yesterday))
     until(lambda: chart(page, "Memory", "chart.events.map(path => path.getAttribute('d').split('M').length - 1)") == [3, 1])
     assert page.problems == []
 
@@ -206,32 +133,6 @@ def test_errors_have_a_row_for_each_code(server, page):
     until(lambda: len(page.evaluate(rows)) == 2)
     until(lambda: ["40400", "no such path", "3", "3"] in page.evaluate(rows))
     assert page.problems == []
-
-
-def test_every_error_has_a_meaning(server):
-    sources = Path(__file__).parents[2] / "Sources"
-    codes = (sources / "HTTP" / "Response" / "Response.swift").read_text(encoding="utf-8")
-    codes = codes[codes.index("enum ErrorCode"):]
-    statuses = (sources / "HTTP" / "Response" / "Status.swift").read_text(encoding="utf-8")
-    (failures,) = re.findall(r"case (.*): true", codes)
-    numbers = dict(re.findall(r"case (\w+) = (\d+)\n", codes))
-    failing = {numbers[name.strip(" .")] for name in failures.split(",")}
-    failing |= {f"{status}00" for status in re.findall(r"case \w+ = ([45]\d\d)\n", statuses)}
-    assert len(failing) > 15
-    (table,) = re.findall(r"const MEANINGS = \{(.*?)\};", ask(server, "/").body.decode(), re.S)
-    assert set(re.findall(r"(\d{5}): \"[^\"]+\"", table)) == failing
-
-
-def test_errors_of_the_last_minute_are_those_before_the_page_was_opened_too(server, tmp_path):
-    for _ in range(50):
-        exchange(server.address, get("a", path="/nowhere"))
-    ended = uptime()
-    # Counted by two seconds at least.
-    until(lambda: uptime() > ended + 2)
-    with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
-        row = "[...document.querySelectorAll('#errors tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
-        assert page.evaluate(row) == [["40400", "no such path", "50", "50"]]
-        assert page.problems == []
 
 
 def test_who_is_not_served_is_shown_where_credentials_are_asked_for(serve, tmp_path):
@@ -299,22 +200,23 @@ def measured(page):
     return page.call("Runtime.getHeapUsage")["usedSize"], counts["nodes"], counts["jsEventListeners"]
 
 
-def test_hours_of_updates_leave_nothing_behind(page):
+def test_hours_of_updates_leave_nothing_behind(page, is_long):
     page.evaluate("poll = async () => {}; clearTimeout(timer)")
     page.evaluate(f"(async () => {{ {UPDATES} }})()")
     until(lambda: page.evaluate("typeof updates === 'function'"))
-    # After three hours there are as many rows as are kept; whatever grows then, grows for ever.
-    for _ in range(6):
+    # After an hour there are as many rows as are kept; whatever grows then, grows for ever.
+    hours = 6 if is_long else 1
+    for _ in range(2 * hours):
         page.evaluate("updates(1800)")
     heap, nodes, listeners = measured(page)
-    for _ in range(6):
+    for _ in range(2 * hours):
         page.evaluate("updates(1800)")
     heap_after, nodes_after, listeners_after = measured(page)
-    assert page.evaluate("history.list.length === 360 && events.list.length > 30")
+    assert page.evaluate("history.list.length") == 360
     assert page.evaluate("charts[0].series[0].line.getAttribute('d').length > 100")
     assert (listeners_after, abs(nodes_after - nodes) <= 100) == (listeners, True), (nodes, nodes_after)
-    # 20 bytes for each update would be more.
-    assert heap_after - heap < 200_000, (heap, heap_after)
+    # 50 bytes for each update would be more, however few there were.
+    assert heap_after - heap < 180_000 * hours, (heap, heap_after)
     assert page.problems == []
 
 
@@ -348,8 +250,9 @@ def faults(page, axe):
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "dark"), (360, "light")])
-def test_axe_finds_nothing(server, page, axe, width, scheme):
+def test_the_page_fits_and_axe_finds_nothing(server, page, axe, width, scheme):
     page.size(width, 800, prefers_color_scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
     with failing_writes(server):
         page.evaluate("byID('settings').open = true; byID('settings-all').click()")
         until(lambda: state(page) == "unready" and "tokens cannot be stored" in page.evaluate("byID('log').textContent"))

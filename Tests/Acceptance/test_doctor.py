@@ -1,16 +1,26 @@
-"""token-cache doctor: its report on sound and on broken servers, and that it shows no secret and changes nothing."""
+"""token-cache doctor: its report on sound and on broken servers, and that it shows no secret and changes nothing.
+
+What keeps a server from starting, it finds as well (test_start_failures); how it judges is tested in OperationsTests."""
 import json
 import os
 import pty
 import re
+import socket
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from certificates import make_certificate
 from contract import STORED
-from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of
+from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of, with_settings
 from http_client import exchange, post
-from server_process import binary, clean_environment, run
+from issuer import Issuer, Key
+from ports import free_ports
+from server_process import NO_FIXED_PORTS, Server, binary, clean_environment, run
+from service_manager import Service
+from store_files import command, printed
 
 
 # Without problems
@@ -66,26 +76,7 @@ def test_settings_are_shown_with_where_they_are_from(tmp_path):
     assert [line.split(":")[0] for line in shown.splitlines()] == [value["key"] for value in report["settings"]]
 
 
-def test_versions_are_those_that_run(tmp_path):
-    report = examine("--data-directory", str(tmp_path))
-    versions = said(report, "Versions") + said(report, "Versions", "warning")
-    assert f"token-cache {run('--version').stdout.strip()}" in versions
-    assert "SQLite 3." in versions and "OpenSSL 3." in versions and f"Linux {os.uname().release}" in versions
-
-
 # Problems
-
-@pytest.mark.parametrize("text, found", [
-    ("lisen: a\n", "line 1: there is no setting lisen"), ("log_level: loud\n", "line 1: log_level is \"loud\""),
-    (": : [\n", "not valid YAML"), ("limits: {head: 1}\n", "limits.head"),
-])
-def test_a_broken_configuration_is_the_problem(tmp_path, text, found):
-    file = tmp_path / "settings.yaml"
-    file.write_text(text)
-    report = examine("--config", str(file))
-    only_problem(report, "Settings", re.escape(found))
-    assert report["settings"] == []
-    only_problem(examine("--config", str(tmp_path / "none")), "Settings", "there is no such file")
 
 
 def test_a_server_that_cannot_be_asked_is_a_problem(serve):
@@ -112,11 +103,6 @@ def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
     assert "by the running server or by another program" in said(report, "Listeners", "warning")
 
 
-def test_few_descriptors_are_a_warning(tmp_path):
-    report = examine("--data-directory", str(tmp_path / "data"), prefix=["prlimit", "--nofile=500:500"])
-    assert "can have 500 files open" in said(report, "Machine", "warning")
-
-
 # The command
 
 def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):
@@ -125,19 +111,6 @@ def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):
     assert done.returncode == 1 and done.stdout.endswith("warnings\n") and "\n1 problem, " in done.stdout
     assert f"  problem  others may enter {stopped.data} (mode 0755)\n           -> chmod 700" in done.stdout
     assert "\x1b" not in done.stdout
-
-
-def test_what_needs_no_action_is_for_those_who_ask(tmp_path):
-    def printed(*flags):
-        return run("doctor", "--data-directory", str(tmp_path / "data"), *flags, environment=NOWHERE).stdout
-
-    details = [finding["detail"] for finding in examine("--data-directory", str(tmp_path / "data"))["findings"] if "detail" in finding]
-    assert all(detail not in printed() and detail in printed("--verbose") for detail in details)
-    assert printed().endswith("\n0 problems, 0 warnings\n")
-
-
-def test_wrong_usage_has_a_status_of_its_own():
-    assert run("doctor", "--nothing").returncode == 64
 
 
 @pytest.mark.parametrize("environment, is_colored", [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -156,3 +129,328 @@ def test_colors_are_for_terminals(tmp_path, environment, is_colored):
     os.close(terminal)
     assert process.wait(30) == 0 and b"Versions" in printed
     assert (b"\x1b[32m" in printed) == is_colored
+
+
+# The data folder and the store
+
+@pytest.mark.parametrize("name, mode, topic, text", [
+    ("data", 0o755, "Data folder", "others may enter .*0755"), ("data/tokens.db", 0o640, "Data folder", "tokens.db .*0640"),
+    ("data/keys", 0o644, "Key ring", "others may read .*keys .*0644"),
+    ("token-cache.yaml", 0o666, "Settings", "others may write .*0666"),
+])
+def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name, mode, topic, text):
+    path = stopped.folder / name
+    path.chmod(mode)
+    report = of(stopped)
+    only_problem(report, topic, text)
+    (advice,) = advices(report)
+    subprocess.run(advice.split(), check=True)
+    assert problems(of(stopped)) == []
+
+
+
+def test_a_full_disk_is_a_problem(small_disk, tmp_path):
+    server = Server(tmp_path / "server", data=small_disk / "data")
+    try:
+        report = of(server)
+    finally:
+        server.kill()
+    only_problem(report, "Data folder", "MiB are free on the disk")
+
+
+
+def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
+    database = stopped.data / "tokens.db"
+    for found in ("there is none, although its key ring .* is there", "tokens.db is an empty file without a WAL"):
+        for file in stopped.data.glob("tokens.db*"):
+            file.unlink()
+        if "empty file" in found:
+            database.touch(mode=0o600)
+        report = of(stopped)
+        assert problems(report) == [] and re.search(found, said(report, "Store", "warning")), report
+        again = serve(data=stopped.data)
+        text = f"made an empty store {database}, although its key ring {stopped.data / 'keys'} was there already"
+        assert re.search(f"warning.*{text}", again.log()), again.log()
+        assert again.stop() == 0
+    again = serve(data=stopped.data)
+    assert "made an empty store" not in again.log()
+
+
+def test_a_log_that_a_crash_left_is_told_of(serve):
+    server = serve()
+    assert exchange(server.address, post("a", "b")).body == STORED
+    server.kill()
+    before = state_of(server.folder)
+    report = of(server)
+    assert problems(report) == [] and re.search(r"WAL of \d+ bytes", said(report, "Store"))
+    assert state_of(server.folder) == before
+
+
+# The key ring
+
+
+# The user with whose rights it looks
+
+def of_nobody(*paths):
+    for path in paths:
+        os.chown(path, 65534, 65534)
+
+
+def warning(report, topic):
+    """The only warning of a topic, with what to do about it."""
+    found, = [finding for finding in report["findings"] if finding["topic"] == topic and finding["state"] == "warning"]
+    return found["text"], found["advice"]
+
+
+@needs_root
+def test_root_is_told_to_look_as_the_owner_of_the_data_folder_or_through_the_unit(public_folder):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    of_nobody(data)
+    text, advice = warning(examine("--data-directory", str(data)), "User")
+    assert f"{data} is owned by nobody" in text and "rights of root" in text and "runuser -u nobody" in advice
+    units = public_folder / "units"
+    units.mkdir()
+    (units / "token-cache-doctor.service").touch()
+    report = examine("--data-directory", str(data), environment={"SYSTEMD_UNIT_PATH": str(units)})
+    assert "systemctl start token-cache-doctor" in warning(report, "User")[1]
+    assert "systemctl start token-cache-doctor" in said(report, "Service")
+    # In the unit itself; and as the owner.
+    inside = {"SYSTEMD_UNIT_PATH": str(units), "INVOCATION_ID": "0" * 32}
+    report = examine("--data-directory", str(data), environment=inside, prefix=AS_SOMEBODY, folder="/")
+    assert said(report, "Service") == said(report, "User", "warning") == "" and problems(report) == []
+
+
+@needs_root
+def test_what_the_owner_of_the_data_folder_may_not_do_is_a_problem_with_its_remedy(public_folder):
+    of_nobody(public_folder)
+    server = Server(public_folder / "server", prefix=AS_SOMEBODY, data=public_folder / "data")
+    file = server.data / "tokens.db"
+    try:
+        address = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"}
+        os.chown(file, 0, 0)
+        report = of(server, environment=address, prefix=AS_SOMEBODY, folder="/")
+        only_problem(report, "Data folder", "^the user nobody may not read and write .*/tokens.db$")
+        (advice,) = advices(report)
+        subprocess.run(advice.split(), check=True)
+        # It is its own now, but that is not enough.
+        file.chmod(0)
+        report = of(server, environment=address, prefix=AS_SOMEBODY, folder="/")
+        assert advices(report) == [f"chmod u+rw {file}"]
+    finally:
+        server.kill()
+
+
+@needs_root
+def test_a_user_who_exists_only_while_the_service_runs_is_not_named_to_chown(public_folder):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    (data / "tokens.db").touch(mode=0o600)
+    os.chown(data, 62000, 62000)
+    key = public_folder / "pair.pem"
+    key.touch(mode=0o600)
+    file = with_settings(public_folder, data, tls={"certificate": str(key), "private_key": str(key)})
+    report = examine("--config", str(file), prefix=["setpriv", "--reuid=62000", "--regid=62000", "--clear-groups"], folder="/")
+    # A file that is certificate and key is reported once.
+    assert [text for topic, text in problems(report) if topic == "Certificates"] == [f"the user 62000 may not read {key}"]
+    assert f"chown --reference={data}/ {data}/tokens.db" in advices(report)
+    assert any("LoadCredential=" in advice for advice in advices(report))
+
+
+@needs_root
+def test_files_of_another_user_in_the_data_folder_are_a_warning(public_folder):
+    data = public_folder / "data"
+    assert run("put", "me", "hello", "--data-directory", str(data)).returncode == 0
+    of_nobody(*data.iterdir())
+    text, advice = warning(examine("--data-directory", str(data)), "Data folder")
+    assert f"{data} is owned by root, and lock in it by nobody" in text
+    assert f"chown -R nobody {data}" in advice and f"chown -R root {data}" in advice
+    of_nobody(data)
+    report = examine("--data-directory", str(data), prefix=AS_SOMEBODY, folder="/")
+    assert said(report, "Data folder", "warning") == ""
+
+
+# Listeners
+
+def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
+    server = serve()
+    port, = free_ports(1)
+    report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
+    assert f"the running server does not listen on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
+
+
+def test_open_access_is_warned_of_where_other_machines_reach_it():
+    warned = "access.mode is open, and other machines reach 0.0.0.0:0: whoever knows or guesses an id reads and overwrites its token"
+    reached = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,0.0.0.0:0,unix:/tmp/none/a"})
+    assert said(reached, "Access", "warning") == warned
+    local = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,[::1]:0"})
+    assert "only this machine reaches" in said(local, "Access") and said(local, "Access", "warning") == ""
+    header = examine(environment={
+        "TOKEN_CACHE_LISTEN": "0.0.0.0:0", "TOKEN_CACHE_ACCESS_MODE": "header",
+        "TOKEN_CACHE_ACCESS_HEADER_NAME": "Remote-User", "TOKEN_CACHE_TRUSTED_PROXIES": "10.0.0.1"})
+    assert said(header, "Access") == "access.mode is header" and said(header, "Access", "warning") == ""
+
+
+
+@needs_root
+def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
+    # Other users cannot enter pytest's folders.
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as other:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "http.sock"
+        other.bind(str(path))
+        other.listen()
+        path.chmod(0o600)
+        report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
+                         environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
+    assert f"the user nobody may not connect to unix:{path}" in said(report, "Listeners", "problem")
+
+
+@pytest.fixture(name="tls", scope="module")
+def settings_of_tls(tmp_path_factory):
+    certificate, key = make_certificate(tmp_path_factory.mktemp("certificate"))[:2]
+    return {"TOKEN_CACHE_TLS_CERTIFICATE": str(certificate), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)}
+
+
+def looked_at(folder, listen, sockets, names, environment=None, doctors_listen=None):
+    """The report about a server with these entries of `listen`, to which these sockets are passed."""
+    environment = environment or {}
+    with Service(folder, *(word for entry in listen for word in ("--listen", entry)), sockets=sockets,
+                 variables={"LISTEN_FDNAMES": ":".join(names), **environment}) as service:
+        service.wait_until_serving()
+        report = examine("--data-directory", str(folder / "data"), environment={
+            **environment, "TOKEN_CACHE_LISTEN": ",".join(doctors_listen or listen)})
+        assert service.stop() == 0
+    return report
+
+
+def test_a_socket_takes_the_place_of_the_address_that_speaks_the_same(tmp_path, tls):
+    plain, secure = free_ports(2)
+    with socket.create_server(("127.0.0.1", 0)) as passed:
+        report = looked_at(tmp_path / "service", [f"127.0.0.1:{plain}", f"https://127.0.0.1:{secure}"], [passed], ["https"], tls)
+        name = f"https://127.0.0.1:{passed.getsockname()[1]}"
+    assert said(report, "Listeners", "warning") == "" and said(report, "Listeners", "problem") == ""
+    assert f"listen: the running server listens on 127.0.0.1:{plain}" in said(report, "Listeners")
+    assert f"listen: a socket of systemd ({name}) takes the place of https://127.0.0.1:{secure}" in said(report, "Listeners")
+
+
+# Keys
+
+def test_api_keys_are_looked_at(tmp_path):
+    file = tmp_path / "api-keys"
+    environment = {"TOKEN_CACHE_ACCESS_MODE": "session", "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)}
+    only_problem(examine(environment=environment), "Access", f"{file} of access.api.keys_file does not exist")
+    secrets = [run("access", "keys", "add", name, "--scope", scope, environment=environment).stdout.strip()
+               for name, scope in [("reader", "tokens:read"), ("backend", "sessions")]]
+    fine = examine(environment=environment)
+    assert problems(fine) == [] and f"{file} has 2 API keys" in said(fine, "Access")
+    assert said(fine, "Access", "warning") == "" and not any(secret in json.dumps(fine) for secret in secrets)
+    run("access", "keys", "remove", "backend", environment=environment)
+    file.write_text(file.read_text().replace("}", ',"expires":7}'))
+    warned = said(examine(environment=environment), "Access", "warning")
+    assert "API keys that have expired: reader" in warned and "no valid API key has the scope sessions" in warned
+    file.chmod(0o666)
+    only_problem(examine(environment=environment), "Access", "can be changed by other users")
+
+
+def test_the_keys_of_jwts_are_read(tmp_path):
+    issuer = Issuer()
+    path = issuer.publish(tmp_path / "jwks.json")
+    file = tmp_path / "token-cache.yaml"
+    file.write_text(f"data_directory: {tmp_path / 'data'}\naccess:\n  mode: bearer\n  bearer:\n    issuer: {issuer.url}\n"
+                    f"    audience: token-cache\n    keys_file: {path}\n")
+
+    def examined(*keys):
+        if keys:
+            Path(path).write_text(json.dumps({"keys": keys}), encoding="utf-8")
+        return examine("--config", str(file))
+
+    assert said(examined(), "JWT keys") == f"{path} has 1 key"
+    weak, key = Key("RS256", "weak", bits=1024).jwk(), issuer.keys[0].jwk()
+    report = examined(key, weak, Key("ES384", "other").jwk(use="enc"))
+    assert "1024 bits" in said(report, "JWT keys", "warning") and "use is not sig" in said(report, "JWT keys")
+    assert problems(report) == []
+    only_problem(examined(weak), "JWT keys", "no usable key")
+    only_problem(examined(issuer.keys[0].jwk(d="AA")), "JWT keys", "private part of key 1")
+    examined(key)
+    Path(path).chmod(0o666)
+    only_problem(examined(), "JWT keys", "can be changed by other users")
+    Path(path).unlink()
+    only_problem(examined(), "JWT keys", "cannot be read")
+
+
+# The access log
+
+
+@pytest.mark.parametrize("mode, state", [(os.O_RDWR, "ok"), (None, "refused")])
+def test_a_pipe_for_the_access_log_needs_a_reader(tmp_path, mode, state):
+    pipe = tmp_path / "access.pipe"
+    os.mkfifo(pipe)
+    # Named through a link, unlike in the reader's list of open files.
+    (tmp_path / "linked").symlink_to(tmp_path)
+    settings = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(tmp_path / "linked" / pipe.name), "TOKEN_CACHE_ACCESS_LOG": "json",
+                "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")}
+    reader = None if mode is None else os.open(pipe, mode)
+    try:
+        assert "as soon as a program reads this pipe" in said(examine(environment=settings), "Access log", "ok")
+        served = subprocess.Popen([binary(), "serve"], env=clean_environment({**NOWHERE, **settings}), stderr=subprocess.PIPE, text=True)
+        try:
+            line = next(line for line in served.stderr if "serves on" in line or line.startswith("token-cache: "))
+            assert ("serves on" in line) == (state == "ok"), line
+        finally:
+            served.terminate()
+            served.communicate(timeout=60)
+    finally:
+        if reader is not None:
+            os.close(reader)
+
+
+# Backups
+
+@pytest.fixture(name="server")
+def server_with_a_token(serve):
+    server = serve()
+    assert exchange(server.address, post("me", "hello")).body == STORED
+    return server
+
+
+def details(report):
+    """What --verbose adds about the store."""
+    return "\n".join(finding.get("detail") or "" for finding in report["findings"] if finding["topic"] == "Store")
+
+
+def advice(report):
+    return "\n".join(finding["advice"] for finding in report["findings"] if finding["topic"] == "Store")
+
+
+def test_a_backup_that_failed_is_a_warning_with_its_time_running_or_not(server):
+    done = command(server.data, "backup", str(server.folder / "backup.db"), "--after", "false")
+    assert done.returncode == 1
+    for is_running in (True, False):
+        if not is_running:
+            assert server.stop() == 0
+        report = of(server)
+        assert "the last backup failed at 20" in said(report, "Store", "warning")
+        assert "none has succeeded" in said(report, "Store", "warning")
+        assert "journalctl -u token-cache-backup" in advice(report)
+        assert "the last backup failed at" in details(report)
+
+
+def test_after_a_backup_that_succeeded_only_verbose_tells_of_it(server):
+    printed(server.data, "backup", str(server.folder / "backup.db"))
+    for is_running in (True, False):
+        if not is_running:
+            assert server.stop() == 0
+        report = of(server)
+        assert said(report, "Store", "warning") == ""
+        assert "the last backup succeeded at 20" in details(report)
+
+
+def test_without_any_backup_verbose_says_so(server):
+    report = of(server)
+    assert said(report, "Store", "warning") == ""
+    assert "no backup of it is recorded" in details(report)
+    short, long = (
+        run("doctor", "--config", str(server.folder / "token-cache.yaml"), *flags, environment=NO_FIXED_PORTS).stdout
+        for flags in ([], ["--verbose"]))
+    assert "the last backup" not in short and "no backup" not in short and "no backup of it is recorded" in long

@@ -1,12 +1,168 @@
-"""The commands agree on starts with settings, certificates and limits that no server accepts, and on those that are fine."""
+"""`serve`, `doctor` and `check-config` agree on starts that fail, each in what it can know, and on those that are fine.
+
+As root, the server's user is somebody else, whose rights decide.
+"""
+import contextlib
+import json
 import os
+import re
 import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from certificates import certificate_until, make_certificate
-from start_cases import Cases, check, needs_root
+from contract import STORED
+from http_client import exchange, post
+from ports import free_ports
+from server_process import Server, binary, clean_environment, run
+
+IS_ROOT = os.geteuid() == 0
+# The user nobody, who owns nothing on most machines.
+NOBODY = 65534
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if IS_ROOT else []
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can make files of another user's")
+
+
+class World:
+    """The folder of a server's user, with settings that a start accepts until a case spoils them."""
+
+    def __init__(self, folder, stack):
+        self.folder, self.stack = folder, stack
+        self.data = folder / "data"
+        self.settings = {"listen": ["127.0.0.1:0"], "admin": {"listen": "off"}, "data_directory": str(self.data), "loops": 1}
+        self.file = folder / "token-cache.yaml"
+        self.text = None
+        self.prefix = []
+
+    def give(self, *paths):
+        """Gives files to the server's user."""
+        for path in paths if IS_ROOT else ():
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+    def write(self, name, text, mode=0o600):
+        """A file of the server's user."""
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(mode)
+        self.give(path)
+        return path
+
+    def make_store(self):
+        """The store of a server that has stored a token and ended."""
+        server = Server(self.folder / "first", {"data_directory": str(self.data)})
+        try:
+            assert exchange(server.address, post("an id", "a token")).body == STORED
+            assert server.stop() == 0
+        finally:
+            server.kill()
+        self.give(self.data, *self.data.iterdir())
+
+    def free_port(self):
+        return free_ports(1)[0]
+
+    def taken_port(self):
+        return self.stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+
+    def set(self, **settings):
+        self.settings.update(settings)
+
+    def command(self, name, *flags, prefix=()):
+        text = self.text if self.text is not None else json.dumps(self.settings)
+        if not self.file.is_dir() and text != "":
+            self.file.write_text(text)
+        return [*self.prefix, *prefix, binary(), name, "--config", str(self.file), *flags]
+
+
+@contextlib.contextmanager
+def new_world():
+    """A `World` in a new folder, which is removed at the end."""
+    # Other users cannot enter pytest's folders.
+    with contextlib.ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="token-cache-test-"))
+        stack.callback(shutil.rmtree, folder)
+        made = World(folder, stack)
+        folder.chmod(0o755)
+        made.give(folder)
+        if IS_ROOT and subprocess.run([*AS_NOBODY, "test", "-x", binary()], check=False).returncode:
+            pytest.skip("the program cannot be executed by the user nobody")
+        yield made
+
+
+class Cases:
+    """The cases of a test file as parameters of `check`: the fault, the commands that refuse it, and their message."""
+
+    def __init__(self):
+        self.parameters = []
+
+    def case(self, name, refusing, text, marks=()):
+        """Adds a case: `refusing` has the initials of serve, check-config and doctor if they refuse it."""
+        def add(arrange):
+            self.parameters.append(pytest.param(arrange, refusing, text, marks=marks, id=name))
+            return arrange
+        return add
+
+    def simple(self, name, refusing, text, marks=(), **settings):
+        """A case of settings alone; in their texts, FOLDER stands for the folder."""
+        def arrange(world):
+            world.settings.update(json.loads(json.dumps(settings).replace("FOLDER", str(world.folder))))
+        self.case(name, refusing, text, marks)(arrange)
+
+
+# The commands
+
+def serve(world):
+    """The message of a start that fails; None of one that succeeds."""
+    process = subprocess.Popen(world.command("serve", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+                               stderr=subprocess.PIPE, text=True)
+    try:
+        printed = []
+        for line in process.stderr:
+            if " serves on " in line:
+                return None
+            printed.append(line)
+        assert process.wait(30) == 1, printed
+        assert not re.search(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA)\b", "".join(printed)), "SQL is for us alone"
+        return "".join(printed)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def check_config(world):
+    done = subprocess.run(world.command("check-config", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+                          capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode == 0) == (done.stderr == "") == (done.stdout != ""), done
+    return done.stderr or None
+
+
+def doctor(world):
+    """The problems that it finds."""
+    done = subprocess.run(world.command("doctor", "--json", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "", done.stderr
+    report = json.loads(done.stdout)
+    assert done.returncode == (1 if report["problems"] else 0)
+    found = [f'{finding["text"]}; {finding["advice"]}' for finding in report["findings"] if finding["state"] == "problem"]
+    return "\n".join(found) or None
+
+
+def check(arrange, refusing, text):
+    """Checks that the commands named by `refusing` refuse a case with this text, and that the others accept it."""
+    with new_world() as world:
+        arrange(world)
+        # The doctor comes before the start, which would make what is missing.
+        found = {"c": check_config(world), "d": doctor(world), "s": serve(world)}
+        for command, message in found.items():
+            if command in refusing:
+                assert message and re.search(text, message), (command, message)
+            else:
+                assert message is None, (command, message)
+
 
 CASES = Cases()
 case, simple = CASES.case, CASES.simple
@@ -114,6 +270,270 @@ def _(world):
 def _(world):
     world.set(loops=2)
     world.prefix = ["prlimit", "--nofile=40:40"]
+
+
+# Addresses
+
+
+@case("a port in use", "sd", "is in use by another program")
+def _(world):
+    world.set(listen=[f"127.0.0.1:{world.taken_port()}"])
+
+
+@case("a port of the administration in use", "sd", "admin.listen: .* is in use by another program")
+def _(world):
+    world.set(admin={"listen": f"127.0.0.1:{world.taken_port()}"})
+
+
+simple("an address of another machine", "scd", "192.0.2.1:8080", listen=["192.0.2.1:8080"])
+simple("an address of another machine for the administration", "scd", "admin.listen.*192.0.2.1:8080",
+       admin={"listen": "192.0.2.1:8080"})
+simple("a host that nobody knows", "scd", "host..invalid:8080", listen=["host..invalid:8080"])
+simple("sockets that systemd does not pass", "s", "systemd has passed no sockets", listen=["systemd"])
+
+
+def clashing(name, message, *listen, administration="off"):
+    def arrange(world):
+        port = world.free_port()
+        world.set(listen=[text.format(port) for text in listen], admin={"listen": administration.format(port)})
+    case(name, "scd", message)(arrange)
+
+
+clashing("an address twice", "twice", "127.0.0.1:{}", "127.0.0.1:{}")
+clashing("an address twice, once by name", "twice, perhaps once by name", "127.0.0.1:{}", "localhost:{}")
+clashing("all addresses and one of them", "stands for", "0.0.0.0:{}", "127.0.0.1:{}")
+clashing("clients' address for the administration", "listen and admin.listen both have", "127.0.0.1:{}", administration="127.0.0.1:{}")
+
+
+@case("a port for which the user lacks the right", "sd", "127.0.0.1:7", needs_root)
+def _(world):
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
+        pytest.skip("here everybody may have low ports")
+    world.set(listen=["127.0.0.1:7"])
+
+
+simple("a Unix socket without a folder", "scd", "the folder of unix:", listen=["unix:FOLDER/none/http.sock"])
+simple("an owner of a Unix socket who does not exist", "scd", "no user or group nobody-of-that-name",
+       listen=["unix:FOLDER/http.sock?owner=nobody-of-that-name"])
+
+
+@case("a file in the place of a Unix socket", "scd", "is not a socket")
+def _(world):
+    world.write("http.sock", "")
+    world.set(listen=[f"unix:{world.folder}/http.sock"])
+
+
+@case("a Unix socket in use", "sd", "is in use by another program")
+def _(world):
+    path = world.folder / "http.sock"
+    other = world.stack.enter_context(socket.socket(socket.AF_UNIX))
+    other.bind(str(path))
+    other.listen()
+    world.give(path)
+    world.set(listen=[f"unix:{path}"])
+
+
+@case("a Unix socket in a folder of another user's", "scd", "http.sock", needs_root)
+def _(world):
+    (world.folder / "closed").mkdir(mode=0o755)
+    world.set(listen=[f"unix:{world.folder}/closed/http.sock"])
+
+
+# Files of keys and logs
+
+simple("no API keys", "scd", "api-keys", access={"api": {"keys_file": "FOLDER/api-keys"}})
+
+
+def with_file(name, refusing, message, settings, text, mode=0o600, owner=NOBODY):
+    def arrange(world):
+        path = world.write("file", text, mode)
+        if IS_ROOT:
+            os.chown(path, owner, owner)
+        world.settings.update(json.loads(json.dumps(settings).replace("FILE", str(path))))
+    case(name, refusing, message, needs_root if owner != NOBODY else ())(arrange)
+
+
+API = {"access": {"api": {"keys_file": "FILE"}}}
+JWT = {"access": {"mode": "bearer", "bearer": {"issuer": "https://a", "audience": "b", "keys_file": "FILE"}}}
+ACCESS_LOG = {"access_log": "combined", "access_log_file": "FILE"}
+with_file("API keys that are none", "scd", "line 1", API, "nothing")
+with_file("API keys that others may write", "scd", "can be changed by other users", API, "", 0o666)
+with_file("API keys of another user's", "scd", "file", API, "", owner=0)
+with_file("JWT keys that are none", "scd", "file", JWT, "nothing")
+with_file("JWT keys that others may write", "scd", "can be changed by other users", JWT, "{}", 0o666)
+with_file("JWT keys of another user's", "scd", "file", JWT, "{}", owner=0)
+with_file("an access log", "", "", ACCESS_LOG, "")
+with_file("an access log of another user's", "scd", "file", ACCESS_LOG, "", owner=0)
+simple("no JWT keys", "scd", "none.json", access={**JWT["access"], "bearer": {**JWT["access"]["bearer"], "keys_file": "FOLDER/none.json"}})
+simple("an access log without a folder", "scd", "none/access.log", access_log="combined", access_log_file="FOLDER/none/access.log")
+simple("an audit log without a key", "scd", "running key .* does not exist", audit={"file": "FOLDER/audit"})
+
+
+def with_pipe(name, refusing, settings):
+    def arrange(world):
+        pipe = world.folder / "pipe"
+        os.mkfifo(pipe, 0o600)
+        world.give(pipe)
+        world.settings.update(json.loads(json.dumps(settings).replace("FILE", str(pipe))))
+    case(f"a pipe as {name}", refusing, "pipe.*is no regular file")(arrange)
+
+
+with_pipe("API keys", "scd", API)
+with_pipe("key ring", "scd", {"sealing": {"key_ring": "FILE"}})
+
+
+@case("a pipe as database", "sd", "it is no regular file")
+def database_that_is_a_pipe(world):
+    world.make_store()
+    (world.data / "tokens.db").unlink()
+    os.mkfifo(world.data / "tokens.db")
+    world.give(world.data / "tokens.db")
+
+
+@case("a pipe as WAL", "sd", "it is no regular file")
+def wal_that_is_a_pipe(world):
+    world.make_store()
+    (world.data / "tokens.db-wal").unlink(missing_ok=True)
+    os.mkfifo(world.data / "tokens.db-wal")
+    world.give(world.data / "tokens.db-wal")
+
+
+def audited(name, refusing, text, *marks):
+    def add(spoil):
+        def arrange(world):
+            log = world.folder / "audit"
+            world.set(audit={"file": str(log)})
+            made = run("audit", "key", str(world.folder / "first.key"), "--data-directory", str(world.data))
+            assert made.returncode == 0, made.stderr
+            world.give(world.data, *world.data.iterdir())
+            spoil(world, log)
+        case(name, refusing, text, marks)(arrange)
+    return add
+
+
+@audited("an audit log", "", "")
+def _(_, __):
+    pass
+
+
+@audited("an audit log of another user's", "scd", "audit", needs_root)
+def _(_, log):
+    log.write_text("")
+
+
+@audited("an audit log without a folder", "scd", "none/audit")
+def _(world, _):
+    world.set(audit={"file": str(world.folder / "none" / "audit")})
+
+
+@audited("something else than an audit log", "scd", "something else in it than an audit log")
+def _(world, _):
+    world.write("audit", "something else\n")
+
+
+# The data folder
+
+@case("no data folder, and no right to make one", "scd", "data", needs_root)
+def _(world):
+    os.chown(world.folder, 0, 0)
+
+
+@case("a data folder of another user's", "scd", "data", needs_root)
+def _(world):
+    world.make_store()
+    for path in [world.data, *world.data.iterdir()]:
+        os.chown(path, 0, 0)
+
+
+@case("a file in the place of the data folder", "scd", "data is not a directory")
+def _(world):
+    world.write("data", "")
+
+
+@case("a data folder on a disk that is read-only", "scd", "[Rr]ead-only(.|\n)*ReadWritePaths=(.|\n)*mount", needs_root)
+def _(world):
+    world.data.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"ro,mode=0700,uid={NOBODY}", "none", world.data]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    world.stack.callback(subprocess.run, ["umount", world.data], check=True)
+
+
+@case("a path too long for the control socket", "", "")
+def _(world):
+    world.set(data_directory=str(world.folder / ("long" * 30)))
+
+
+def spoiled(name, text, *marks, refusing="sd"):
+    """A case of a store that is there."""
+    def add(spoil):
+        def arrange(world):
+            world.make_store()
+            spoil(world)
+        case(name, refusing, text, marks)(arrange)
+    return add
+
+
+@spoiled("a store as it should be", "", refusing="")
+def _(_):
+    pass
+
+
+for file in ("tokens.db", "tokens.db-wal", "lock", "keys"):
+    @spoiled(f"{file} of another user's", file.removesuffix("-wal"), needs_root, refusing="scd" if file == "keys" else "sd")
+    def _(world, file=file):
+        os.chown(world.data / file, 0, 0)
+
+
+@spoiled("a database that is none", "not a usable database")
+def _(world):
+    (world.data / "tokens.db").write_bytes(b"no database, whatever its name says\n" * 500)
+
+
+@spoiled("a database of a later version", "version 99")
+def _(world):
+    with contextlib.closing(sqlite3.connect(world.data / "tokens.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    world.give(*world.data.iterdir())
+
+
+@spoiled("a data folder in use", "is in use by process", refusing="s")
+def _(world):
+    server = Server(world.folder / "other", {"data_directory": str(world.data)}, prefix=AS_NOBODY)
+    world.stack.callback(server.kill)
+
+
+# Sealing
+
+@spoiled("no key ring", "keys is missing")
+def _(world):
+    (world.data / "keys").unlink()
+
+
+@spoiled("a key ring that others may read", "can be read by others|others may read", refusing="scd")
+def _(world):
+    (world.data / "keys").chmod(0o644)
+
+
+@spoiled("a key ring that is none", "line 1", refusing="scd")
+def _(world):
+    (world.data / "keys").write_text("index 12\n")
+
+
+@spoiled("the key ring of another store", "not the one that the store was sealed with")
+def _(world):
+    other = World(world.folder / "another", world.stack)
+    other.folder.mkdir()
+    other.make_store()
+    (world.data / "keys").write_bytes((other.data / "keys").read_bytes())
+
+
+@spoiled("a sealed store without sealing", "is sealed, and sealing is off")
+def _(world):
+    world.set(sealing={"enabled": "off"})
+
+
+simple("a key ring without a folder", "scd", "its folder does not exist", sealing={"key_ring": "FOLDER/none/keys"})
 
 
 @pytest.mark.parametrize("arrange, refusing, text", CASES.parameters)

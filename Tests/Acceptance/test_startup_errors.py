@@ -3,7 +3,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from contract import STORED, found, fresh_id
-from http_client import exchange, get, post
-from ports import free_ports
+from contract import STORED, fresh_id
+from http_client import exchange, post
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run
 from storage_shim import compile_library
 
@@ -28,13 +26,6 @@ def failed_start(data, *flags, **options):
     assert done.stderr.startswith("token-cache: ") and done.stderr.count("\n") == 1, done.stderr
     assert not re.search(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|COMMIT)\b", done.stderr), "SQL is for us alone"
     return done.stderr
-
-
-def test_a_busy_port_is_named(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        message = failed_start(tmp_path / "data", "--listen", f"127.0.0.1:{port}")
-    assert f"127.0.0.1:{port} is in use by another program" in message and "ss -ltnp" in message and "--listen" in message
 
 
 def test_arguments_count_with_a_preloaded_library_that_sets_a_variable(tmp_path):
@@ -86,58 +77,6 @@ def test_a_settings_file_that_was_forgotten_is_named(forgotten, public_folder):
     (public_folder / "here" / "data").mkdir()
     assert named not in forgotten("stats").stderr
     assert "of the defaults does not exist" not in forgotten("doctor").stdout
-
-
-CLASHES = {
-    "listen twice": ("127.0.0.1:{}", "localhost:{}", None, "listen has 127.0.0.1:{0} twice, perhaps once by name"),
-    "listen, all and one": ("0.0.0.0:{}", "127.0.0.1:{}", None, "0.0.0.0:{0} of listen stands for 127.0.0.1:{0} of listen"),
-    "both": ("127.0.0.1:{}", "[::1]:0", "127.0.0.1:{}", "listen and admin.listen both have 127.0.0.1:{0}"),
-    "one and all": ("127.0.0.1:{}", "[::1]:0", "0.0.0.0:{}",
-                    "0.0.0.0:{0} of admin.listen stands for 127.0.0.1:{0} of listen"),
-}
-
-
-@pytest.mark.parametrize("first, second, administration, text", CLASHES.values(), ids=CLASHES)
-def test_addresses_of_the_settings_that_clash_are_nobody_elses(tmp_path, first, second, administration, text):
-    port, = free_ports(1)
-    environment = {
-        "TOKEN_CACHE_LISTEN": ",".join([first.format(port), second.format(port)]),
-        "TOKEN_CACHE_ADMIN_LISTEN": (administration or "off").format(port),
-    }
-    done = run("serve", "--data-directory", str(tmp_path / "data"), environment=environment)
-    assert done.returncode == 1 and text.format(port) in done.stderr, done.stderr
-    assert "another program" not in done.stderr
-    done = run("doctor", "--data-directory", str(tmp_path / "data"), environment=environment)
-    assert done.returncode == 1 and text.format(port) in done.stdout, done.stdout
-    assert "1 problem," in done.stdout
-
-
-def test_an_address_of_another_machine_is_named(tmp_path):
-    # 192.0.2.0/24 is reserved for documentation (RFC 5737): no machine has it.
-    message = failed_start(tmp_path / "data", "--listen", "192.0.2.1:8080")
-    assert "192.0.2.1:8080" in message and "--listen" in message
-
-
-def test_a_host_name_that_nobody_knows_is_named(tmp_path):
-    # An empty label: no name server needs to be asked.
-    message = failed_start(tmp_path / "data", "--listen", "host..invalid:8080")
-    assert "host..invalid:8080" in message
-
-
-def test_a_data_folder_below_a_file_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    folder = tmp_path / "file" / "data"
-    message = failed_start(folder)
-    assert str(folder) in message or str(tmp_path / "file") in message
-    assert "--data-directory" in message
-
-
-def test_a_file_as_data_folder_is_named(tmp_path):
-    file = tmp_path / "file"
-    file.write_text("precious")
-    message = failed_start(file)
-    assert f"{file} is not a directory" in message and "--data-directory" in message
-    assert file.read_text() == "precious"
 
 
 @pytest.fixture
@@ -205,16 +144,6 @@ def test_a_file_that_is_no_database_is_named_and_left_alone(serve, tmp_path, dam
     assert file.read_bytes() == damaged
 
 
-def test_a_database_of_another_version_is_named_and_left_alone(serve, tmp_path):
-    folder = stored_database(serve, tmp_path)
-    alter(folder, "PRAGMA user_version = 99")
-    before = (folder / "tokens.db").read_bytes()
-    message = failed_start(folder)
-    assert str(folder / "tokens.db") in message
-    assert "schema version 99" in message and "Run the version that made it" in message
-    assert (folder / "tokens.db").read_bytes() == before
-
-
 FOREIGN = {
     "tables": ["CREATE TABLE song (title)"],
     "tables and a version": ["CREATE TABLE song (title)", "PRAGMA user_version = 1"],
@@ -231,23 +160,6 @@ def test_a_database_of_another_program_is_named_and_left_alone(tmp_path, stateme
     assert f"{tmp_path / 'tokens.db'} is a database of another program" in message
     assert "--data-directory" in message
     assert (tmp_path / "tokens.db").read_bytes() == before
-
-
-def test_a_second_server_on_one_data_folder_names_the_first(serve):
-    server = serve()
-    unique_id = fresh_id()
-    assert exchange(server.address, post(unique_id, "abc")).body == STORED
-    message = failed_start(server.data)
-    assert f"{server.data} is in use by process {server.process.pid}" in message
-    assert "--data-directory" in message
-    assert exchange(server.address, get(unique_id)).body == found("abc"), "the first one goes on"
-
-
-def test_a_killed_server_leaves_no_lock_behind(serve, tmp_path):
-    first = serve(data=tmp_path / "data")
-    first.kill()
-    second = serve(data=tmp_path / "data")
-    assert exchange(second.address, post(fresh_id(), "abc")).body == STORED
 
 
 def test_the_folder_and_its_files_are_for_their_owner_only(serve):
@@ -301,21 +213,9 @@ def test_a_mistaken_command_gets_the_one_that_was_meant(arguments, message):
     assert (done.returncode, done.stdout, done.stderr) == (64, "", f"token-cache: {message}\n")
 
 
-@pytest.mark.parametrize("command", ["serve", "check-config", "health", "stats"])
-def test_a_settings_file_without_a_name_is_told_of(command):
-    done = run(command, "--config", "")
-    assert done.returncode == 1 and done.stderr == "token-cache: command line: --config is empty; name the settings file\n"
-
-
 @pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["check-config", "--help"], ["help", "serve"]])
 def test_help_has_examples(arguments):
     done = run(*arguments)
     assert done.returncode == 0
     assert "EXAMPLES" in done.stdout and "  token-cache " in done.stdout and "USAGE" in done.stdout
     assert done.stderr == ""
-
-
-def test_the_version_is_a_number():
-    done = run("--version")
-    assert done.returncode == 0
-    assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+\S*\n", done.stdout)

@@ -20,7 +20,7 @@ import pytest
 
 from access import API, bearer, bearer_settings, fetch, session_settings, store
 from access_worlds import HEADER
-from administration import ADMINISTRATION
+from administration import ADMINISTRATION, metrics
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Response, exchange, lines
@@ -28,7 +28,6 @@ from issuer import Issuer, Key
 from ports import free_ports
 from proxies import HOST, Caddy, Nginx, TLSConnection
 from server_process import clean_environment, until
-from test_metrics import metrics
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SALT = "9f8a4c1e7b3d60528cd1e5f27a94b306"

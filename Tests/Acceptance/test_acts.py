@@ -1,4 +1,5 @@
 """What operators do is in the server's log and in the audit log: the act, who it was, and what came of it, and no ids."""
+import fcntl
 import json
 import os
 import re
@@ -8,7 +9,6 @@ import pytest
 
 from access import make_key
 from administration import steer
-from http_client import exchange, post
 from server_process import run, until
 from test_audit_log import command
 
@@ -104,12 +104,6 @@ def test_who_reloads_and_who_stops_is_in_both_logs(world):
     assert re.search(f"token-cache has stopped: drain {BY_COMMAND.pattern}\n", world.server.log())
 
 
-def test_a_signal_that_stops_the_server_is_in_both_logs(world):
-    assert world.server.stop() == 0
-    assert world.events()[-2].items() >= {"action": "drain", "actor": "signal", "signal": "SIGTERM"}.items()
-    assert "token-cache has stopped: SIGTERM received\n" in world.server.log()
-
-
 def test_a_key_that_is_added_or_removed_is_in_both_logs(world):
     for arguments, action in ((["add", "ben", "--scope", "sessions"], "add"), (["remove", "ben"], "remove")):
         before = len(world.events())
@@ -132,17 +126,173 @@ def test_a_key_that_is_added_right_before_the_stop_is_in_both_logs(world):
     assert "notice: the API keys have changed: added ben; there are 2 now\n" in world.server.log()
 
 
-def test_many_requests_of_one_command_are_few_lines(serve, tmp_path):
-    server = serve()
-    folder = tmp_path / "tokens"
-    folder.mkdir()
-    export = tmp_path / "export.ndjson"
-    for number in range(1_500):
-        assert exchange(server.address, post(f"id{number}", "hello")).status == 200
-    done = run("export", str(export), "--data-directory", str(server.data))
-    assert done.returncode == 0, done
-    assert run("import", str(export), "--overwrite", "--data-directory", str(server.data)).returncode == 0
-    assert server.stop() == 0
-    for name, what in (("export", "tokens read"), ("import", "tokens stored")):
-        counts = re.findall(rf"{name} {BY_COMMAND.pattern}: {what}: (\d+)", server.log())
-        assert sum(map(int, counts)) == 1_500 and len(counts) <= 3, counts
+# While no server runs: the command writes the log, or refuses before it changes anything
+
+OF_THE_LOG = {"open_log", "close_log"}
+
+
+class Folder:
+    """A data folder without a server, with an audit log and a file of API keys."""
+
+    def __init__(self, folder, **audit):
+        folder.mkdir()
+        self.data, self.audit, self.first_key = folder / "data", folder / "audit.ndjson", folder / "first.key"
+        self.settings = folder / "token-cache.yaml"
+        self.keys = folder / "api-keys"
+        self.settings.write_text(json.dumps({
+            "data_directory": str(self.data), "admin": {"listen": "127.0.0.1:0"},
+            "access": {"api": {"keys_file": str(self.keys)}}, "audit": {"file": str(self.audit), **audit}}))
+        self.run("audit", "key", self.first_key)
+
+    def run(self, *arguments, text="", status=0):
+        done = run(*map(str, arguments), "--config", str(self.settings), input=text)
+        assert done.returncode == status, (arguments, done)
+        return done
+
+    def events(self):
+        return [json.loads(line) for line in self.audit.read_text().splitlines()] if self.audit.exists() else []
+
+    def act(self, *arguments, text="", status=0):
+        """The events of a command, without those of the log itself."""
+        before = len(self.events())
+        self.run(*arguments, text=text, status=status)
+        return [event for event in self.events()[before:] if event["action"] not in OF_THE_LOG]
+
+    def verify(self):
+        done = run("audit", "verify", str(self.audit), "--key", str(self.first_key))
+        assert done.returncode == 0, done
+
+    def contents(self):
+        """What the files hold that a command could change; only the lock file may differ."""
+        files = [*self.data.iterdir(), self.keys] if self.data.exists() else [self.keys]
+        return {file.name: file.read_bytes() for file in files if file.exists() and file.name not in {"lock", "audit-key.head"}}
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Folder(tmp_path / "place")
+
+
+def test_each_act_without_a_server_is_in_the_audit_log(place, tmp_path):
+    backup, exported = tmp_path / "backup.db", tmp_path / "exported"
+    for arguments, text, action, more in [
+        (["put", USER], TOKEN, "store_token", {}),
+        (["backup", backup], "", "back_up_store", {}),
+        (["keys", "add"], "", "add_key", {"key": "2"}),
+        (["rekey"], "", "rekey_store", {}),
+        (["restore", backup], "", "restore_store", {}),
+        (["rekey"], "", "rekey_store", {}),
+        (["keys", "retire", "1"], "", "retire_key", {"key": "1"}),
+        (["access", "sessions", "add", USER], "", "create_session", {}),
+        (["access", "sessions", "remove", "--user", USER], "", "end_sessions", {}),
+        (["export", exported], "", "export_tokens", {}),
+        (["import", exported, "--overwrite"], "", "store_token", {}),
+        (["delete", USER], "", "remove_token", {}),
+        (["erase", USER], "", "erase_user", {}),
+        (["access", "keys", "add", "backend", "--scope", "sessions"], "", "add_api_key", {"key": "backend"}),
+        (["access", "keys", "remove", "backend"], "", "remove_api_key", {"key": "backend"}),
+    ]:
+        events = place.act(*arguments, text=text)
+        assert len(events) == 1, (arguments, events)
+        check_event(events[0], action, **more)
+    [failed] = place.act("keys", "retire", "2", status=1)
+    check_event(failed, "retire_key", "failed", key="2")
+    (tmp_path / "nothing.db").write_text("no backup")
+    [failed] = place.act("restore", tmp_path / "nothing.db", status=1)
+    check_event(failed, "restore_store", "failed")
+    place.verify()
+    assert "canary" not in place.audit.read_text()
+
+
+def test_what_changes_nothing_does_not_open_the_audit_log(place):
+    place.run("put", USER, TOKEN)
+    before = place.audit.read_bytes()
+    for arguments in (["stats"], ["list"], ["verify"], ["keys", "list"], ["get", USER], ["access", "keys", "list"]):
+        place.run(*arguments)
+    assert place.audit.read_bytes() == before
+
+
+def test_a_copy_is_recorded_by_the_folder_that_the_settings_name(place, tmp_path):
+    place.run("put", USER, TOKEN)
+    other, link = tmp_path / "other", tmp_path / "link"
+    # The folder may have another name, as with DynamicUser=, where /var/lib/token-cache is a link.
+    link.symlink_to(place.data)
+    for source, target in ((place.data, other), (link, tmp_path / "another")):
+        [event] = place.act("copy", "--from", source, "--to", target)
+        check_event(event, "copy_from_store")
+    [event] = place.act("copy", "--from", other, "--to", place.data, status=1)
+    check_event(event, "copy_to_store", "failed")
+    for path in place.data.glob("tokens.db*"):
+        path.unlink()
+    [event] = place.act("copy", "--from", other, "--to", place.data)
+    check_event(event, "copy_to_store")
+    place.verify()
+
+
+def test_the_lines_of_commands_and_of_servers_are_one_chain(place, serve, tmp_path):
+    def served(*arguments, text=""):
+        server = serve(json.loads(place.settings.read_text()), data=place.data)
+        place.run(*arguments, text=text)
+        assert server.stop() == 0
+
+    place.run("access", "keys", "add", "backend", "--scope", "sessions")
+    served("put", USER, text=TOKEN)
+    place.run("delete", USER)
+    served("access", "keys", "remove", "backend")
+    place.run("backup", tmp_path / "backup.db")
+    place.verify()
+    assert [event["action"] for event in place.events() if event["actor"] == "operator"] == [
+        "add_api_key", "store_token", "remove_token", "remove_api_key", "back_up_store"]
+
+
+@pytest.mark.parametrize("fault, required", [("no key", "on"), ("foreign file", "off"), ("no folder", "on"), ("held", "on")])
+def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, required):
+    place = Folder(tmp_path / "place", required=required)
+    backup = tmp_path / "backup.db"
+    place.run("put", USER, TOKEN)
+    place.run("backup", backup)
+    place.run("access", "keys", "add", "anna", "--scope", "sessions")
+    advice = {"no key": "token-cache audit key FILE", "foreign file": "name another file with audit.file",
+              "no folder": "check the path", "held": "another process writes to"}[fault]
+    if fault == "no key":
+        (place.data / "audit-key").rename(tmp_path / "audit-key")
+    elif fault == "foreign file":
+        place.audit.write_text("something else\n")
+    elif fault == "no folder":
+        place.settings.write_text(place.settings.read_text().replace(str(place.audit), str(tmp_path / "none" / "audit.ndjson")))
+    before = place.contents()
+    with open(place.audit, encoding="utf-8") as log:
+        if fault == "held":
+            fcntl.flock(log, fcntl.LOCK_EX)
+        for arguments in [
+            ["put", "other", "x"], ["delete", USER], ["erase", USER], ["export", tmp_path / "exported"],
+            ["import", tmp_path], ["backup", tmp_path / "another.db"], ["restore", backup], ["keys", "add"], ["rekey"],
+            ["keys", "retire", "1"], ["access", "sessions", "add", USER], ["copy", "--from", place.data, "--to", tmp_path / "copy"],
+            ["access", "keys", "remove", "anna"], ["access", "keys", "add", "backend", "--scope", "sessions"],
+        ]:
+            done = place.run(*arguments, status=1)
+            assert "nothing was done: the audit log cannot be opened" in done.stderr and advice in done.stderr, (arguments, done)
+            assert done.stdout == ""
+        # The failed backup is the only thing that is noted: the metric of the last backup tells of it.
+        changed = {name for name, text in place.contents().items() if before.get(name) != text}
+        assert changed <= {"last-backup"}
+        assert not (tmp_path / "another.db").exists()
+        assert "1 token" in place.run("verify").stdout
+
+
+def test_a_command_without_the_settings_says_that_it_is_not_recorded(place):
+    place.run("put", USER, TOKEN)
+    before = place.audit.read_bytes()
+    done = run("delete", USER, "--data-directory", str(place.data))
+    assert done.returncode == 0 and "give commands the server's settings with --config" in done.stderr
+    assert f"this is recorded nowhere: audit.file is not set, although {place.data}/audit-key shows that" in done.stderr
+    assert place.audit.read_bytes() == before
+
+
+def test_a_file_of_keys_stays_as_it_is_while_another_command_uses_the_folder(place):
+    place.run("put", USER, TOKEN)
+    with open(place.data / "lock", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place.run("access", "keys", "add", "anna", "--scope", "sessions", status=1)
+    assert "which is not a running server; try again when it has ended" in done.stderr
+    assert done.stdout == "" and not place.keys.exists()

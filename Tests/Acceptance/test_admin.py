@@ -1,12 +1,15 @@
-"""The administration listener: its addresses, paths and methods, and its refusals of pages in browsers."""
+"""The administration: its addresses, paths and methods, its refusals of pages in browsers, and what reload and drain do."""
 import json
-import socket
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
 from administration import ADMINISTRATION, HOST, ask, readiness, steer
-from contract import check_http_error
-from http_client import Connection, exchange, lines
+from certificates import make_certificate
+from contract import STORED, check_http_error, fresh_id
+from http_client import Connection, exchange, get, lines, post
 from server_process import run, until
 
 PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/reload", "/drain")
@@ -21,16 +24,6 @@ def test_a_server_that_serves_is_alive_and_ready(server):
     assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
     assert readiness(server) == (200, {"ready": True, "reasons": []})
     assert ask(server.administration[0], "HEAD", "/readyz") == (200, None)
-
-
-def test_several_requests_share_a_connection(server):
-    request = lines("GET /healthz HTTP/1.1", HOST)
-    with Connection(server.administration[0]) as connection:
-        assert [connection.exchange(request).status for _ in range(3)] == [200] * 3
-        connection.send(request * 3)
-        assert [connection.receive().closes for _ in range(3)] == [False] * 3
-        assert connection.exchange(lines("GET /healthz HTTP/1.1", HOST, "Connection: close")).closes
-        connection.expect_end()
 
 
 def test_clients_reach_none_of_it(server):
@@ -55,11 +48,6 @@ def test_a_request_that_breaks_the_rules_is_refused_and_the_connection_closed(se
         response = connection.exchange(lines("GET /healthz HTTP/1.1"))
         assert response.status == 400 and response.closes and b"Host" in response.body
         connection.expect_end()
-
-
-def test_a_large_request_is_refused(server):
-    response = exchange(server.administration[0], lines("POST /status HTTP/1.1", HOST, "Content-Length: 9000"))
-    assert response.status == 413
 
 
 @pytest.mark.parametrize("path", ["/reload", "/drain"])
@@ -90,11 +78,6 @@ def test_a_page_in_a_browser_cannot_do_anything(server, path, field):
     status, answer = steer(server, path, *field.split("\r\n"))
     assert status == 403 and "page" in answer["error"]
     assert readiness(server) == (200, {"ready": True, "reasons": []})
-
-
-def test_a_program_that_says_where_it_stands_is_no_page(server):
-    for field in "Sec-Fetch-Site: none", "Sec-Fetch-Site: same-origin", "X-Origin: a", "Referer: Origin:":
-        assert steer(server, "/reload", field)[0] == 200
 
 
 # Hosts of requests, with and without a port
@@ -134,33 +117,69 @@ def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
     assert exchange(server.administration[0], lines("GET /readyz HTTP/1.0")).status == 200
 
 
-def test_hosts_of_the_administration_change_with_a_reload(serve):
-    server = serve(ADMINISTRATION)
-    status, answer = ask(server.administration[0], "GET", "/readyz", "X: a")
-    assert status == 200
-    response = exchange(server.administration[0], lines("GET /readyz HTTP/1.1", "Host: tokens.example"))
-    assert response.status == 421 and "admin.hosts" in json.loads(response.body)["error"]
-    configuration = server.folder / "token-cache.yaml"
-    settings = json.loads(configuration.read_text())
-    settings["admin"]["hosts"] = "tokens.example"
-    configuration.write_text(json.dumps(settings))
-    assert "admin.hosts from [] to [tokens.example]" in steer(server, "/reload")[1]["outcome"]
-    assert status_for(server.administration[0], "/readyz", "tokens.example") == 200
-
-
-# Starting
-
-def test_a_busy_port_is_named_with_its_key(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"),
-                   environment={"TOKEN_CACHE_ADMIN_LISTEN": f"127.0.0.1:{port}"})
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert f"admin.listen: 127.0.0.1:{port} is in use" in done.stderr and "--listen" not in done.stderr
-    assert not (tmp_path / "data").exists()
-
 
 def test_an_address_that_others_reach_is_warned_of(serve):
     server = serve({"admin": {"listen": "0.0.0.0:0"}})
     until(lambda: "admin.listen: every machine that can reach 0.0.0.0:" in server.log()
           and "or a proxy that asks for a password or a certificate" in server.log())
+
+
+# Reload and drain, by requests over the control socket and by commands
+
+def test_reloading_tells_what_came_of_it(serve, tmp_path):
+    chain, key = make_certificate(tmp_path)
+    files = {"certificate": chain, "private_key": key}
+    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": files})
+    status, answer = steer(server, "/reload")
+    assert (status, answer["reloaded"]) == (200, True) and "certificates reloaded" in answer["outcome"]
+    Path(chain).write_text("no certificate")
+    status, answer = steer(server, "/reload")
+    assert (status, answer["reloaded"]) == (500, False) and "in use stay" in answer["outcome"]
+    assert f"reload requested by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
+
+
+def test_a_signal_after_a_drain_does_not_hasten_it(serve):
+    server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
+    unique_id = fresh_id()
+    request = post(unique_id, "abc")
+    with Connection(server.address) as connection:
+        connection.send(request[:-1])
+        # The server has started to read the request.
+        until(lambda: exchange(server.address, get("nobody")).status == 200)
+        assert steer(server, "/drain")[0] == 200
+        server.send_signal(signal.SIGTERM)
+        assert connection.is_silent(0.5)
+        connection.send(request[-1:])
+        assert connection.receive().body == STORED
+    assert server.wait() == 0
+
+
+def command(server, name, *flags):
+    done = run(name, "--data-directory", str(server.data), *flags)
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def test_the_commands_reload_and_drain(serve):
+    server = serve()
+    assert command(server, "reload") == (0, "reloaded: no setting has changed", "")
+    assert json.loads(command(server, "reload", "--json")[1]) == {"outcome": "no setting has changed", "reloaded": True}
+    (server.folder / "token-cache.yaml").write_text("loops: many")
+    status, printed, fault = command(server, "reload")
+    assert (status, fault) == (1, "") and "no setting changes" in printed and "loops is" in printed
+    assert command(server, "drain") == (0, "the server answers the requests it has received, and stops", "")
+    assert server.wait() == 0
+    server.was_ended = True
+    assert f"token-cache has stopped: drain requested by uid {os.getuid()}, process " in server.log().splitlines()[-1]
+    for name in "reload", "drain":
+        status, printed, fault = command(server, name)
+        assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
+def test_another_user_cannot_have_it_do_anything(server):
+    server.folder.chmod(0o755)
+    server.data.chmod(0o755)
+    done = run("drain", "--data-directory", str(server.data),
+               prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert done.returncode == 1 and "this user may not connect to" in done.stderr, done
+    assert readiness(server)[0] == 200

@@ -6,12 +6,11 @@ import socket
 
 import pytest
 
-from administration import ADMINISTRATION, HOST, ask, readiness
+from administration import ADMINISTRATION, HOST, ask, fetched, readiness
 from contract import STORED, fresh_id
 from http_client import Connection, exchange, lines, post
 from server_process import run, until
 from service_manager import StoppedThread
-from test_metrics import fetched
 
 
 @pytest.fixture(name="server")

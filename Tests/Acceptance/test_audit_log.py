@@ -151,59 +151,6 @@ def operate(server, *arguments, stdin=None):
     return command(*arguments, "--data-directory", server.data, stdin=stdin)
 
 
-def test_what_operators_do_with_users_is_recorded_before_they_see_it(audited, tmp_path):
-    server, log, key = audited(events="all")
-    export = tmp_path / "export.ndjson"
-
-    def recorded(*arguments, stdin=None):
-        """The events of a command, of which each has a time, a number and a MAC."""
-        before = len(events(log))
-        done = operate(server, *arguments, stdin=stdin)
-        assert done.returncode in (0, 1), done.stderr
-        lines = events(log)[before:]
-        assert all(line["actor"] == "operator" and "address" not in line for line in lines)
-        return [(line["action"], line["outcome"]) for line in lines], lines, done.stdout
-
-    assert recorded("get", "ann")[0] == [("read_token", "not_found")]
-    assert recorded("put", "ann", stdin='{"a":1}')[0] == [("store_token", "ok")]
-    kinds, lines, _ = recorded("get", "ann")
-    assert kinds == [("read_token", "ok")]
-    ann = command("audit", "pseudonym", "-", "--key", key, stdin="ann").stdout.strip()
-    assert [line["user_hash"] for line in lines] == [ann]
-
-    kinds, lines, session = recorded("access", "sessions", "add", "ann")
-    assert kinds == [("create_session", "ok")] and lines[0]["user_hash"] == ann
-    made = lines[0]["session_hash"]
-    kinds, _, listing = recorded("access", "sessions", "list", "ann", "--json")
-    assert kinds == [("list_sessions", "ok")]
-    identifier = re.search(r'"id" ?: ?"([\w-]{22})"', listing).group(1)
-    kinds, lines, _ = recorded("access", "sessions", "remove", identifier)
-    assert kinds == [("end_session", "ok")]
-    assert (lines[0]["session_hash"], lines[0]["user_hash"]) == (made, ann)
-    assert recorded("access", "sessions", "remove", identifier)[0] == [("end_session", "not_found")]
-    assert recorded("access", "sessions", "remove", "--user", "ann")[0] == [("end_sessions", "not_found")]
-
-    assert recorded("export", export)[0] == [("export_tokens", "ok")]
-    assert recorded("import", export)[0] == [("store_token", "ok")]
-    assert recorded("delete", "ann")[0] == [("remove_token", "ok")]
-    assert recorded("delete", "ann")[0] == [("remove_token", "not_found")]
-    assert recorded("erase", "ann")[0] == [("erase_user", "ok")]
-    # What concerns no user.
-    assert recorded("stats")[0] == [] and recorded("keys", "list")[0] == []
-    server.stop()
-    assert command("audit", "verify", log, "--key", key).returncode == 0
-    assert '"ann"' not in log.read_text() and session.split()[0] not in log.read_text()
-
-
-def test_changes_alone_leave_out_what_operators_read_but_an_export(audited, tmp_path):
-    server, log, _ = audited()
-    before = len(events(log))
-    assert operate(server, "put", "ann", stdin="{}").returncode == 0
-    assert operate(server, "get", "ann").returncode == 0 and operate(server, "list").returncode == 0
-    assert operate(server, "export", tmp_path / "exported").returncode == 0
-    assert [line["action"] for line in events(log)[before:]] == ["store_token", "export_tokens"]
-
-
 @pytest.mark.parametrize("required", ["on", "off"])
 def test_a_command_that_cannot_be_recorded_is_refused(audited, required):
     server, log, _ = audited(events="all", required=required)

@@ -5,11 +5,11 @@ import urllib.request
 import pytest
 
 from access import session_settings
+from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
 from http_client import exchange, get, post
 from server_process import Server, until
-from test_metrics import ADMINISTRATION, metrics
 
 HOUR, DAY = 3600, 86_400
 

@@ -1,12 +1,12 @@
 """Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
-import os
 import resource
 import threading
 import time
 
+from administration import is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
-from http_client import Connection, exchange, get, lines, post
+from http_client import Connection, exchange, get, post
 from server_process import Server, until
 from storage_shim import StorageShim
 from store_files import printed
@@ -202,12 +202,6 @@ def fill(path, but=0):
             except OSError as error:
                 assert error.errno == errno.ENOSPC
         file.truncate(file.tell() - but)
-
-
-def is_ready(server):
-    """The answer of /readyz."""
-    request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
-    return exchange(server.administration[0], request).status == 200
 
 
 def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):

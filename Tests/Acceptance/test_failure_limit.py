@@ -5,11 +5,11 @@ import re
 import pytest
 
 from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store, unknown_session
+from administration import metrics
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
 from http_client import Connection, exchange, get, post
 from issuer import Issuer
 from server_process import run, until
-from test_metrics import metrics
 
 LIMITED = {"access": {"failures": "5/h"}}
 

@@ -1,37 +1,28 @@
-"""The metrics for Prometheus, and that they count what happened."""
+"""The metrics for Prometheus: they count what happened, also to what operators look after, and the rules and the dashboard use them."""
+import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import time
-import urllib.request
+from pathlib import Path
 
 import pytest
+import yaml
 
+from access import bearer_settings
+from administration import ADMINISTRATION, fetched, metrics, status
 from certificates import make_certificate
-from contract import NOT_FOUND, STORED, found, fresh_id
+from contract import STORED, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
+from issuer import Issuer
 from server_process import run, until
-from storage_shim import StorageShim
 from store_files import failing_writes
+from test_reload import rewrite
+from test_tls import make_pair, tls_settings
 
-ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}, "loops": 2}
 SAMPLE = re.compile(r'([a-z_]+)(\{([a-z]+="[^"\\]*",?)+\})? ([-+0-9.e]+|nan|inf)')
-
-
-def fetched(server):
-    """The text of the metrics and its media type."""
-    host, port = server.administration[0]
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=20) as response:
-        return response.read().decode(), response.headers["Content-Type"]
-
-
-def metrics(server):
-    """The samples, as they are written, with their values."""
-    text, _ = fetched(server)
-    samples = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
-    assert len({name for name, _ in samples}) == len(samples), "no sample comes twice"
-    return {name: float(value) for name, value in samples}
 
 
 def requests(method, code="none", status=200):
@@ -84,24 +75,6 @@ def test_requests_are_counted_by_method_status_and_code(server):
     assert after['token_cache_request_duration_seconds_count{method="POST"}'] == 2
 
 
-def test_a_latency_is_that_of_the_answers(server):
-    with Connection(server.address) as connection:
-        began = time.monotonic()
-        for _ in range(50):
-            assert connection.exchange(post("a", "b")).body == STORED
-            assert connection.exchange(get("a")).body == found("b")
-        took = time.monotonic() - began
-    after = metrics(server)
-    for method in ("GET", "POST"):
-        name = f'{{method="{method}"}}'
-        assert after["token_cache_request_duration_seconds_count" + name] == 50
-        assert 0 < after["token_cache_request_duration_seconds_sum" + name] < took
-    # Buckets are cumulative.
-    buckets = [value for name, value in after.items()
-               if name.startswith('token_cache_request_duration_seconds_bucket{method="GET"')]
-    assert buckets == sorted(buckets) and buckets[-1] == 50 and len(buckets) > 10
-
-
 def test_reads_and_writes_of_the_store_are_counted(server):
     ids = [fresh_id() for _ in range(3)]
     for unique_id in ids:
@@ -123,38 +96,6 @@ def test_reads_and_writes_of_the_store_are_counted(server):
     assert after["token_cache_cache_entries"] == 1
     assert after["token_cache_store_database_bytes"] >= 4096
     assert after["token_cache_ready"] == 1
-
-
-def test_a_slow_disk_shows_in_the_time_of_syncs(shim_library, tmp_path):
-    delay = 0.05
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        server = shim.serve(tmp_path / "server", ADMINISTRATION)
-        try:
-            shim.set(sync_delay_microseconds=int(delay * 1e6))
-            for _ in range(3):
-                assert exchange(server.address, post(fresh_id(), "a")).body == STORED
-            after = metrics(server)
-        finally:
-            shim.set(sync_delay_microseconds=0)
-            server.stop()
-    assert after["token_cache_store_sync_duration_seconds_sum"] >= 3 * delay
-    assert after["token_cache_store_commit_duration_seconds_sum"] >= 3 * delay
-
-
-def test_the_database_opened_anew_is_measured_as_well(server):
-    with failing_writes(server):
-        until(lambda: metrics(server)["token_cache_ready"] == 0)
-    until(lambda: metrics(server)["token_cache_ready"] == 1)
-    before = metrics(server)["token_cache_store_sync_duration_seconds_count"]
-    assert exchange(server.address, post("a", "b")).body == STORED
-    assert metrics(server)["token_cache_store_sync_duration_seconds_count"] > before
-
-
-def test_what_expires_is_counted(serve):
-    server = serve({**ADMINISTRATION, "retention": {"after_written": "1s"}})
-    assert exchange(server.address, post("a", "b")).body == STORED
-    until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
-    assert metrics(server)["token_cache_store_tokens"] == 0
 
 
 def test_failures_are_counted_by_cause(serve):
@@ -214,11 +155,182 @@ def test_the_process_is_described(server):
         rf'token_cache_build_info{{version="{re.escape(version)}",sqlite="3\.[0-9.]+",openssl="3\.[0-9.]+"}}', info)
 
 
-def test_no_metric_shows_a_key(server):
-    text, _ = fetched(server)
-    for secret in server.data.joinpath("keys").read_text().split():
-        assert len(secret) < 20 or secret not in text
-
-
 def test_clients_do_not_see_them(server):
     assert exchange(server.address, lines("GET /metrics HTTP/1.1", "Host: localhost")).status == 404
+
+
+# What operators look after: the disk, reloads, backups
+
+FREE = "token_cache_data_directory_free_bytes"
+RELOADED = "token_cache_last_reload_successful"
+RELOAD_TIME = "token_cache_last_reload_success_timestamp_seconds"
+BACKED_UP = "token_cache_last_backup_successful"
+BACKUP_TIME = "token_cache_last_backup_success_timestamp_seconds"
+
+
+def backup(server, target, *options):
+    return run("backup", target, *options, "--data-directory", server.data)
+
+
+def test_the_disk_is_that_of_the_data_folder(serve):
+    server = serve(ADMINISTRATION)
+    disk, after, told = os.statvfs(server.data), metrics(server), status(server)["disk"]
+    size = disk.f_blocks * disk.f_frsize
+    assert after["token_cache_data_directory_size_bytes"] == told["bytes"] == size
+    # Other programs write to the same disk.
+    assert abs(after[FREE] - disk.f_bavail * disk.f_frsize) < size / 10 and after[FREE] == told["free_bytes"]
+    if disk.f_files:
+        assert after["token_cache_data_directory_inodes"] == told["inodes"] == disk.f_files
+        assert abs(after["token_cache_data_directory_free_inodes"] - disk.f_favail) < disk.f_files / 10
+
+
+def test_a_reload_is_told_of_with_its_time(serve):
+    began = int(time.time())
+    server = serve(ADMINISTRATION)
+    started = metrics(server)
+    assert started[RELOADED] == 1 and began <= started[RELOAD_TIME] <= time.time()
+    rewrite(server, json_bodies="perhaps")
+    assert run("reload", "--data-directory", server.data).returncode != 0
+    failed = metrics(server)
+    assert (failed[RELOADED], failed[RELOAD_TIME]) == (0, started[RELOAD_TIME])
+    assert status(server)["reload"] == {"successful": False, "last_success": started[RELOAD_TIME]}
+    rewrite(server, json_bodies="on")
+    until(lambda: time.time() >= started[RELOAD_TIME] + 1)
+    assert run("reload", "--data-directory", server.data).returncode == 0
+    mended = metrics(server)
+    assert mended[RELOADED] == 1 and mended[RELOAD_TIME] > started[RELOAD_TIME]
+    assert status(server)["reload"] == {"successful": True, "last_success": mended[RELOAD_TIME]}
+
+
+def test_renewed_certificates_that_cannot_be_used_are_a_failed_reload(serve, tmp_path):
+    pair, other = make_pair(tmp_path, "pair"), make_pair(tmp_path, "other")
+    renewed = make_pair(tmp_path, "renewed")
+    server = serve({**ADMINISTRATION, **tls_settings(pair)})
+    started = metrics(server)
+    until(lambda: time.time() >= started[RELOAD_TIME] + 1)
+    shutil.copy(other[1], pair[1])
+    until(lambda: metrics(server)[RELOADED] == 0, 30)
+    told = status(server)
+    assert told["reload"] == {"successful": False, "last_success": started[RELOAD_TIME]}
+    assert "the next start would fail" in told["warnings"][0]["text"] and "does not belong to" in told["warnings"][0]["text"]
+    # A reload of the settings alone does not make up for it.
+    rewrite(server, json_bodies="on")
+    assert run("reload", "--data-directory", server.data).returncode != 0
+    for source, target in zip(renewed, pair):
+        shutil.copy(source, target)
+    # The settings that were refused are still not in force.
+    until(lambda: not any("next start would fail" in warning["text"] for warning in status(server)["warnings"]), 30)
+    assert metrics(server)[RELOADED] == 0
+    assert run("reload", "--data-directory", server.data).returncode == 0
+    mended = metrics(server)
+    assert mended[RELOADED] == 1 and mended[RELOAD_TIME] > started[RELOAD_TIME]
+
+
+def test_a_backup_is_remembered_over_restarts(serve, tmp_path):
+    server = serve(ADMINISTRATION)
+    began = int(time.time())
+    assert backup(server, tmp_path / "tokens.db").returncode == 0
+    made = metrics(server)
+    assert made[BACKED_UP] == 1 and began <= made[BACKUP_TIME] <= time.time()
+    assert server.stop() == 0
+    again = serve(ADMINISTRATION, data=server.data)
+    assert metrics(again)[BACKUP_TIME] == made[BACKUP_TIME] and metrics(again)[BACKED_UP] == 1
+    # One that fails leaves the time of the last good one.
+    assert backup(again, tmp_path / "tokens.db", "--after", "false").returncode != 0
+    failed = metrics(again)
+    assert (failed[BACKED_UP], failed[BACKUP_TIME]) == (0, made[BACKUP_TIME])
+    told = status(again)["backup"]
+    assert (told["successful"], told["last_success"]) == (False, made[BACKUP_TIME]) and told["last_end"] >= began
+    assert again.stop() == 0
+    third = serve(ADMINISTRATION, data=server.data)
+    assert (metrics(third)[BACKED_UP], metrics(third)[BACKUP_TIME]) == (0, made[BACKUP_TIME])
+
+
+# The files for Prometheus and Grafana
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FIXTURES = Path(__file__).parents[1] / "Fixtures"
+CASES = {"cases.yaml": FIXTURES / "alerts.yaml", "slow-cases.yaml": FIXTURES / "slow-alerts.yaml"}
+BOARD = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+RULES = [
+    rule for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]] + [rule["expr"] for rule in RULES]
+SELECTOR = re.compile(r"\b((?:token_cache|process)_[a-z_]+)(?:\{([^}]*)\})?")
+# Metrics of a store on other machines; test_postgres_operators.py has the tests about them.
+REMOTE = "token_cache_database_"
+# Prometheus adds these labels and series itself.
+TARGET_LABELS = {"job", "instance"}
+
+
+@pytest.fixture(name="promtool")
+def promtool_on_copies(tmp_path):
+    """Runs promtool in a folder that contains the files."""
+    if not shutil.which("promtool"):
+        pytest.skip("there is no promtool")
+    for path in (DEPLOY / "prometheus").glob("*.yaml"):
+        shutil.copy(path, tmp_path)
+    for name, cases in CASES.items():
+        shutil.copy(cases, tmp_path / name)
+
+    def run(*arguments):
+        done = subprocess.run(
+            ["promtool", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_prometheus_takes_the_rules_and_the_configuration(promtool):
+    promtool("check", "rules", "--lint=duplicate-rules", "--lint-fatal", "alerts.yaml")
+    promtool("check", "config", "--lint=duplicate-rules", "--lint-fatal", "prometheus.yaml")
+
+
+def test_alerts_fire_when_they_should(promtool):
+    promtool("test", "rules", *CASES)
+
+
+def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
+    queries = [
+        expression.replace("$__rate_interval", "1m") for panel in PANELS
+        for expression in (target["expr"] for target in panel["targets"])]
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
+    (tmp_path / "queries.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yaml")
+
+
+def test_every_metric_and_label_that_is_asked_for_exists(serve, tmp_path):
+    chain, key = make_certificate(tmp_path)
+    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
+    # Some metrics are there after a backup only, and some in one mode of access.
+    assert run("backup", tmp_path / "tokens.db", "--data-directory", server.data).returncode == 0
+    users = serve({**ADMINISTRATION, **bearer_settings(tmp_path / "jwks.json", Issuer())})
+    check_uses([*metrics(server), *metrics(users)], lambda name: not name.startswith(REMOTE))
+
+
+def check_uses(lines, concerns):
+    """Whether each metric that is asked for is in the lines, and each that is there is asked for, of those with such names."""
+    samples = {}
+    for sample in lines:
+        name, _, labels = sample.partition("{")
+        if concerns(name):
+            samples.setdefault(name, []).append(dict(re.findall(r'([a-z]+)="([^"]*)"', labels)))
+    asked = [
+        (name, selector) for expression in EXPRESSIONS for name, selector in SELECTOR.findall(expression)
+        if concerns(name)]
+    assert len(asked) > 10
+    for name, selector in asked:
+        assert name in samples, f"there is no {name}"
+        for label, operator, value in re.findall(r'([a-z_]+)(=~?)"([^"]*)"', selector):
+            # Statuses other than 200 have no samples until they occur.
+            if label in TARGET_LABELS or label == "status":
+                continue
+            values = {labels.get(label) for labels in samples[name]}
+            wanted = value.split("|") if operator == "=~" else [value]
+            assert set(wanted) <= values, f"{name} has no {label} {wanted}"
+    shown = {name for name, _ in asked} | {"process_virtual_memory_bytes", "token_cache_build_info"}
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples if name not in shown}
+    forgotten = families - {re.sub(r"_(bucket|sum|count)$", "", name) for name in shown}
+    assert not forgotten, "the dashboard or the alerts have a use for every metric"

@@ -1,17 +1,15 @@
 """A key ring that lacks a key that tokens are sealed with: the start, the status, the doctor and a restore say so."""
-import json
 import re
 import shutil
-import urllib.request
 
 import pytest
 
+from administration import ADMINISTRATION, status
 from contract import NOT_FOUND, STORED
+from doctor import of, problems
 from http_client import exchange, get, post
 from store_files import command, opened, printed
-from doctor import of, problems
 
-ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 MISSING = ("Key ring", "tokens are sealed with key 1, which the key ring does not have")
 
 
@@ -35,21 +33,15 @@ def leave_out_the_first_key(ring):
     ring.write_text(shorter)
 
 
-def status_of(server):
-    host, port = server.administration[0]
-    with urllib.request.urlopen(f"http://{host}:{port}/status", timeout=30) as answer:
-        return json.load(answer)
-
-
 def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     server = serve(ADMINISTRATION, data=lacking.data)
     assert exchange(server.address, get("id7")).body == NOT_FOUND
     error, = [line for line in server.log().splitlines() if MISSING[1] in line]
     assert "error" in error and "sealing.key_ring" in error
-    status = status_of(server)
-    assert any(MISSING[1] in warning["text"] for warning in status["warnings"])
+    told = status(server)
+    assert any(MISSING[1] in warning["text"] for warning in told["warnings"])
     # New tokens are served, so it is ready, as on PostgreSQL.
-    assert status["ready"] and exchange(server.address, post("id7", "again")).body == STORED
+    assert told["ready"] and exchange(server.address, post("id7", "again")).body == STORED
     assert MISSING in problems(of(server))
     assert "1  is missing, although tokens are sealed with it" in printed(server.data, "keys", "list")
 
@@ -66,8 +58,8 @@ def test_with_the_ring_of_that_time_everything_is_well_again(serve, lacking):
     assert problems(of(lacking)) == []
     server = serve(ADMINISTRATION, data=lacking.data)
     assert "key 1" not in server.log()
-    status = status_of(server)
-    assert not any("sealed with key" in warning["text"] for warning in status["warnings"])
+    told = status(server)
+    assert not any("sealed with key" in warning["text"] for warning in told["warnings"])
     assert problems(of(server)) == []
 
 

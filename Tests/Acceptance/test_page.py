@@ -8,6 +8,7 @@ import re
 import pytest
 
 from access import API, bearer, fetch, session_settings, unknown_session
+from administration import ADMINISTRATION, status
 from browser import PROGRAM, Browser
 from contract import STORED, fresh_id
 from http_client import Connection, Response, exchange, get, lines, post
@@ -15,7 +16,6 @@ from ports import free_ports
 from server_process import UNSEALED, until
 from store_files import failing_writes
 
-ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 CANARY = "canary4711"
 
 
@@ -29,13 +29,6 @@ def ask(server, path, method="GET"):
         return Response(response.status, headers, response.read())
     finally:
         connection.close()
-
-
-def status(server):
-    """The answer of /status."""
-    response = ask(server, "/status")
-    assert (response.status, response.headers["content-type"]) == (200, "application/json")
-    return json.loads(response.body)
 
 
 def warnings(server):

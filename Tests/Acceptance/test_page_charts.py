@@ -8,10 +8,11 @@ import sys
 import pytest
 
 from access import API, session_settings
+from administration import ADMINISTRATION
 from http_client import exchange, get, post
 from server_process import run, until
 from store_files import failing_writes
-from test_page import ADMINISTRATION, history, opened, state
+from test_page import history, opened, state
 from test_reload import rewrite
 
 AXE = "axe-playwright-python==0.1.8"

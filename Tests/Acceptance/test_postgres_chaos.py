@@ -4,13 +4,13 @@ import time
 
 import pytest
 
+from administration import metrics
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, exchange, get, post
 from postgres_store import PostgresStore
 from registers import Load
 from server_process import until
-from test_metrics import metrics
 
 TIMEOUT_SECONDS = 2
 FAULT_SECONDS = 1.5

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from administration import metrics
 from certificates import certificate_until, make_certificate
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
@@ -16,7 +17,6 @@ from postgres_cluster import Postgres
 from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
-from test_metrics import metrics
 
 
 @contextlib.contextmanager

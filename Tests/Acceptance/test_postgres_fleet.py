@@ -1,12 +1,12 @@
 """Three servers on one database behind HAProxy: they are restarted one after the other, and no request fails."""
 import pytest
 
-from postgres_store import PostgresStore
+from administration import metrics
 from ports import free_ports
+from postgres_store import PostgresStore
 from proxies import HAProxyForSeveral, TLSConnection
 from registers import SECONDS, Load
 from server_process import until
-from test_metrics import metrics
 
 SERVERS = 3
 CLIENTS = 32

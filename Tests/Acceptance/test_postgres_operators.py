@@ -7,14 +7,14 @@ import time
 
 import pytest
 
+from administration import fetched, metrics, status
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
 from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
-from test_metrics import fetched, metrics
-from test_monitoring import REMOTE, check_uses
-from test_page import ask, status
+from test_metrics import REMOTE, check_uses
+from test_page import ask
 
 # How long a server is ready in spite of trouble with its database, in seconds (StoreHealth.grace).
 GRACE = 3

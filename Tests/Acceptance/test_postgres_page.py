@@ -1,12 +1,13 @@
 """What the status page and /status tell of a PostgreSQL database, in a real browser."""
 import pytest
 
+from administration import status
 from contract import STORED
 from http_client import exchange, post
 from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
-from test_page import figure, opened, status
+from test_page import figure, opened
 
 
 @pytest.fixture(name="databases")

@@ -1,13 +1,13 @@
 """A database that changes, fills up or makes its clients wait while servers run: they notice, say so, and go on by themselves."""
 import pytest
 
+from administration import metrics
 from contract import STORED, WRITE_FAILED, found
 from http_client import exchange, get, post
 from postgres_cluster import Postgres
 from postgres_store import NamedDatabase, PostgresStore
 from server_process import until
 from small_disk import SmallDisk
-from test_metrics import metrics
 from test_postgres_faults import troubles
 from test_postgres_start import reasons
 

@@ -1,7 +1,9 @@
-"""The reverse proxies log requests, but neither ids nor tokens."""
+"""The reverse proxies log requests by an id that is the server's as well, that no client chooses, and without ids of users and tokens."""
 import contextlib
 import re
 import ssl
+
+import pytest
 
 from http_client import FORM, form, lines
 from proxies import HOST
@@ -55,10 +57,41 @@ def test_no_id_gets_into_a_log_of_the_proxy(site):
     assert CANARY not in log, [line for line in log.splitlines() if CANARY in line][:5]
 
 
-def test_what_fails_is_logged_under_its_path(site):
-    failed = re.compile(r'"GET /token HTTP/1\.1" 50[23] |"uri":"/token".*"status":50[23]')
-    before = len(failed.findall(site.proxy.log()))
-    with site.without_server():
-        site.request("GET", f"/token?unique_id={CANARY}")
-    until(lambda: len(failed.findall(site.proxy.log())) > before)
-    assert CANARY not in site.proxy.log()
+CHOSEN = "chosen-by-a-client"
+CLAIMS = {
+    "nothing": [],
+    "an id": [f"X-Request-Id: {CHOSEN}"],
+    "two ids": [f"X-Request-Id: {CHOSEN}", f"X-Request-Id: {CHOSEN}2"],
+    "lower case": [f"x-request-id: {CHOSEN}"],
+    "empty": ["X-Request-Id:"],
+    # Some proxies do not forward headers that Connection names, even if they set them themselves.
+    "named by Connection": ["Connection: X-Request-Id", f"X-Request-Id: {CHOSEN}"],
+    "named by Connection in lower case": ["Connection: keep-alive, x-request-id", f"X-Request-Id: {CHOSEN}"],
+    "beside another header": [f"X-Correlation-Id: {CHOSEN}", f"X-Request-Id: {CHOSEN}"],
+}
+# What the server makes itself if it gets no id.
+MADE_HERE = re.compile(r"[0-9a-f]{16}")
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):
+    with site.secure() as connection:
+        connection.send(lines("GET /token?unique_id=nobody HTTP/1.1", f"Host: {HOST}", *CLAIMS[claim]))
+        given = connection.receive().headers["x-request-id"]
+    assert CHOSEN not in given and not MADE_HERE.fullmatch(given), "the proxy made the id"
+    mine = until(lambda: [line for line in site.server.output().splitlines() if f" {given} " in line])
+    theirs = until(lambda: [line for line in site.proxy.log().splitlines() if given in line])
+    assert len(mine) == 1 and '"GET /token ' in mine[0]
+    assert len(theirs) == 1 and "/token" in theirs[0] and "GET" in theirs[0]
+    assert CHOSEN not in site.server.output() + site.proxy.log()
+
+
+def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):
+    before = len(site.proxy.log().splitlines())
+    for status, path, open_connection in (302, "/token", site.plain), (404, "/other", site.secure):
+        answer = site.request("GET", path, headers={"X-Request-Id": CHOSEN}, open_connection=open_connection)
+        assert answer.status == status
+        entry = until(lambda: [
+            line for line in site.proxy.log().splitlines()[before:] if re.search(rf"\b{status}\b", line)])[-1]  # noqa: B023
+        assert re.search(site.proxy.request_id, entry), entry
+        assert CHOSEN not in entry

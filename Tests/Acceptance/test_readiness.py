@@ -112,21 +112,6 @@ def test_the_command_does_not_wait_for_a_server_that_hangs(server):
             assert status == 1 and "no answer came" in printed, place
 
 
-def test_the_command_takes_no_other_program_for_ours(server):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        def answer():
-            connection, _ = other.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
-        thread.join()
-    assert status == 1 and "is not token-cache" in printed
-
-
 @pytest.mark.parametrize(
     ("part", "pause"), [(b"x" * 4096, 0), (b"X: y\r\n" * 512, 0), (b"x", 0.5)],
     ids=["no line", "no end of the head", "a byte now and then"])

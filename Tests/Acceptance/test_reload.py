@@ -1,6 +1,5 @@
 """SIGHUP changes what can change, names what cannot, and changes nothing if the configuration is wrong."""
 import json
-import os
 import random
 import shutil
 import signal
@@ -12,13 +11,10 @@ import time
 import pytest
 
 from contract import NOT_FOUND, STORED, found
-from http_client import Connection, exchange, get, lines, post
+from http_client import Connection, exchange, get, post
 from server_process import until
 from storage_shim import ALWAYS, StorageShim
 from test_tls import make_pair, serial, tls_settings
-
-HOST = "Host: localhost"
-JSON = (b'{"unique_id":"json","token_info":"x"}')
 
 
 def rewrite(server, **changes):
@@ -93,48 +89,6 @@ def test_a_request_under_way_keeps_what_it_began_with(serve):
         assert connection.exchange(data).status == 413
 
 
-def test_json_bodies_count_once_they_are_turned_on(serve):
-    server = serve()
-    request = lines("POST /token HTTP/1.1", HOST, "Content-Type: application/json", f"Content-Length: {len(JSON)}", body=JSON)
-    assert exchange(server.address, request).body != STORED
-    reload(server, json_bodies="on")
-    until(lambda: exchange(server.address, request).body == STORED)
-
-
-def test_timeouts_change(serve):
-    server = serve({"timeouts": {"head": "60s"}})
-    reload(server, timeouts={"head": "300ms"})
-    def times_out():
-        with Connection(server.address, timeout=2) as connection:
-            connection.send(b"GET /token")
-            try:
-                return connection.receive().status == 408
-            except TimeoutError:
-                return False
-    until(times_out)
-
-
-def test_more_connections_can_be_allowed(serve):
-    server = serve({"limits": {"connections": 2}})
-    with Connection(server.address) as first, Connection(server.address) as second:
-        for busy in (first, second):
-            busy.send(b"GET /token HTTP/1.1\r\n")
-        until(lambda: status(server, get("a")) == 503)
-        log = reload(server, limits={"connections": 20})
-        assert "limits.connections from 2 to 20" in log
-        until(lambda: status(server, get("a")) == 200)
-
-
-def test_more_connections_than_there_can_be_are_warned_of(serve):
-    server = serve({"limits": {"connections": 100}}, descriptors=256)
-    assert "limit of open files" not in server.log()
-    assert "limit of open files" not in reload(server, limits={"connections": 150})
-    assert "limits.connections from 150 to 1000" in reload(server, limits={"connections": 1000})
-    until(lambda: "the limit of open files, 256, is too low for limits.connections, 1000" in server.log())
-    # Once is enough.
-    assert "limit of open files" not in reload(server, log_level="debug")
-
-
 def test_the_level_and_the_format_of_the_log_change(serve):
     server = serve({"log_level": "info"})
     reload(server, log_level="debug")
@@ -194,22 +148,7 @@ def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
             server.kill()
 
 
-def test_other_certificates_can_be_named(serve, tmp_path):
-    first, second = make_pair(tmp_path, "first"), make_pair(tmp_path, "second")
-    server = serve(tls_settings(first))
-    before = serial(server)
-    log = reload(server, tls=tls_settings(second)["tls"])
-    assert "tls.certificate from" in log and "certificates reloaded, the first expires on 20" in log
-    until(lambda: serial(server) != before)
-
-
-RESTART = {
-    "loops": {"loops": 3}, "listen": {"listen": "127.0.0.1:1"}, "data_directory": {"data_directory": "/nowhere"},
-    "cache.max_bytes": {"cache": {"max_bytes": 0}}, "admin.listen": {"admin": {"listen": "127.0.0.1:1"}},
-    "store.max_tokens": {"store": {"max_tokens": 5}}, "store.preload": {"store": {"preload": "off"}},
-    "sealing.enabled": {"sealing": {"enabled": "off"}},
-    "tls.client_ca": {"tls": {"client_ca": "/nowhere"}},
-}
+RESTART = {"loops": {"loops": 3}, "store.max_tokens": {"store": {"max_tokens": 5}}}
 
 
 @pytest.mark.parametrize("key", RESTART)
@@ -223,14 +162,8 @@ def test_a_setting_that_needs_a_restart_is_named_each_time(serve, key):
     assert exchange(server.address, post("a", "b")).body == STORED
 
 
-def test_what_has_not_changed_is_not_named(serve):
-    server = serve()
-    assert "SIGHUP received: no setting has changed\n" in hang_up(server)
-
-
 BAD = {
     "a value": ({"limits": {"body": "huge"}}, ["token-cache.yaml, line 1", 'limits.body is "huge"', "from 1 KiB to 64 MiB"]),
-    "a key": ({"limits": {"bdy": 1}}, ["there is no setting limits.bdy", "did you mean limits.body"]),
     "a contradiction": ({"limits": {"head": 512}}, ["limits.head is 512", "limits.request_line"]),
     "a file that cannot be opened": (
         {"access_log": "json", "access_log_file": "/nowhere/access.log"}, ["/nowhere/access.log", "No such file"]),
@@ -249,16 +182,6 @@ def test_a_bad_configuration_changes_nothing_and_says_why(serve, what):
     log = reload(server, **{key: None for key in change})
     assert "paths from " in log
     until(lambda: status(server, get("a", path="/other")) == 200)
-
-
-def test_a_pipe_that_nobody_reads_is_refused_and_holds_nothing_up(serve, tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    server = serve()
-    log = reload(server, access_log="json", access_log_file=str(pipe))
-    assert "no setting changes" in log and "cannot be opened" in log
-    assert "access_log from off to json" in reload(server, access_log_file=None)
-    assert server.stop() == 0
 
 
 def test_a_file_that_is_gone_or_no_yaml_changes_nothing(serve):
@@ -280,13 +203,6 @@ def test_a_bad_certificate_leaves_the_other_settings_alone(serve, tmp_path):
     log = reload(server, log_level="debug", tls=tls_settings((pair[0], other[1]))["tls"])
     assert "no setting changes, the certificates in use stay" in log and "does not belong to" in log
     assert serial(server) == before
-
-
-def test_flags_and_variables_still_come_before_the_file(serve):
-    server = serve({}, "--log-level", "info", environment={"TOKEN_CACHE_PATHS": "/mine"})
-    reload(server, paths=["/other"], log_level="debug", json_bodies="on")
-    assert "log_level from" not in server.log() and "paths from" not in server.log()
-    assert status(server, get("a", path="/mine")) == 200
 
 
 def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from administration import ADMINISTRATION, metrics
 from contract import STORED
 from http_client import Connection, exchange, post
 from server_process import UNSEALED, binary, clean_environment, run
 from small_disk import SmallDisk
 from store_files import command, opened, printed, refused
-from test_metrics import ADMINISTRATION, metrics
 
 NAME = re.compile(r"tokens-\d{8}T\d{6}Z\.db")
 

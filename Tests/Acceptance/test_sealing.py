@@ -13,7 +13,6 @@ from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, run, until
 from store_files import command, holds, opened, printed, refused
-from test_metrics import ADMINISTRATION, metrics
 
 SECRET_ID = "somebody4711@example"
 SECRET_INFO = "CAAsecret4711token"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from administration import is_ready
 from contract import STORED, WRITE_FAILED, found
-from http_client import Connection, ProtocolError, exchange, get, lines, post
+from http_client import Connection, ProtocolError, exchange, get, post
 from server_process import run, until
 from store_files import printed
 
@@ -17,12 +18,6 @@ from store_files import printed
 UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
 # Documented in token-cache(8) and deploy/systemd/README.md.
 LOST_STORE = 74
-
-
-def is_ready(server):
-    """The answer of /readyz."""
-    request = lines("GET /readyz HTTP/1.1", "Host: localhost", "Connection: close")
-    return exchange(server.administration[0], request).status == 200
 
 
 def store_many(server, name):

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from administration import is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
 from http_client import Connection, exchange, get, post
 from server_process import until
@@ -34,11 +35,6 @@ def serving(disk, tmp_path, settings):
     finally:
         disk.set(sync_delay_microseconds=0)
         server.kill()
-
-
-def ready(server):
-    """The status of /readyz."""
-    return exchange(server.administration[0], b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").status
 
 
 class Posts:
@@ -106,12 +102,12 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
         time.sleep(0.3)
         second = stack.enter_context(Connection(server.address, timeout=60))
         assert second.exchange(post("second", "2")).body == WRITE_FAILED
-        assert ready(server) == 503
+        assert not is_ready(server)
         assert exchange(server.address, post("third", "3")).body == WRITE_FAILED
         assert "store.queue.max_wait" in server.log()
         disk.set(sync_delay_microseconds=0)
         assert first.receive().body == STORED
-        until(lambda: ready(server) == 200)
+        until(lambda: is_ready(server))
         assert exchange(server.address, post("fourth", "4")).body == STORED
         assert exchange(server.address, get("first")).body == found("1")
         for name in ("second", "third"):
@@ -138,7 +134,7 @@ def test_pipelined_writes_that_fail_at_once_leave_others_their_turn(disk, tmp_pa
             assert client.exchange(get("nobody")).body == NOT_FOUND
         disk.set(sync_delay_microseconds=STOPPED)
         stack.enter_context(Connection(server.address)).send(post("first", "1"))
-        until(lambda: ready(server) == 503)
+        until(lambda: not is_ready(server))
         with server.paused():
             writer.send(post("a", "1") * 100)
             reader.send(get("nobody"))

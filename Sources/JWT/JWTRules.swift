@@ -11,46 +11,24 @@ package struct JWTRules: Hashable, Sendable {
     package let audiences: [String]
     /// The algorithms that keys may have; for an RSA key without `alg`, the first one of RSA counts.
     package let algorithms: [JWTAlgorithm]
-    /// The media types that `typ` may name, without `application/` and in lower case.
-    package let types: [String]
     /// The claim that names the user, for example `sub`.
     package let userClaim: String
-    /// Seconds by which the issuer's clock may differ from this one.
-    package let leeway: Int64
 
-    /// Longest leeway, in seconds.
-    package static let leewayLimit: Int64 = 300
+    /// Seconds by which the issuer's clock may differ from this one.
+    package static let leeway: Int64 = 30
 
     /// - Parameters:
     ///   - issuer: Not empty.
     ///   - audiences: At least one.
     ///   - algorithms: At least one, the preferred ones first.
-    ///   - types: At least one; case and a leading `application/` do not count. With `JWT`, tokens without `typ` are
-    ///     accepted too.
     ///   - userClaim: Not empty.
-    ///   - leeway: 0 to `leewayLimit`.
-    package init(
-        issuer: String, audiences: [String], algorithms: [JWTAlgorithm], types: [String], userClaim: String,
-        leeway: Int64
-    ) {
-        precondition(
-            !issuer.isEmpty && !audiences.isEmpty && !algorithms.isEmpty && !types.isEmpty, "something is accepted")
-        precondition(!userClaim.isEmpty && (0...Self.leewayLimit).contains(leeway), "claim and leeway are usable")
+    package init(issuer: String, audiences: [String], algorithms: [JWTAlgorithm], userClaim: String) {
+        precondition(!issuer.isEmpty && !audiences.isEmpty && !algorithms.isEmpty, "something is accepted")
+        precondition(!userClaim.isEmpty, "the claim has a name")
         self.issuer = issuer
         self.audiences = audiences
         self.algorithms = algorithms
-        self.types = types.map(Self.mediaType)
         self.userClaim = userClaim
-        self.leeway = leeway
-    }
-
-    /// A `typ` without what RFC 7515 (section 4.1.9) lets senders choose: case, and `application/` before a type.
-    static func mediaType(_ type: String) -> String {
-        let type = type.lowercased()
-        let prefix = "application/"
-        // A type with another slash needs its prefix.
-        guard type.hasPrefix(prefix), !type.dropFirst(prefix.count).contains("/") else { return type }
-        return String(type.dropFirst(prefix.count))
     }
 
     /// Longest user in bytes, as for unique ids.
@@ -67,10 +45,8 @@ package struct JWTHeader {
 
     private static let memberLimit = 32
 
-    /// - Parameters:
-    ///   - text: The decoded header.
-    ///   - types: Those that are accepted, as `JWTRules` has them.
-    package init(_ text: Span<UInt8>, types: [String]) throws(JWTRejection) {
+    /// - Parameter text: The decoded header.
+    package init(_ text: Span<UInt8>) throws(JWTRejection) {
         let members = try JSONObject(ofToken: text, memberLimit: Self.memberLimit)
         // Only a JWE has it (RFC 7516, section 9).
         guard !members.has("enc") else { throw .encrypted }
@@ -83,7 +59,7 @@ package struct JWTHeader {
         guard !members.has("cty") else { throw .nested }
         guard let algorithm = JWTAlgorithm(name: name) else { throw .unknownAlgorithm }
         self.algorithm = algorithm
-        try Self.checkType(members["typ"], types)
+        try Self.checkType(members["typ"])
         switch members["kid"] {
         case nil: keyID = nil
         case .string(let value): keyID = value
@@ -93,17 +69,18 @@ package struct JWTHeader {
 
     /// Refuses tokens that were made for another purpose (RFC 8725, section 3.11).
     ///
-    /// A token without `typ` is as unspecific as one with JWT, and counts as such: RFC 7519 (section 5.1) leaves `typ` to the
-    /// issuer. Where only `at+jwt` is allowed, both are refused.
-    private static func checkType(_ type: JSONObject.Value?, _ types: [String]) throws(JWTRejection) {
-        let mediaType: String
+    /// A token may be an access token (RFC 9068) or as unspecific as JWT, which RFC 7519 (section 5.1) lets an issuer leave out.
+    /// Case and a leading `application/` do not count (RFC 7515, section 4.1.9).
+    private static func checkType(_ type: JSONObject.Value?) throws(JWTRejection) {
         switch type {
-        case nil: mediaType = JWTRules.mediaType("JWT")
-        case .string(let value): mediaType = JWTRules.mediaType(String(decoding: value, as: UTF8.self))
+        case nil: break
+        case .string(let value):
+            guard types.contains(String(decoding: value, as: UTF8.self).lowercased()) else { throw .type }
         default: throw .malformed
         }
-        guard types.contains(where: { $0.utf8.elementsEqual(mediaType.utf8) }) else { throw .type }
     }
+
+    private static let types = ["at+jwt", "jwt", "application/at+jwt", "application/jwt"]
 }
 
 extension JSONObject {
@@ -140,7 +117,7 @@ package struct JWTClaims {
         let start = try time("nbf")?.ceiling ?? 0
         let thumbprint = try certificateThumbprint()
         return VerifiedToken(
-            user: try user(rules), validFrom: start - rules.leeway, expiresAt: expiry.floor + rules.leeway,
+            user: try user(rules), validFrom: start - JWTRules.leeway, expiresAt: expiry.floor + JWTRules.leeway,
             thumbprint: thumbprint
         )
     }

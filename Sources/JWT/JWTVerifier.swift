@@ -32,7 +32,7 @@ package final class JWTVerifier: Sendable {
     ) throws(JWTRejection) -> VerifiedToken {
         let parts = try Self.split(token)
         let headerText = try Self.decode(token, parts.header)
-        let header = try JWTHeader(headerText.span, types: rules.types)
+        let header = try JWTHeader(headerText.span)
         guard !parts.payload.isEmpty else { throw .detached }
         guard !parts.signature.isEmpty else { throw .unsigned }
         let key = try keys.key(for: header.keyID, header.algorithm)

@@ -13,13 +13,7 @@ internal import PostgresStore
 package enum StoreSelection {
     /// Refuses a store that this program does not have, without looking whether it is there.
     package static func check(_ settings: Settings) throws(StoreOpenError) {
-        try checkLimits(settings, try provider(settings))
-    }
-
-    private static func checkLimits(_ settings: Settings, _ provider: any StoreProvider) throws(StoreOpenError) {
-        guard provider.enforcesLimits || (settings.store.tokenLimit == nil && settings.store.byteLimit == nil) else {
-            throw .store(StoreFault(StoreCapability.limits.absence))
-        }
+        _ = try provider(settings)
     }
 
     /// The store that the settings describe.
@@ -77,7 +71,7 @@ package enum StoreSelection {
         _ = try credential?.read()
         return PostgresOptions(
             url: settings.store.url, password: { try? credential?.read() }, connections: settings.store.connections,
-            timeout: settings.store.timeout, requestLimit: settings.store.requestLimit,
+            timeout: settings.store.timeout,
             durability: settings.store.durability ?? url.durability(environment)
         )
     }
@@ -98,7 +92,6 @@ package enum StoreSelection {
         var options = StoreOptions(keyRing: keyRing(settings))
         options.isSealed = settings.sealing.isEnabled
         options.retention = settings.storeRetention
-        options.tokenLimit = settings.store.tokenLimit
         options.byteLimit = settings.store.byteLimit
         options.queueLimit = settings.store.queueLimit
         options.queueTime = settings.store.queueTime
@@ -119,7 +112,7 @@ package enum StoreSelection {
         let (provider, directory): (any StoreProvider, DataDirectory)
         do throws(StoreOpenError) {
             // Before the folder is locked, which creates it.
-            provider = try checkedProvider(settings, waitsForDatabase: waitsForDatabase)
+            provider = try self.provider(settings, waitsForDatabase: waitsForDatabase)
             directory = try lock(settings)
         } catch {
             throw .store(error)
@@ -133,19 +126,11 @@ package enum StoreSelection {
     ) throws(StartError) -> any TokenStore {
         let provider: any StoreProvider
         do throws(StoreOpenError) {
-            provider = try checkedProvider(settings, waitsForDatabase: false)
+            provider = try self.provider(settings)
         } catch {
             throw .store(error)
         }
         return try open(provider, in: directory, logger)
-    }
-
-    private static func checkedProvider(
-        _ settings: Settings, waitsForDatabase: Bool
-    ) throws(StoreOpenError) -> any StoreProvider {
-        let provider = try provider(settings, waitsForDatabase: waitsForDatabase)
-        try checkLimits(settings, provider)
-        return provider
     }
 
     private static func open(

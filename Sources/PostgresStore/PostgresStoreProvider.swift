@@ -23,7 +23,6 @@ package struct PostgresStoreProvider: StoreProvider {
     package var isShared: Bool { true }
 
     /// The database has to limit its size.
-    package var enforcesLimits: Bool { false }
 
     package var missingPath: String? { nil }
 

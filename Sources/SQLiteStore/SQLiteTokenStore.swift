@@ -171,8 +171,6 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var isShared: Bool { false }
 
-    package var enforcesLimits: Bool { true }
-
     package var missingPath: String? {
         let path = directory + "/" + DatabaseFileName.database
         // What this user may not see is reported when the store is opened.

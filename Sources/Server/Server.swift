@@ -166,7 +166,7 @@ package final class Server: Sendable {
     private func announce(_ version: String, _ administration: some Administration) -> String {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
-        if settings.store.isPreloaded { preload() }
+        store.preloader?.preload()
         logger.info(
             """
             token-cache \(version) serves on \(addresses)\
@@ -182,16 +182,6 @@ package final class Server: Sendable {
         // Also if it is not ready for clients: it goes on by itself, and is not to be started again.
         notifier.send(.ready, .status(status))
         return status
-    }
-
-    private func preload() {
-        guard let preloader = store.preloader else {
-            // The default is not worth a line at every start.
-            guard reloader.settingsSources.isSet("store.preload") else { return }
-            logger.info("\(StoreCapability.preloading.absence)")
-            return
-        }
-        preloader.preload()
     }
 
     private func startThreads() throws(StartError) {

@@ -12,9 +12,6 @@ package protocol StoreProvider: Sendable {
     /// Whether several processes may have the store open at the same time; otherwise the data folder's lock keeps others out.
     var isShared: Bool { get }
 
-    /// Whether the store refuses new ids beyond the limits of its options.
-    var enforcesLimits: Bool { get }
-
     /// Where the store would be, if there is certainly none yet; nil if there is one or that cannot be told.
     var missingPath: String? { get }
 
@@ -68,7 +65,7 @@ package protocol StoreProvider: Sendable {
 
 /// The capabilities that only some stores have.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, keys, verification, limits, migration, preloading
+    case backup, restore, keys, verification, migration
 
     /// The error text for an operator whose store lacks the capability.
     package var absence: String {
@@ -91,13 +88,6 @@ package enum StoreCapability: CaseIterable, Sendable {
             this store needs no migration. For a PostgreSQL database set \
             store.url, or name it with --url
             """
-        case .preloading:
-            """
-            store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm, which can also \
-            keep its memory over a restart (autoprewarm)
-            """
-        case .limits:
-            "this store cannot limit its size; unset store.max_tokens and store.max_bytes, and set a limit in its database"
         }
     }
 }
@@ -109,8 +99,6 @@ package struct StoreOptions: Sendable {
     /// Where the key ring is.
     package var keyRing: KeyRingFile
     package var retention = Retention()
-    /// Tokens beyond which new ids are refused; nil for no limit.
-    package var tokenLimit: Int?
     /// Bytes of the database without its free pages, beyond which new ids are refused; nil for no limit.
     package var byteLimit: Int?
 

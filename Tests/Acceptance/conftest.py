@@ -207,7 +207,7 @@ def replicated_postgres(tmp_path):
             ReplicatedPostgres(tmp_path / f"replicated{next(numbers)}", *arguments, **options))
 
 
-SMALL_LIMITS = {"request_line": 256, "head": 512, "fields": 10, "body": 1024}
+SMALL_LIMITS = {"request_line": 256, "head": 512, "body": 1024}
 
 plain_server = shared_server("plain", {})
 small_server = shared_server("small", {"limits": SMALL_LIMITS})

@@ -39,7 +39,7 @@ LONG = {"rate": 14, "fault_seconds": 6, "pause": 6, "expiry": 30, "sample_second
 class Soak:
     """A server, its disk, its clients, and what they know of one another."""
 
-    timeouts = {"head": "3s", "body": "3s", "idle": "5s", "send": "3s", "handshake": "3s"}
+    timeouts = {"head": "3s", "body": "3s", "idle": "5s"}
 
     def __init__(self, library, folder, seed, pace):
         self.folder, self.seed, self.pace = folder, seed, pace

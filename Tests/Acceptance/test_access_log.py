@@ -67,37 +67,6 @@ def test_the_listener_and_the_version_of_tls_are_told(serve, tmp_path):
     assert [(entry["listener"], entry.get("tls")) for entry in entries(server)] == list(zip(names, versions))
 
 
-# Sampling
-
-SAMPLED = {**JSON, "access_log_sample": "1/10", "loops": 1}
-
-
-@pytest.mark.parametrize("access_log", ["json", "combined"])
-def test_one_of_ten_is_logged_and_every_failure_is(serve, access_log):
-    server = serve({**SAMPLED, "access_log": access_log})
-    exchange(server.address, post("a", "b"))
-    with Connection(server.address) as connection:
-        for number in range(99):
-            connection.exchange(get("a") if number % 2 else get("nobody"))
-        for _ in range(7):
-            connection.exchange(lines("GET /token HTTP/1.1", HOST))
-        for _ in range(3):
-            connection.exchange(get("a", path="/other"))
-    assert server.stop() == 0
-    found = [line for line in server.output().splitlines() if "30001" not in line and "40400" not in line]
-    assert (len(found), len(server.output().splitlines())) == (10, 10 + 7 + 3)
-
-
-def test_a_write_that_is_not_logged_leaves_no_trace_of_itself_in_the_next_line(serve):
-    """The entry of a request that waits is made before its answer is known."""
-    server = serve({**SAMPLED, "access_log_sample": "1/2"})
-    with Connection(server.address) as connection:
-        for _ in range(4):
-            assert connection.exchange(post("a", "b")).body == STORED
-            connection.exchange(lines("HEAD /token?unique_id=nobody HTTP/1.1", HOST), "HEAD")
-    assert [entry["method"] for entry in entries(server)] == ["POST"] * 4
-
-
 # Ids of requests
 
 MADE = re.compile(r"[0-9a-f]{16}")
@@ -202,7 +171,7 @@ def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
 
 def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
     file = tmp_path / "access.log"
-    server = serve({"access_log": "json", "access_log_file": str(file), "request_ids": "on"})
+    server = serve({"access_log": "json", "access_log_file": str(file)})
     ends, asked = threading.Event(), [[] for _ in range(4)]
 
     def ask(ids):

@@ -294,14 +294,13 @@ LOGS = {
 }
 
 
-@pytest.mark.parametrize("request_ids", ["on", "off"])
 @pytest.mark.parametrize("logs", LOGS.values(), ids=LOGS)
 @pytest.mark.parametrize("goes_to_file", [False, True], ids=["output", "file"])
-def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, logs, request_ids, goes_to_file):
+def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, logs, goes_to_file):
     chain, key = make_certificate(tmp_path)
     access_file = tmp_path / "access.log"
     server = serve({
-        **logs, "admin": {"listen": "127.0.0.1:0"}, "json_bodies": "on", "request_ids": request_ids,
+        **logs, "admin": {"listen": "127.0.0.1:0"}, "json_bodies": "on",
         "access_log_file": str(access_file) if goes_to_file else "",
         "listen": ["127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required", "https://127.0.0.1:0"],
         "tls": {"certificate": chain, "private_key": key},
@@ -333,7 +332,7 @@ def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, l
 
 
 def test_the_name_of_a_request_is_nobodys_who_is_not_trusted(serve):
-    server = serve({"trusted_proxies": "none", "request_ids": "on", "access_log": "json", "log_level": "trace",
+    server = serve({"trusted_proxies": "none", "access_log": "json", "log_level": "trace",
                     "https": {"mode": "off"}})
     fields = [f"X-Request-Id: {CANARY}", f"X-Forwarded-For: {CANARY}", f"Forwarded: for={CANARY}"]
     for request in (get("nobody", *fields), get("nobody", *fields, path="/other"), get("nobody", *fields, HOST),

@@ -90,11 +90,9 @@ def test_the_doctor_tells_of_it_and_of_what_is_kept(crashed):
     assert any(f"{kept_logs(crashed)[0]} is a copy of a damaged WAL" in text for text in findings(crashed))
 
 
-@pytest.mark.parametrize("flags, settings", [(["--accept-damaged-wal"], {}),
-                                             ([], {"store": {"accept_damaged_wal": "on"}})], ids=["flag", "setting"])
-def test_it_is_dropped_when_that_is_accepted(serve, crashed, flags, settings):
+def test_it_is_dropped_when_that_is_accepted(serve, crashed):
     content = flip(crashed, HEAD + 12 * FRAME + 1_000)
-    server = serve(settings, *flags, data=crashed)
+    server = serve({}, "--accept-damaged-wal", data=crashed)
     told = next(line for line in server.log().splitlines() if "tokens.db-wal is damaged" in line)
     assert "error" in told and "frame 13" in told
     [kept] = kept_logs(crashed)

@@ -14,7 +14,7 @@ import yaml
 from access import bearer_settings
 from administration import ADMINISTRATION, fetched, metrics, status
 from certificates import make_certificate
-from contract import STORED, fresh_id
+from contract import STORED, WRITE_FAILED, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
 from issuer import Issuer
 from server_process import run, until
@@ -99,10 +99,9 @@ def test_reads_and_writes_of_the_store_are_counted(server):
 
 
 def test_failures_are_counted_by_cause(serve):
-    server = serve({**ADMINISTRATION, "store": {"max_tokens": 1}})
-    for unique_id in ("a", "b", "c"):
-        exchange(server.address, post(unique_id, "a"))
-    assert metrics(server)['token_cache_store_failures_total{cause="limit"}'] == 2
+    server = serve({**ADMINISTRATION, "store": {"max_bytes": "1 MiB"}})
+    answers = [exchange(server.address, post(fresh_id(), "x" * 500_000)).body for _ in range(5)]
+    assert metrics(server)['token_cache_store_failures_total{cause="limit"}'] == answers.count(WRITE_FAILED) > 0
     with failing_writes(server, "a"):
         after = metrics(server)
     assert after['token_cache_store_failures_total{cause="database"}'] >= 1

@@ -84,24 +84,6 @@ def test_a_bad_network_costs_time_only_while_it_is_bad(behind, proxy, is_long):
     load.check()
 
 
-@pytest.mark.parametrize("request_of, refused, answered", [(get, NOT_FOUND, NOT_FOUND), (post, WRITE_FAILED, STORED)])
-def test_requests_beyond_the_queue_are_refused_at_once(behind, proxy, request_of, refused, answered):
-    server = behind.serve("server", {"store": {"timeout": "60s", "queue": {"max_requests": 20}}})
-    assert exchange(server.address, post("known", "x")).body == STORED
-    proxy.freeze()
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(Connection(server.address)) for _ in range(30)]
-        for number, client in enumerate(clients):
-            client.send(request_of(fresh_id(), *(["x"] if request_of is post else [])))
-            if number < 20:
-                until(lambda: metrics(server)["token_cache_database_waiting_requests"] > number)
-        # While nothing comes through.
-        assert [client.receive().body for client in clients[20:]] == [refused] * 10
-        assert metrics(server)['token_cache_database_refusals_total{limit="requests"}'] == 10
-        proxy.heal()
-        assert [client.receive().body for client in clients[:20]] == [answered] * 20
-
-
 @pytest.mark.parametrize("request_of", [get, lambda name: post(name, "x")], ids=["GET", "POST"])
 def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_of):
     server = behind.serve("server", {"store": {"timeout": "60s"}})

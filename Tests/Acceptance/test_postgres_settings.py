@@ -68,8 +68,8 @@ def test_a_file_with_all_defaults_goes_with_either_store(tmp_path):
     file = tmp_path / "settings.yaml"
     file.write_text((DEPLOY.parent / "config" / "token-cache.yaml").read_text())
     assert run("check-config", "--config", str(file)).returncode == 0
-    message = refusal("check-config", "--config", str(file), environment=environment(url=URL, max_tokens="5"))
-    assert "store.max_tokens is 5, and store.url is set: " in message and "tablespace" in message
+    message = refusal("check-config", "--config", str(file), environment=environment(url=URL, max_bytes="2 GiB"))
+    assert "store.max_bytes is 2 GiB, and store.url is set: " in message and "tablespace" in message
 
 
 @pytest.mark.parametrize("arguments", [["--traits"], ["--traits", "Postgres"], ["--traits=", "--traits"]], ids=str)
@@ -242,14 +242,6 @@ def test_a_start_warns_of_connections_that_others_can_read(postgres_binary, post
     url = url.replace(place, f"{place},db.invalid:5432")
     server = serve({"store": {"url": url, "durability": "local"}}, program=postgres_binary)
     until(lambda: "connections to the database on db.invalid have sslmode prefer" in server.log())
-
-
-@pytest.mark.parametrize("preload", [{}, {"preload": "on"}, {"preload": "off"}], ids=["by default", "on", "off"])
-def test_preloading_that_is_asked_for_has_no_effect_on_a_database(postgres_binary, serve, preload):
-    server = serve({"store": {"url": "postgresql:///tokens?host=/none", **preload}}, program=postgres_binary)
-    text = "store.preload has no effect on this store; use the tools of its database, for PostgreSQL pg_prewarm"
-    assert server.stop() == 0
-    assert (text in server.log()) == (preload == {"preload": "on"})
 
 
 @pytest.mark.parametrize("url, warned", [

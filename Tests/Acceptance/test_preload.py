@@ -56,12 +56,3 @@ def test_a_start_has_the_database_in_memory(serve, forgotten):
         assert connection.exchange(get("id7")).body == found(INFO)
         assert connection.exchange(post("id7", "new")).body == STORED
         assert connection.exchange(get("id7")).body == found("new")
-
-
-def test_a_start_leaves_the_database_on_the_disk_when_told_to(serve, forgotten):
-    server = serve({"log_level": "debug", "store": {"preload": "off"}}, data=forgotten)
-    with Connection(server.address) as connection:
-        assert connection.exchange(get("id7")).body == found(INFO)
-    server.stop()
-    assert "memory" not in server.log()
-    assert resident_share(forgotten / "tokens.db") < 0.5

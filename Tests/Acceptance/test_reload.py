@@ -56,7 +56,6 @@ EFFECTS = {
     "trusted_proxies": ({}, {"trusted_proxies": "none"}, get("a", "X-Forwarded-Proto: https"), (200, 302)),
     "limits.body": ({}, {"limits": {"body": "1 KiB"}}, post("a", "x" * 2000), (200, 413)),
     "limits.head": ({"limits": {"head": "9 KiB"}}, {"limits": {"head": "16 KiB"}}, get("a", f"X: {'x' * 9500}"), (431, 200)),
-    "limits.fields": ({}, {"limits": {"fields": 10}}, get("a", *["X: y"] * 20), (200, 431)),
     "limits.request_line": ({}, {"limits": {"request_line": 256}}, get("a" * 300), (200, 414)),
 }
 
@@ -102,13 +101,11 @@ def test_the_level_and_the_format_of_the_log_change(serve):
 def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
     server = serve()
     file = tmp_path / "access.log"
-    reload(server, access_log="json", request_ids="on")
-    until(lambda: exchange(server.address, get("a")).headers.get("x-request-id"))
-    until(server.output)
+    reload(server, access_log="json")
+    until(lambda: exchange(server.address, get("a")) and server.output())
     reload(server, access_log_file=str(file))
     until(lambda: exchange(server.address, get("a")) and file.exists() and file.read_text())
-    reload(server, access_log="off", request_ids="off")
-    until(lambda: "x-request-id" not in exchange(server.address, get("a")).headers)
+    reload(server, access_log="off")
     size = file.stat().st_size
     exchange(server.address, get("a"))
     assert server.stop() == 0 and file.stat().st_size == size
@@ -148,7 +145,7 @@ def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
             server.kill()
 
 
-RESTART = {"loops": {"loops": 3}, "store.max_tokens": {"store": {"max_tokens": 5}}}
+RESTART = {"loops": {"loops": 3}, "store.max_bytes": {"store": {"max_bytes": "2 GiB"}}}
 
 
 @pytest.mark.parametrize("key", RESTART)
@@ -210,7 +207,7 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
     pairs = [make_pair(tmp_path, f"pair{number}") for number in range(3)]
     server = serve({
         **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
-        "access_log_file": str(tmp_path / "access.log"), "request_ids": "on",
+        "access_log_file": str(tmp_path / "access.log"),
     })
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -240,8 +237,8 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
     for thread in threads:
         thread.start()
     chance = random.Random(6)
-    good = [{"limits": {"body": "2 MiB"}}, {"timeouts": {"idle": "60s"}}, {"log_level": "debug"}, {"request_ids": "off"},
-            {"json_bodies": "on"}, {"access_log": "off"}, {"paths": ["/token", "/other"]}, {"https": {"hsts_max_age": 0}},
+    good = [{"limits": {"body": "2 MiB"}}, {"timeouts": {"idle": "60s"}}, {"log_level": "debug"},
+            {"json_bodies": "on"}, {"access_log": "off"}, {"paths": ["/token", "/other"]}, {"https": {"public_host": "a.example"}},
             {"limits": {"connections": 500}}, {"loops": 4}]
     bad = [{"limits": {"body": "huge"}}, {"nothing": 1}, {"https": {"mode": "sometimes"}}, {"tls": {"certificate": ["/no"]}}]
     original = json.loads((server.folder / "token-cache.yaml").read_text())

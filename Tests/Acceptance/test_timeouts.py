@@ -167,7 +167,7 @@ def test_a_flood_that_is_read_late_is_answered_completely(plain):
 
 
 def test_a_client_that_takes_nothing_of_its_answer_is_given_up(serve):
-    server = serve({"loops": 1, "timeouts": {"send": "500ms"}})
+    server = serve({"loops": 1, "timeouts": {"body": "500ms"}})
     unique_id, _ = large_answer(server, 900_000)
     before = server.open_sockets()
     with Connection(server.address, receive_buffer=4096) as stuck:
@@ -177,12 +177,12 @@ def test_a_client_that_takes_nothing_of_its_answer_is_given_up(serve):
 
 
 def test_a_client_that_reads_slowly_but_steadily_gets_its_whole_answer(serve):
-    server = serve({"loops": 1, "limits": {"body": "8 MiB"}, "timeouts": {"send": "1s"}})
+    server = serve({"loops": 1, "limits": {"body": "8 MiB"}, "timeouts": {"body": "1s"}})
     unique_id, answer = large_answer(server, 7 << 20)
     with Connection(server.address) as connection:
         connection.send(get(unique_id))
         received = bytearray()
-        # Takes about 3 s to read the answer, and never pauses for as long as timeouts.send.
+        # Takes about 3 s to read the answer, and never pauses for as long as timeouts.body.
         while len(received) < len(answer):
             data = connection.socket.recv(1_500_000)
             assert data, f"cut off after {len(received)} bytes"

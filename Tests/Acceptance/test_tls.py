@@ -271,7 +271,7 @@ def test_tls_on_a_plain_port_is_closed_without_an_answer(serve):
 
 
 def test_a_handshake_that_does_not_come_is_given_up(serve, pair):
-    server = serve_tls(serve, pair, settings={"timeouts": {"handshake": "1s"}})
+    server = serve_tls(serve, pair, settings={"timeouts": {"head": "1s"}})
     before = server.open_sockets()
     clients = [socket.create_connection(server.address) for _ in range(5)]
     clients[0].sendall(b"\x16\x03\x01\x02\x00")

@@ -84,7 +84,7 @@ def text_as_form(text):
 
 
 def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
-    server = serve({"loops": 1, "limits": {"body": "2 MiB"}, "timeouts": {"send": "100ms"}})
+    server = serve({"loops": 1, "limits": {"body": "2 MiB"}, "timeouts": {"body": "100ms"}})
     assert exchange(server.address, post("long", LONG)).body == STORED
     statuses = set()
     with contextlib.ExitStack() as stack:

@@ -235,13 +235,6 @@ struct RefusedTokenTests {
         #expect(Issuer.verifier.rejection(Self.padded(to: 16_380)) == nil)
     }
 
-    @Test func `a token without type is refused where only access tokens are accepted`() {
-        let verifier = JWTVerifier(rules: Issuer.rules(types: ["application/AT+jwt"]), keys: Issuer.verifier.keys)
-        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec"}"#)) == .type)
-        #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec","typ":"JWT"}"#)) == .type)
-        #expect(verifier.rejection(Issuer.token()) == nil)
-    }
-
     /// What an attacker with the public key can do when a verifier lets the token choose the algorithm.
     @Test func `a public key is no secret`() throws {
         let keys = try Issuer.keys(Issuer.set)

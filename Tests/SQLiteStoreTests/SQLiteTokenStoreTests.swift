@@ -180,9 +180,8 @@ import Testing
         try Schema.create(connection)
     }
 
-    private func writer(tokenLimit: Int? = nil, byteLimit: Int? = nil) throws -> WriterConnection {
+    private func writer(byteLimit: Int? = nil) throws -> WriterConnection {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
-        options.tokenLimit = tokenLimit
         options.byteLimit = byteLimit
         return try WriterConnection(connection, options: options)
     }
@@ -239,25 +238,10 @@ import Testing
         #expect(try connection.integer("SELECT count(*) FROM token") == 2)
     }
 
-    @Test("at the limit of tokens new ids are refused and known ones are not, until one is removed")
-    func tokenLimit() throws {
-        let writer = try writer(tokenLimit: 2)
-        let outcomes = try writer.commit([row("a"), row("b"), row("c"), row("a", [2])])
-        #expect(outcomes.map(\.isSuccess) == [true, true, false, true])
-        #expect(writer.reachedLimit == .tokens(2))
-        guard case .failure(let error) = try writer.commit([row("d")])[0] else {
-            Issue.record("a third token was accepted")
-            return
-        }
-        #expect(error == .full(.tokens(2)))
-        _ = try writer.remove([key("b")])
-        #expect(try writer.commit([row("d")])[0].isSuccess)
-    }
-
     @Test("a newer token is kept where that is asked for, at the limit as well")
     func keepingNewer() throws {
         for limit in [nil, 1] {
-            let writer = try writer(tokenLimit: limit)
+            let writer = try writer(byteLimit: limit)
             var row = row("a", [1])
             (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: 1_000, expiresAt: nil))
             #expect(try writer.commit([row])[0].isSuccess)
@@ -276,7 +260,7 @@ import Testing
         let writer = try writer(byteLimit: 1 << 20)
         let large = [UInt8](repeating: 7, count: 300_000)
         for key in ["a", "b", "c", "d"] { #expect(try writer.commit([row(key, large)])[0].isSuccess) }
-        #expect(try writer.commit([row("e", large)]).map(\.isSuccess) == [false])
+        #expect(throws: StoreError.full(StoreLimit(bytes: 1 << 20))) { try writer.commit([row("e", large)])[0].get() }
         #expect(try writer.commit([row("a", [1])])[0].isSuccess)
         _ = try writer.remove([key("b")])
         #expect(try writer.commit([row("e", large)])[0].isSuccess)

@@ -70,7 +70,7 @@ import Testing
                 "limits: 7",
                 """
                 c.yaml, line 1: limits is a section and has no value of its own; write one of its settings below it, indented: \
-                body, buffers, connections, fields, head, request_line
+                body, buffers, connections, head, request_line
                 """
             ),
             ("LOOPS: 1", "c.yaml, line 1: there is no setting LOOPS; did you mean loops?"),
@@ -164,8 +164,8 @@ import Testing
 
     @Test func `faults of the environment and of flags name the variable and the flag`() {
         #expect(
-            fault(environment: ["TOKEN_CACHE_LIMITS_FIELDS": "x"])
-                == #"environment: TOKEN_CACHE_LIMITS_FIELDS is "x"; allowed is a number from 10 to 10000"#
+            fault(environment: ["TOKEN_CACHE_LIMITS_CONNECTIONS": "x"])
+                == #"environment: TOKEN_CACHE_LIMITS_CONNECTIONS is "x"; allowed is a number from 1 to 1000000"#
         )
         #expect(
             fault(environment: ["TOKEN_CACHE_LIMIT_BODY": "1"])

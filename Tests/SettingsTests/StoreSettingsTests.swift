@@ -27,14 +27,13 @@ import TokenStore
     @Test func `the settings of the database are read`() throws {
         let store = try load([
             "store.url": Self.url, "store.connections": "7", "store.timeout": "250ms", "store.durability": "local",
-            "store.queue.max_requests": "11", "store.queue.max_bytes": "7 MiB",
+            "store.queue.max_bytes": "7 MiB",
         ]).store
         #expect(store.url == Self.url && store.connections == 7 && store.timeout == .milliseconds(250))
-        #expect(store.durability == .local && store.requestLimit == 11 && store.queueLimit == 7 << 20)
+        #expect(store.durability == .local && store.queueLimit == 7 << 20)
         #expect(try load(["store.url": Self.url, "store.durability": "synchronous"]).store.durability == .synchronous)
         let standard = try load(["store.url": Self.url, "store.durability": "auto"]).store
         #expect(standard.durability == nil && standard.connections == 2 && standard.timeout == .seconds(5))
-        #expect(standard.requestLimit == 10_000)
         #expect(try load(["store.url": ""]).store.url.isEmpty)
     }
 
@@ -42,8 +41,7 @@ import TokenStore
         arguments: [
             ("store.connections", "0"), ("store.connections", "65"), ("store.timeout", "99ms"),
             ("store.timeout", "61s"),
-            ("store.queue.max_requests", "0"), ("store.queue.max_requests", "1000001"), ("store.durability", "remote"),
-            ("store.durability", ""),
+            ("store.durability", "remote"), ("store.durability", ""),
         ]
     )
     func `a value out of range is refused`(key: String, value: String) {
@@ -53,8 +51,7 @@ import TokenStore
 
     @Test(
         arguments: [
-            ("store.max_tokens", "5", "tablespace"), ("store.max_bytes", "1 GiB", "tablespace"),
-            ("store.accept_damaged_wal", "on", "pgBackRest"), ("store.queue.max_wait", "7s", "store.timeout"),
+            ("store.max_bytes", "1 GiB", "tablespace"), ("store.queue.max_wait", "7s", "store.timeout"),
             ("cache.max_bytes", "5 MiB", "shared_buffers"),
         ]
     )
@@ -70,7 +67,6 @@ import TokenStore
     @Test(
         arguments: [
             ("store.connections", "3"), ("store.timeout", "7s"), ("store.durability", "local"),
-            ("store.queue.max_requests", "5"),
         ]
     )
     func `a setting of a database is refused without one`(key: String, value: String) {
@@ -83,8 +79,8 @@ import TokenStore
     }
 
     @Test func `a file with all defaults, as a package installs it, goes with a database`() throws {
-        let sqlite = ["store.max_tokens", "store.max_bytes", "store.accept_damaged_wal", "store.queue.max_wait"]
-        var values = ["store.url": Self.url, "store.preload": "off", "cache.max_bytes": "0"]
+        let sqlite = ["store.max_bytes", "store.queue.max_wait"]
+        var values = ["store.url": Self.url, "cache.max_bytes": "0"]
         for setting in Setting.all where sqlite.contains(setting.key) { values[setting.key] = setting.default }
         #expect(try load(values).store.url == Self.url)
         values["cache.max_bytes"] = "64 MiB"

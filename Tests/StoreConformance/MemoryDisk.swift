@@ -25,7 +25,6 @@ package final class MemoryDisk: Sendable {
     /// What a write depends on besides the row.
     struct Rules {
         var condition = WriteCondition()
-        var tokenLimit: Int?
         var retention = Retention()
     }
 
@@ -35,8 +34,6 @@ package final class MemoryDisk: Sendable {
             if let error = contents.fault(of: rules, id) { return .failure(error) }
             if let former = contents.rows[id] {
                 if rules.condition.keepsNewer && former.writtenAt > row.writtenAt { return .failure(.newer) }
-            } else if let tokenLimit = rules.tokenLimit, contents.rows.count >= tokenLimit {
-                return .failure(.full(.tokens(tokenLimit)))
             }
             contents.lastVersion += 1
             var row = row

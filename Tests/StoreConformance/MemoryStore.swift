@@ -97,8 +97,7 @@ package final class MemoryStore: TokenStore {
         _ row: MemoryRow, under id: [UInt8], if condition: WriteCondition, _ retention: Retention
     ) -> Result<TokenVersion, StoreError> {
         let outcome = disk.write(
-            row, under: id,
-            MemoryDisk.Rules(condition: condition, tokenLimit: options.tokenLimit, retention: retention))
+            row, under: id, MemoryDisk.Rules(condition: condition, retention: retention))
         if case .success = outcome { state.withLock { $0.writes += 1 } }
         return outcome
     }

@@ -47,7 +47,7 @@ package enum CopyPlace: Equatable, Sendable {
             }
             own.store.url = url
             // Limits of a SQLite store.
-            (own.store.tokenLimit, own.store.byteLimit) = (nil, nil)
+            own.store.byteLimit = nil
             if case .folder(let path) = other, !FileStatus.exists(StoreSelection.keyRing(settings).path) {
                 own.dataDirectory = path
             }

@@ -124,7 +124,7 @@ package struct PostgresOptions: Sendable {
 
     package init(
         url: String, password: @escaping @Sendable () -> SecretText?, connections: Int, timeout: Duration,
-        requestLimit: Int, durability: StoreDurability
+        requestLimit: Int = 10_000, durability: StoreDurability
     ) {
         self.url = url
         self.password = password

@@ -58,7 +58,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
-            or go on without it: token-cache serve --accept-damaged-wal once, or store.accept_damaged_wal: on
+            or go on without it: token-cache serve --accept-damaged-wal once
             """
         case .damagedWALNotKept(let path, let damage, let reason):
             """

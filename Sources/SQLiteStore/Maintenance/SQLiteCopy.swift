@@ -160,7 +160,7 @@ final class SQLiteCopyTarget: CopyTarget {
         retention = options.retention
         var options = options
         // Indexes are made at the end, and limits are for new ids.
-        (options.retention, options.tokenLimit, options.byteLimit) = (Retention(), nil, nil)
+        (options.retention, options.byteLimit) = (Retention(), nil)
         // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
         do throws(SQLiteOpenError) {

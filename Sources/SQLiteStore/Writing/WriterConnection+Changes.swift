@@ -115,7 +115,6 @@ extension WriterConnection {
         if let reachedLimit { return .failure(.full(reachedLimit)) }
         try table.add(row, version)
         tokenCount += 1
-        if let limit = options.tokenLimit, tokenCount >= limit { reachedLimit = .tokens(limit) }
         return .success(.stored(version))
     }
 
@@ -146,8 +145,7 @@ extension WriterConnection {
         _ row: SessionRow, _ perUser: Int, _ rules: WriteRules
     ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
         guard rules.acceptance.accepts(index: row.index, keyNumber: row.keyNumber) else { return .failure(.staleKey) }
-        // A limit of tokens is none of sessions.
-        if case .bytes = reachedLimit, let reachedLimit { return .failure(.full(reachedLimit)) }
+        if let reachedLimit { return .failure(.full(reachedLimit)) }
         let sessions = try sessions(rules.sealing)
         try sessions.add(row, number: versions.next().rawValue)
         sessionCount += 1

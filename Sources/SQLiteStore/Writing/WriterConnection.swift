@@ -185,10 +185,8 @@ final class WriterConnection {
     }
 
     func checkLimits() throws(SQLiteError) {
-        if let limit = options.tokenLimit, tokenCount >= limit {
-            reachedLimit = .tokens(limit)
-        } else if let limit = options.byteLimit, try usedBytes() >= limit {
-            reachedLimit = .bytes(limit)
+        if let limit = options.byteLimit, try usedBytes() >= limit {
+            reachedLimit = StoreLimit(bytes: limit)
         } else {
             reachedLimit = nil
         }

@@ -45,7 +45,7 @@ extension Connection {
     ) -> (Answer, RequestSummary, RequestID, isSecure: Bool) {
         let (request, bytes) = (reader.request, reader.requestBytes)
         let summary = RequestSummary(request.head)
-        let requestID = requestID(request.head, in: bytes, from: origin, by: settings, on: worker)
+        let requestID = worker.requestID(request.head, in: bytes, from: origin)
         switch settings.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
             if let service = settings.plainService {
@@ -60,13 +60,6 @@ extension Connection {
         case .refused(let refusal):
             return (.now(settings.router.answer(refusal)), summary, requestID, false)
         }
-    }
-
-    static func requestID(
-        _ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, by settings: ConnectionSettings,
-        on worker: Worker
-    ) -> RequestID {
-        worker.requestID(head.fields.forwarding, in: bytes, from: origin, hasIDs: settings.hasRequestIDs)
     }
 
     // MARK: - Writing
@@ -108,7 +101,7 @@ extension Connection {
         worker.encode(response, traits, requestID: requestID, into: &output)
         worker.metrics.note(response, to: summary.method, through: listener)
         let entry = pendingEntry.take()
-        if settings.logs(response) { log(response, entry ?? logEntry()) }
+        if settings.accessLog != nil { log(response, entry ?? logEntry()) }
     }
 
     // MARK: - Logging

@@ -46,7 +46,7 @@ extension Connection {
         _ context: TLSContext, clients: TLSClientAuthentication, on worker: Worker
     ) async -> Bool {
         do throws(TLSError) {
-            let deadline = worker.loop.now + settings.deadlines.handshake
+            let deadline = worker.loop.now + settings.deadlines.head
             try await stream.startTLS(context, clients: clients, until: deadline, among: worker.handshakes)
             worker.metrics.handshakes.add()
             origin = settings.https.origin(

@@ -71,7 +71,7 @@ extension Connection {
     }
 
     private mutating func renewSendDeadline(on worker: Worker) {
-        sendDeadline = worker.loop.now + settings.deadlines.send
+        sendDeadline = worker.loop.now + settings.deadlines.body
         sentSinceRenewal = 0
     }
 }
@@ -83,7 +83,7 @@ extension Connection {
         if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
         summary = RequestSummary(head)
-        requestID = Self.requestID(head, in: reader.requestBytes, from: origin, by: settings, on: worker)
+        requestID = worker.requestID(head, in: reader.requestBytes, from: origin)
         switch settings.https.decision(on: head, in: reader.requestBytes, from: origin) {
         case .served(let isSecure): self.isSecure = isSecure
         case .redirected, .refused: isSecure = false

@@ -189,6 +189,6 @@ extension Connection {
     }
 
     func longWorkDeadline(on worker: Worker) -> MonotonicTime {
-        worker.loop.now + settings.deadlines.send
+        worker.loop.now + settings.deadlines.body
     }
 }

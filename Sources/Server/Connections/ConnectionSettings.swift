@@ -20,9 +20,6 @@ final class ConnectionSettings {
     let https: HTTPSPolicy
     /// Nil for none.
     let accessLog: AccessLog?
-    /// Answers that were no failures since the last one that was logged.
-    private let unlogged = Counter()
-    let hasRequestIDs: Bool
     /// Which name of a client's certificate is the user.
     let certificateName: CertificateName
 
@@ -33,42 +30,21 @@ final class ConnectionSettings {
         deadlines = Deadlines(settings.timeouts)
         https = HTTPSPolicy(settings)
         self.accessLog = accessLog
-        hasRequestIDs = settings.hasRequestIDs
         certificateName = settings.access.certificateName
-    }
-
-    /// Whether an answer is written to the access log: every failure is, and of the others every Nth, by counting.
-    ///
-    /// An id without a token is no failure.
-    func logs(_ response: borrowing Response) -> Bool {
-        guard let interval = accessLog?.interval else { return false }
-        let isFailure =
-            switch response.code {
-            case .none, .notFound: response.status.rawValue >= 400
-            case .invalidInput, .denied, .writeFailed, .unsupportedMethod: true
-            }
-        if interval == 1 || isFailure { return true }
-        let count = unlogged.value
-        unlogged.set(count + 1 < UInt64(interval) ? count + 1 : 0)
-        return count == 0
     }
 
     /// The time limits of `Settings.Timeouts` in nanoseconds.
     struct Deadlines {
         let head: Nanoseconds
         let body: Nanoseconds
-        let handshake: Nanoseconds
         let idle: Nanoseconds
-        let send: Nanoseconds
         /// How long input is read and dropped before the connection is closed; see `Connection.finish`.
         let linger = Nanoseconds(.seconds(2))
 
         init(_ timeouts: Settings.Timeouts) {
             head = Nanoseconds(timeouts.head)
             body = Nanoseconds(timeouts.body)
-            handshake = Nanoseconds(timeouts.handshake)
             idle = Nanoseconds(timeouts.idle)
-            send = Nanoseconds(timeouts.send)
         }
     }
 }

@@ -40,7 +40,8 @@ package final class Worker: @unchecked Sendable {
     /// It is kept apart from the others, as a property of a class is read and written without a check at run time if nothing is
     /// called in between.
     private var latestBuffers: BufferPool.Pair?
-    private var encoder: ResponseEncoder
+    /// For a year, browsers use only https once they have had an answer over it.
+    private var encoder = ResponseEncoder(unixTime: Worker.unixTime, secureForSeconds: 365 * 86_400)
     private var requestIDs = RequestIDs()
     /// Open connections of this loop, including those that are being handed to it.
     ///
@@ -75,7 +76,7 @@ package final class Worker: @unchecked Sendable {
         handshakes = TLSHandshakes(bufferBudget)
         self.totalCount = totalCount
         self.logger = logger
-        (connectionSettings, encoder) = Self.connectionSettings(
+        connectionSettings = Self.connectionSettings(
             settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
         if let descriptor = handle.descriptor {
             loop.execute { [self] in watchStore(descriptor) }
@@ -111,10 +112,10 @@ package final class Worker: @unchecked Sendable {
 
     // MARK: - Settings
 
-    /// Applies settings to connections and requests that begin from now on; Strict-Transport-Security changes in all answers.
+    /// Applies settings to connections and requests that begin from now on.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         trail?.change(settings.audit.events, isRequired: settings.audit.isRequired)
-        (connectionSettings, encoder) = Self.connectionSettings(
+        connectionSettings = Self.connectionSettings(
             settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
         useJWTKeys()
     }
@@ -128,7 +129,7 @@ package final class Worker: @unchecked Sendable {
         _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
         _ trail: AuditTrail?, _ tokens: VerifiedTokens?, _ accessLog: AccessLog?, _ failures: RateLimitedLog,
         _ metrics: LoopMetrics
-    ) -> (ConnectionSettings, ResponseEncoder) {
+    ) -> ConnectionSettings {
         let service = TokenService(
             settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
             handle: handle, showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
@@ -141,13 +142,8 @@ package final class Worker: @unchecked Sendable {
             },
             noteRead: { metrics.storeReads.add() }
         )
-        return (
-            ConnectionSettings(
-                settings, router: access.router(settings, service, trail, tokens, metrics), accessLog: accessLog),
-            ResponseEncoder(
-                unixTime: unixTime, secureForSeconds: Int(settings.https.hstsMaxAge.components.seconds)
-            )
-        )
+        return ConnectionSettings(
+            settings, router: access.router(settings, service, trail, tokens, metrics), accessLog: accessLog)
     }
 
     // MARK: - Connections
@@ -210,13 +206,8 @@ package final class Worker: @unchecked Sendable {
     }
 
     /// The id of a request: the one that a trusted proxy has given it, otherwise a new one.
-    ///
-    /// - Parameter hasIDs: `request_ids`.
-    func requestID(
-        _ forwarding: Forwarding, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin, hasIDs: Bool
-    ) -> RequestID {
-        guard hasIDs else { return .none }
-        let given = forwarding.requestID
+    func requestID(_ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
+        let given = head.fields.forwarding.requestID
         if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
     }

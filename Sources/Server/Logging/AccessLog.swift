@@ -3,7 +3,7 @@ internal import HTTP
 internal import Settings
 package import System
 
-/// Writes one line per request to the access log, or per failure and for a sample of the other requests.
+/// Writes one line per request to the access log.
 ///
 /// Any thread. Text that clients choose freely is not logged: a path or method that the server does not know appears as `-`.
 struct AccessLog: Sendable {
@@ -30,8 +30,6 @@ struct AccessLog: Sendable {
     }
 
     private let format: AccessLogFormat
-    /// N, if every Nth answer that is no failure is logged.
-    let interval: Int
     private let writer: LineWriter
     /// The listeners' names as they stand in a line, by their numbers.
     private let listeners: [String]
@@ -39,13 +37,12 @@ struct AccessLog: Sendable {
     /// Nil for `off`.
     ///
     /// - Parameters:
-    ///   - settings: The format and the sample.
+    ///   - settings: The format.
     ///   - listeners: The names of all listeners.
     ///   - writer: Where lines go.
     init?(_ settings: Settings, listeners: [String], to writer: LineWriter) {
         format = settings.accessLogFormat
         guard format != .off else { return nil }
-        interval = settings.accessLogSample.interval
         self.writer = writer
         self.listeners = listeners.map { [format] name in
             // The path of a Unix socket may have any character.

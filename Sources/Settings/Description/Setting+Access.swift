@@ -93,22 +93,9 @@ extension Setting {
             """
         ),
         Setting(
-            "access.bearer.types", \.access.bearer.types, .list("types, such as at+jwt", nonempty, { $0 }),
-            takesEffect: .atStart,
-            """
-            The types (typ in the header) of JWTs that are accepted, in any case. Leave only at+jwt if your issuer
-            writes it (RFC 9068): an ID token is then refused. With JWT, a token without a type is accepted too.
-            """
-        ),
-        Setting(
             "access.bearer.user_claim", \.access.bearer.userClaim,
             .text("the name of a claim, such as sub", where: { !$0.isEmpty }), takesEffect: .atStart,
             "The claim of a JWT that is the user. Choose one that the issuer never gives to another person."
-        ),
-        Setting(
-            "access.bearer.leeway", \.access.bearer.leeway, .duration(.zero ... .seconds(JWTRules.leewayLimit)),
-            takesEffect: .atStart,
-            "By how much the issuer's clock may differ from this machine's."
         ),
         Setting(
             "access.bearer.in_unique_id", \.access.bearer.isReadInUniqueID, .onOff, takesEffect: .atStart,
@@ -161,8 +148,6 @@ extension Setting {
         if text == "off" || text == "false" { return .some(nil) }
         return FailureRate(text).map(Optional.some)
     }
-
-    private static func nonempty(_ text: String) -> String? { text.isEmpty ? nil : text }
 
     /// Whether a name can be that of the header with the user.
     ///

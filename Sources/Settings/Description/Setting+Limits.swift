@@ -9,11 +9,7 @@ extension Setting {
         ),
         Setting(
             "limits.head", \.limits.head, .bytes(512...16 << 20),
-            "The largest request line and headers together; beyond it 431."
-        ),
-        Setting(
-            "limits.fields", \.limits.fieldCount, .number(10...10_000),
-            "The largest number of header lines; beyond it 431."
+            "The largest request line and headers together; beyond it, or beyond 100 header lines, 431."
         ),
         Setting(
             "limits.body", \.limits.body, .bytes(1 << 10...64 << 20),
@@ -40,28 +36,23 @@ extension Setting {
     static let timeouts = [
         Setting(
             "timeouts.head", \.timeouts.head, waiting,
-            "From the first byte of a request to the end of its headers; beyond it 408. Slow phones may need longer."
+            """
+            From the first byte of a request to the end of its headers; beyond it 408. Also for a TLS handshake, from the start
+            of the connection. Slow phones may need longer.
+            """
         ),
         Setting(
             "timeouts.body", \.timeouts.body, waiting,
-            "From the end of the headers to the end of the body; beyond it 408."
-        ),
-        Setting(
-            "timeouts.handshake", \.timeouts.handshake, waiting,
-            "From the start of a connection to the end of its TLS handshake."
+            """
+            From the end of the headers to the end of the body; beyond it 408. Also for the client to read an answer, or the next
+            256 KiB of it, and for a request with a long body or a long answer to get its turn; beyond that 503.
+            """
         ),
         Setting(
             "timeouts.idle", \.timeouts.idle, .duration(.milliseconds(100) ... .seconds(86_400)),
             """
             Between two requests of a connection. Keep it longer than the proxy's own timeout, so that the proxy closes
             first.
-            """
-        ),
-        Setting(
-            "timeouts.send", \.timeouts.send, waiting,
-            """
-            For the client to read an answer, or the next 256 KiB of it. Also how long a request with a long body or a long
-            answer waits for its turn before it gets 503.
             """
         ),
     ]

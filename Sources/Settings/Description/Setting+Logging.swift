@@ -18,15 +18,8 @@ extension Setting {
             "access_log", \.accessLog, .choice,
             """
             One line for each request: off for none, combined for the format of Apache and nginx, or json. Ids and token
-            infos are never in it.
-            """
-        ),
-        Setting(
-            "access_log_sample", \.accessLogSample,
-            .single("1/N for one of N, from 1/1 to 1/1000000", { AccessLogSample($0) }, { "\($0)" }),
-            """
-            How many requests are in the access log: 1/100 for one of a hundred, 1/1 for all. Failures always are: statuses \
-            from 400 on, and every errorCode but 50002.
+            infos are never in it. It has the request's id, which the answer has as X-Request-Id: the one that a trusted proxy
+            sent (1 to 64 letters, digits, - _ . @), otherwise a new one.
             """
         ),
         Setting(
@@ -48,7 +41,10 @@ extension Setting {
         ),
         Setting(
             "audit.key_file", \.audit.keyFile, .text("the path of a file, or empty"), takesEffect: .atStart,
-            "The running key of the audit log, in a folder that the server may write to; empty for a file in the data folder."
+            """
+            The running key of the audit log, in a folder that the server may write to; empty for a file in the data folder. Set
+            it where the log outlives the data folder, as on a volume of its own with store.url.
+            """
         ),
         Setting(
             "audit.events", \.audit.events, .choice,
@@ -59,13 +55,6 @@ extension Setting {
             """
             Whether a request fails if it cannot be recorded, because the disk is full for example. Otherwise it is answered,
             and the log says later how many events are not in it.
-            """
-        ),
-        Setting(
-            "request_ids", \.hasRequestIDs, .onOff,
-            """
-            Whether each request has an id, in its log lines and as X-Request-Id in its answer. The id is the one that a
-            trusted proxy sends (1 to 64 letters, digits, - _ . @), otherwise a new one.
             """
         ),
     ]

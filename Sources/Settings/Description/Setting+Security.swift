@@ -28,13 +28,6 @@ extension Setting {
             without a dot.
             """
         ),
-        Setting(
-            "https.hsts_max_age", \.https.hstsMaxAge, .duration(.zero ... .seconds(10 * 365 * 86_400)),
-            """
-            How long browsers are told to use only https (Strict-Transport-Security, in answers over https); 0 sends no such
-            header.
-            """
-        ),
     ]
 
     private static let tls = [

@@ -38,15 +38,6 @@ extension Setting {
 
     private static let store = [
         Setting(
-            "store.max_tokens", \.store.tokenLimit,
-            .orOff("a number of at least 1", { Quantities.number($0).flatMap { $0 >= 1 ? $0 : nil } }, { "\($0)" }),
-            takesEffect: .atStart,
-            """
-            The largest number of tokens. Beyond it, a token with a new id gets 50001; known ids can still be written. off
-            sets no limit.
-            """
-        ),
-        Setting(
             "store.max_bytes", \.store.byteLimit,
             .orOff(
                 "a size of at least 1 MiB, such as 512 MiB or 2 GiB",
@@ -58,15 +49,6 @@ extension Setting {
             about 16 MiB more. off sets no limit.
             """
         ),
-        Setting(
-            "store.preload", \.store.isPreloaded, .onOff, takesEffect: .atStart,
-            """
-            Whether a start reads the database once, in the background, so that the system has it in memory before requests
-            need it. A database larger than half of the memory is not read. It has no effect with store.url: there, pg_prewarm
-            does this in the database.
-            """
-        ),
-        acceptDamagedWAL,
         Setting(
             "store.queue.max_bytes", \.store.queueLimit, .bytes(1 << 20...64 << 30), takesEffect: .atStart,
             """
@@ -83,7 +65,6 @@ extension Setting {
             when it is first set counts as a write as well, at about one second per million tokens.
             """
         ),
-        requestLimit,
         Setting(
             "cache.max_bytes", \.cacheLimit, .bytes(0...64 << 30), takesEffect: .atStart,
             """
@@ -92,15 +73,6 @@ extension Setting {
             """
         ),
     ]
-
-    /// Whether a WAL with a damaged end is used.
-    package static let acceptDamagedWAL = Setting(
-        "store.accept_damaged_wal", \.store.acceptsDamagedWAL, .onOff, takesEffect: .atStart,
-        """
-        Whether to start although the end of the WAL is damaged, not merely torn by a power cut. That loses acknowledged
-        tokens; a copy of the WAL is kept. serve --accept-damaged-wal does the same for a single start.
-        """
-    )
 
     private static let retention = [
         Setting(
@@ -151,7 +123,7 @@ extension Setting {
             "store.timeout", \.store.timeout, .duration(.milliseconds(100) ... .seconds(60)), takesEffect: .atStart,
             """
             How long a request waits for the database of store.url, also while a new primary is being found. After that a GET gets
-            50002, and a POST 50001.
+            50002, and a POST 50001; at once if 10,000 requests wait already.
             """
         ),
         Setting(
@@ -163,15 +135,6 @@ extension Setting {
             """
         ),
     ]
-
-    /// How many requests may wait for the database.
-    static let requestLimit = Setting(
-        "store.queue.max_requests", \.store.requestLimit, .number(1...1_000_000), takesEffect: .atStart,
-        """
-        The number of requests that may wait for the database of store.url. Beyond it, a GET gets 50002 and a POST 50001 at
-        once.
-        """
-    )
 }
 
 extension SettingFormat where Value == StoreDurability? {

@@ -158,24 +158,10 @@ extension Settings {
     /// Settings without effect on a database, and what takes their place there.
     private static let ofSQLite = [
         (
-            "store.max_tokens",
-            """
-            a database that several servers use cannot be limited here; remove this setting, and give the database a tablespace on \
-            a volume of the size that it may have
-            """
-        ),
-        (
             "store.max_bytes",
             """
             a database that several servers use cannot be limited here; remove this setting, and give the database a tablespace on \
             a volume of the size that it may have
-            """
-        ),
-        (
-            "store.accept_damaged_wal",
-            """
-            the database recovers its WAL by itself; remove this setting, and if PostgreSQL cannot start, promote a standby or \
-            restore a backup, with pgBackRest for example
             """
         ),
         (
@@ -192,9 +178,7 @@ extension Settings {
     ]
 
     /// Settings without effect on SQLite.
-    private static let ofDatabase = [
-        "store.connections", "store.timeout", "store.durability", "store.queue.max_requests",
-    ].map { key in
+    private static let ofDatabase = ["store.connections", "store.timeout", "store.durability"].map { key in
         (
             key,
             """

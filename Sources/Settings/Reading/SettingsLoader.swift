@@ -217,9 +217,6 @@ package struct SettingsSources: Sendable {
         }
     }
 
-    /// Whether the operator has given a setting a value, even if that is its default.
-    package func isSet(_ key: String) -> Bool { origins[key] != nil }
-
     /// Such as `environment`, `command line` or `/etc/token-cache.yaml, line 3`; nil for a default.
     package func origin(of setting: Setting) -> String? { origins[setting.key] }
 

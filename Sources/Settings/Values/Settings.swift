@@ -30,13 +30,9 @@ package struct Settings: Sendable {
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
     package var accessLog = AccessLogFormat.off
-    /// Which of the answers that are no failures are in the access log.
-    package var accessLogSample = AccessLogSample.all
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
     package var audit = Audit()
-    /// Whether each request has an id, in its log lines and in its answer.
-    package var hasRequestIDs = true
     /// How long a stop waits for requests that have begun.
     package var drainTimeout = Duration.seconds(10)
     package var limits = RequestLimits()
@@ -75,18 +71,12 @@ package struct Settings: Sendable {
         package var connections = 2
         /// How long a request waits for the database.
         package var timeout = Duration.seconds(5)
-        /// Requests that may wait for the database.
-        package var requestLimit = 10_000
         /// Nil for what suits the number of hosts.
         package var durability: StoreDurability?
-        /// Nil for no limit.
-        package var tokenLimit: Int?
         /// Size of the database in bytes; nil for no limit.
         package var byteLimit: Int?
-        /// Whether a WAL with a damaged end is used, which loses acknowledged tokens.
+        /// Whether a WAL with a damaged end is used, which loses acknowledged tokens; only a flag of `serve` sets it.
         package var acceptsDamagedWAL = false
-        /// Whether a start reads the database into the system's page cache.
-        package var isPreloaded = true
         /// Bytes of tokens that may wait to be written.
         package var queueLimit = 128 << 20
         /// How long the disk may take for one write before waiting writes fail.
@@ -101,8 +91,6 @@ package struct Settings: Sendable {
         package var mode = HTTPSPolicy.Mode.strict
         /// The host of redirects to https; if empty, the request's own.
         package var publicHost = ""
-        /// The age in `Strict-Transport-Security`; zero sends no such header.
-        package var hstsMaxAge = Duration.seconds(365 * 86_400)
     }
 
     /// The files of `https://` listeners, in PEM.
@@ -117,16 +105,12 @@ package struct Settings: Sendable {
 
     /// How long the server waits for a client.
     package struct Timeouts: Sendable {
-        /// From a request's first byte to the end of its head.
+        /// From a request's first byte to the end of its head, and for a TLS handshake.
         package var head = Duration.seconds(10)
-        /// From the end of the head to the end of the body.
+        /// From the end of the head to the end of the body, and for the client to read an answer, or the next 256 KiB of it.
         package var body = Duration.seconds(30)
-        /// From the start of a connection to the end of its TLS handshake.
-        package var handshake = Duration.seconds(10)
         /// For a request's first byte.
         package var idle = Duration.seconds(75)
-        /// For the client to read an answer, or the next 256 KiB of it.
-        package var send = Duration.seconds(30)
     }
 }
 
@@ -178,12 +162,8 @@ extension Settings {
         /// The path of the issuer's public keys, a JWKS; empty if none is set.
         package var keysFile = ""
         package var algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA]
-        /// Values of the header `typ`, of which a token must have one.
-        package var types = ["at+jwt", "JWT"]
         /// The claim that is the user.
         package var userClaim = "sub"
-        /// By how much the issuer's clock may differ from the server's.
-        package var leeway = Duration.seconds(30)
         /// Whether a token may also be in `unique_id`.
         package var isReadInUniqueID = false
     }
@@ -217,8 +197,7 @@ extension JWTRules {
     /// - Parameter bearer: Settings of mode `bearer`, with which reading the settings succeeded.
     package init(_ bearer: Settings.Bearer) {
         self.init(
-            issuer: bearer.issuer, audiences: bearer.audiences, algorithms: bearer.algorithms, types: bearer.types,
-            userClaim: bearer.userClaim, leeway: Int64(bearer.leeway.components.seconds)
-        )
+            issuer: bearer.issuer, audiences: bearer.audiences, algorithms: bearer.algorithms,
+            userClaim: bearer.userClaim)
     }
 }

@@ -125,7 +125,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     case buffers
     /// Waiting rows take all of `store.queue.max_bytes`.
     case queue(bytes: Int)
-    /// As many requests wait for a database as `store.queue.max_requests` allows.
+    /// As many requests wait for a database as may.
     case requests(Int)
     /// One write to the disk has taken longer than `store.queue.max_wait`.
     case stalled(limit: Duration)
@@ -150,7 +150,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             the token was not stored
             """
         case .requests(let limit):
-            "\(limit) requests wait for the database, as many as store.queue.max_requests allows; this one was refused at once"
+            "\(limit) requests wait for the database, as many as may; this one was refused at once"
         case .stalled(let limit):
             """
             a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \
@@ -161,17 +161,15 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// A limit of the settings that a store has reached.
-package enum StoreLimit: Hashable, Sendable, CustomStringConvertible {
-    case tokens(Int)
-    case bytes(Int)
+/// The size that a store may have by its settings, and has reached.
+package struct StoreLimit: Hashable, Sendable, CustomStringConvertible {
+    let bytes: Int
+
+    package init(bytes: Int) {
+        self.bytes = bytes
+    }
 
     package var description: String {
-        switch self {
-        case .tokens(let limit):
-            "the store holds \(limit) tokens, as many as store.max_tokens allows; new ids are refused, known ones are not"
-        case .bytes(let limit):
-            "the store takes \(limit) bytes, as many as store.max_bytes allows; new ids are refused, known ones are not"
-        }
+        "the store takes \(bytes) bytes, as many as store.max_bytes allows; new ids are refused, known ones are not"
     }
 }

@@ -28,24 +28,19 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// Reads the settings, with the options among them.
     ///
-    /// - Parameters:
-    ///   - listen: The addresses of the command line; if empty, the environment or the file decides.
-    ///   - acceptsDamagedWAL: Whether the command line accepts a damaged WAL; if not, the environment or the file decides.
-    func loader(listen: [String] = [], acceptsDamagedWAL: Bool = false) -> SettingsLoader {
+    /// - Parameter listen: The addresses of the command line; if empty, the environment or the file decides.
+    func loader(listen: [String] = []) -> SettingsLoader {
         var loader = SettingsLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
         if !listen.isEmpty { loader.flags[Setting.listen.key] = listen }
         if let dataDirectory { loader.flags[Setting.dataDirectory.key] = [dataDirectory] }
         if let logLevel { loader.flags[Setting.logLevel.key] = [logLevel] }
-        if acceptsDamagedWAL { loader.flags[Setting.acceptDamagedWAL.key] = ["on"] }
         return loader
     }
 
     /// Loads the settings in effect; on an error, prints it and ends the command with status 1.
-    ///
-    /// The parameters are those of `loader`.
-    func load(listen: [String] = [], acceptsDamagedWAL: Bool = false) throws -> Settings {
+    func load(listen: [String] = []) throws -> Settings {
         do throws(SettingsError) {
-            return try loader(listen: listen, acceptsDamagedWAL: acceptsDamagedWAL).load()
+            return try loader(listen: listen).load()
         } catch {
             for other in error.each.dropLast() { StandardError.print("\(other)") }
             throw fault("\(error.each.last ?? error)")

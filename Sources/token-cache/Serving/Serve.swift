@@ -29,12 +29,21 @@ struct Serve: AsyncParsableCommand {
     var acceptDamagedWal = false
 
     func run() async throws {
-        let settings = try options.load(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
+        var settings = try options.load(listen: addresses.listen)
+        guard !acceptDamagedWal || settings.store.url.isEmpty else {
+            throw options.fault(
+                """
+                --accept-damaged-wal is for SQLite, and store.url is set: that database recovers its WAL by itself; if PostgreSQL \
+                cannot start, promote a standby or restore a backup, with pgBackRest for example
+                """
+            )
+        }
+        settings.store.acceptsDamagedWAL = acceptDamagedWal
         let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
         let status: Int32
         do throws(StartError) {
-            let loader = options.loader(listen: addresses.listen, acceptsDamagedWAL: acceptDamagedWal)
-            let server = try ServerProcess(settings, from: loader, log: log, version: Version.text)
+            let server = try ServerProcess(
+                settings, from: options.loader(listen: addresses.listen), log: log, version: Version.text)
             status = try await server.run()
         } catch {
             throw options.fault("\(error)")

@@ -15,7 +15,7 @@ enum Issuer {
     static let name = "https://id.example.com"
     /// The time at which tokens are verified.
     static let now: Int64 = 1_800_000_000
-    static let leeway: Int64 = 30
+    static let leeway = JWTRules.leeway
 
     static let set = keySet([
         rsa.jwk(#","kid":"rsa""#), rsa.jwk(#","kid":"ps","alg":"PS256""#),
@@ -26,13 +26,9 @@ enum Issuer {
     static func keySet(_ keys: [String]) -> String { #"{"keys":[\#(keys.joined(separator: ","))]}"# }
 
     static func rules(
-        issuer: String = name, types: [String] = ["at+jwt", "JWT"],
-        algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases, userClaim: String = "sub"
+        issuer: String = name, algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases, userClaim: String = "sub"
     ) -> JWTRules {
-        JWTRules(
-            issuer: issuer, audiences: ["api", "other-api"], algorithms: algorithms, types: types,
-            userClaim: userClaim, leeway: leeway
-        )
+        JWTRules(issuer: issuer, audiences: ["api", "other-api"], algorithms: algorithms, userClaim: userClaim)
     }
 
     static func keys(_ text: String, algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) throws -> JWTKeySet {

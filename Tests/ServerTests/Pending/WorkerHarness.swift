@@ -45,7 +45,6 @@ final class WorkerHarness {
         settings.timeouts.head = .seconds(3_600)
         settings.timeouts.body = .seconds(3_600)
         settings.timeouts.idle = .seconds(3_600)
-        settings.timeouts.send = .seconds(3_600)
         return settings
     }
 

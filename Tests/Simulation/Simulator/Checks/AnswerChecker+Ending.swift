@@ -53,7 +53,7 @@ extension AnswerChecker {
     private var isExcused: Bool {
         if client.isGone || isForsaken || world.isAbandoned || world.choices.hasFewBuffers { return true }
         guard let blockedSince else { return false }
-        return now + Self.slack >= blockedSince + world.choices.sendTime
+        return now + Self.slack >= blockedSince + world.choices.bodyTime
     }
 
     /// Nothing else can happen now except that time passes: whatever was asked for must have been answered.

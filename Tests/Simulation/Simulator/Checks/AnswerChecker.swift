@@ -62,11 +62,11 @@ final class AnswerChecker {
     /// The server cannot send, as the client does not read.
     func isBlocked() {
         // While the server waits for the store, the time to send does not run. It begins anew with the store's answer.
-        let beginsAnew = hasSentAll || (asksStore && now > blockedAt + world.choices.sendTime)
+        let beginsAnew = hasSentAll || (asksStore && now > blockedAt + world.choices.bodyTime)
         if blockedSince == nil || beginsAnew { (timedSince, hasAskedStore) = (now, false) }
         // Until the time was over, the store may have answered once, after which all of it is there again.
         hasAskedStore = hasAskedStore || asksStore
-        let limit = (hasAskedStore ? 2 : 1) * world.choices.sendTime + Self.slack
+        let limit = (hasAskedStore ? 2 : 1) * world.choices.bodyTime + Self.slack
         hasSentAll = false
         blockedSince = blockedSince ?? now
         blockedAt = now

@@ -14,7 +14,6 @@ struct Choices {
     let headTime: UInt64
     let bodyTime: UInt64
     let idleTime: UInt64
-    let sendTime: UInt64
     /// The limit of connections; nil for one that is never reached.
     let connectionLimit: Int?
     /// Whether `limits.buffers` is so low that it is reached.
@@ -54,7 +53,6 @@ struct Choices {
         headTime = .seconds(random.among([5, 10]))
         bodyTime = .seconds(random.among([5, 30]))
         idleTime = .seconds(random.among([8, 75]))
-        sendTime = .seconds(random.among([5, 30]))
         connectionLimit = random.happens(oneIn: 10) ? 1 + random.below(3) : nil
         hasFewBuffers = random.happens(oneIn: 5)
         bufferLimit = hasFewBuffers ? random.among([600, 2_000, 40_000, 80_000]) : 64 << 20
@@ -73,11 +71,9 @@ struct Choices {
     /// The server's settings.
     var settings: Settings {
         var settings = Settings()
-        settings.hasRequestIDs = false
         settings.timeouts.head = .nanoseconds(headTime)
         settings.timeouts.body = .nanoseconds(bodyTime)
         settings.timeouts.idle = .nanoseconds(idleTime)
-        settings.timeouts.send = .nanoseconds(sendTime)
         return settings
     }
 }

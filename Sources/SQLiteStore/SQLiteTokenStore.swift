@@ -36,10 +36,11 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         // Must precede the first connection. An error only means that one is open already; the setting is then in
         // force.
         _ = csqlite_disable_memory_statistics()
-        let lock = try DatabaseLock(in: directory.path)
-        path = lock.database
-        // Removes what an interrupted restore or copy has left, which may be in the clear.
-        DatabaseFile(path: path).discardNew()
+        let file = try DatabaseFile(in: directory.path)
+        path = file.path
+        // What an interrupted restore or copy has left may be in the clear.
+        file.discardNew()
+        BackupFile.discardUnfinished(in: directory.path)
         self.directory = directory
         self.options = options
         self.report = report
@@ -49,10 +50,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
             sealing: Sealing(opened.keys), retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
-        let database = RecoveringDatabase(
-            opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: directory,
-            lock: lock
-        )
+        let database = RecoveringDatabase(opened, opener, state: state, directory: directory)
         do throws(ThreadShortage) {
             writerThread = try WriterThread(
                 database, state: state,

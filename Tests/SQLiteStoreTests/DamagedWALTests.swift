@@ -1,5 +1,6 @@
 import Foundation
 import StoreConformance
+import Synchronization
 import TestSupport
 import Testing
 
@@ -42,7 +43,7 @@ import Testing
     private func damage(_ bytes: [UInt8]) throws -> WALDamage? {
         let path = folder.path + "/wal"
         try Data(bytes).write(to: URL(filePath: path))
-        return try WALExaminer.damage(of: path)
+        return try WALExaminer.examine(path)?.damage
     }
 
     private func flipped(_ offset: Int) -> [UInt8] {
@@ -53,7 +54,7 @@ import Testing
 
     @Test("a whole WAL, one that ends anywhere, and none at all are not damaged")
     func tornTails() throws {
-        #expect(try WALExaminer.damage(of: folder.path + "/none") == nil)
+        #expect(try WALExaminer.examine(folder.path + "/none") == nil)
         #expect(try damage(bytes) == nil)
         for size in stride(from: 0, to: bytes.count, by: 1_001) {
             #expect(try damage(Array(bytes[..<size])) == nil, "\(size)")
@@ -144,44 +145,39 @@ import Testing
         return options
     }
 
-    private func keptCopies() throws -> [String] {
-        try FileManager.default.contentsOfDirectory(atPath: crashed).filter { $0.hasPrefix("tokens.db-wal.damaged-") }
-    }
-
-    @Test("a damaged WAL keeps a store from being opened, by anybody, until that is accepted, and is kept")
+    @Test("a damaged WAL keeps a store from being opened, by anybody, until that is accepted, and is then kept")
     func opening() async throws {
         let damaged = flipped(ends[0] + 100)
         let wal = URL(filePath: crashed + "/tokens.db-wal")
+        let copy = crashed + "/tokens.db-wal.damaged"
         try Data(damaged).write(to: wal)
-        for _ in 0..<2 {
-            let error = #expect(throws: SQLiteOpenError.self) {
-                try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
-            }
-            #expect(error?.description.contains("--accept-damaged-wal") == true)
-            #expect(try [UInt8](Data(contentsOf: wal)) == damaged)
+        let error = #expect(throws: SQLiteOpenError.self) {
+            try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
         }
-        #expect(try SQLiteExaminer(directory: crashed).examine()?.damage?.text.contains("3 commits") == true)
-        let kept = try keptCopies()
-        #expect(kept.count == 1)
-        #expect(try [UInt8](Data(contentsOf: URL(filePath: crashed + "/" + kept[0]))) == damaged)
-        let mode = try FileManager.default.attributesOfItem(atPath: crashed + "/" + kept[0])[.posixPermissions] as? Int
-        #expect(mode == 0o600)
+        #expect(error?.description.contains("--accept-damaged-wal") == true)
+        #expect(try [UInt8](Data(contentsOf: wal)) == damaged)
+        let examiner = SQLiteExaminer(directory: crashed)
+        #expect(try examiner.examine()?.damage?.text.contains("3 commits") == true)
+        #expect(examiner.damagedCopy == nil)
         let events = Events()
         let accepting = options { $0.acceptsDamagedWAL = true }
+        // That of an earlier time is replaced.
+        try Data("earlier".utf8).write(to: URL(filePath: copy))
         let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
         #expect(isTold)
+        #expect(try [UInt8](Data(contentsOf: URL(filePath: copy))) == damaged)
+        #expect(try FileManager.default.attributesOfItem(atPath: copy)[.posixPermissions] as? Int == 0o600)
         let handle = try await ConformanceHandle.open(store)
         #expect(try await handle.get("one") != nil)
         #expect(try await handle.get("two") == nil)
         try await handle.put("1", under: "new")
-        #expect(try await SQLiteAdministrator(store).verify { _ in }.keptCopies == [crashed + "/" + kept[0]])
+        #expect(try await SQLiteAdministrator(store).verify { _ in }.damagedCopy == copy)
         store.close()
         // Nothing is left of the damage.
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
         #expect(try await ConformanceHandle.open(again).get("new") == "1")
         again.close()
-        #expect(try keptCopies() == kept)
     }
 
     @Test("a database that is empty or missing is not made anew beside its WAL", arguments: [true, false])
@@ -201,51 +197,43 @@ import Testing
         try SQLiteTokenStore(directory: crashed, options: options()) { _ in }.close()
     }
 
-    @Test("a damaged WAL is kept once, however long it is, and another one beside it")
-    func keptOnce() throws {
-        let database = folder.path + "/long.db"
-        func keep(_ bytes: [UInt8]) throws -> String {
-            try Data(bytes).write(to: URL(filePath: database + "-wal"))
-            return try DamagedWALCopies.keep(of: database)
-        }
-        var bytes = [UInt8](repeating: 1, count: 5 << 19)
-        let kept = try keep(bytes)
-        #expect(try keep(bytes) == kept)
-        bytes[bytes.count - 1] = 2
-        let other = try keep(bytes)
-        #expect(other != kept)
-        #expect(DamagedWALCopies.all(of: database) == [kept, other].sorted())
-    }
-
     @Test("a copy of a damaged WAL that cannot be kept is a reason not to go on, even if that is accepted")
     func notKept() throws {
         let wal = crashed + "/tokens.db-wal"
         try Data(flipped(ends[0] + 100)).write(to: URL(filePath: wal))
-        try FileManager.default.createDirectory(atPath: wal + ".keeping/in the way", withIntermediateDirectories: true)
+        try FileManager.default.createDirectory(atPath: wal + ".damaged/in the way", withIntermediateDirectories: true)
         let error = #expect(throws: SQLiteOpenError.self) {
             try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true }) { _ in }
         }
-        guard case .damagedWALNotKept = error else {
-            Issue.record("\(String(describing: error))")
-            return
-        }
+        #expect(error?.description.contains("no copy of the WAL can be kept") == true)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == flipped(ends[0] + 100))
     }
 
-    @Test("a backup takes the place of a store with a damaged WAL, which is kept")
-    func restoring() async throws {
-        let backup = folder.path + "/backup.db"
-        let other = try SQLiteTokenStore(at: folder.path + "/other") { $0.isSealed = false }
-        _ = try await SQLiteAdministrator(other).backUp(to: backup) { _ in }
-        other.close()
-        try Data(flipped(ends[0] + 100)).write(to: URL(filePath: crashed + "/tokens.db-wal"))
-        let events = Events()
-        do {
-            let replacement = try OfflineSQLiteStore(directory: crashed, options: options()) { events.add($0) }
-            #expect(try replacement.restore(backup) { _ in }.tokens == 0)
+    @Test("an accepted WAL that could not be moved into the database is accepted again, unless it was replaced")
+    func acceptedTwice() throws {
+        for isReplaced in [false, true] {
+            let data = "\(folder.path)/\(isReplaced)"
+            try FileManager.default.copyItem(atPath: crashed, toPath: data)
+            let path = data + "/tokens.db-wal"
+            try Data(flipped(ends[0] + 100)).write(to: URL(filePath: path))
+            let sound = Data(bytes)
+            let store = try WriterHarness(data) {
+                $0.acceptsDamagedWAL = true
+            } whenOpened: { _ in
+                #expect(rename(path, path + ".away") == 0)
+            }
+            #expect(store.state.fault != nil)
+            #expect(rename(path + ".away", path) == 0)
+            guard isReplaced else {
+                try store.store("new", bytes: 100)
+                continue
+            }
+            // Between the look at the files and their opening.
+            store.events.tell.withLock { $0 = { try? sound.write(to: URL(filePath: path), options: .atomic) } }
+            let error = #expect(throws: StoreError.self) { try store.store("new", bytes: 100) }
+            #expect(error?.cause == .vanished)
+            #expect(try Data(contentsOf: URL(filePath: path)) == sound)
         }
-        #expect(events.all.contains { $0.says("of the store that is replaced is damaged") })
-        #expect(try keptCopies().count == 1)
     }
 
     /// A store as a crash leaves it when a part of its WAL was in the database: its folder, and the WAL's length up to there.

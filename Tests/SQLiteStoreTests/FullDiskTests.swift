@@ -12,7 +12,14 @@ final class WriterHarness {
     let state: StoreState
     let database: RecoveringDatabase
 
-    init(_ directory: String, _ change: (inout StoreOptions) -> Void = { _ in }) throws {
+    /// - Parameters:
+    ///   - directory: The data folder.
+    ///   - change: Of the standard options.
+    ///   - whenOpened: Called before the WAL of an earlier run is checkpointed.
+    init(
+        _ directory: String, _ change: (inout StoreOptions) -> Void = { _ in },
+        whenOpened: (WriterConnection) throws -> Void = { _ in }
+    ) throws {
         let folder = try DataDirectory.lock(directory)
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
         options.isSealed = false
@@ -22,10 +29,8 @@ final class WriterHarness {
         ) { [events] in events.add($0) }
         let opened = try opener.open()
         state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
-        database = RecoveringDatabase(
-            opened.writer, mayBeMixed: opened.mayBeMixed, opener: opener, state: state, directory: folder,
-            lock: try DatabaseLock(in: directory)
-        )
+        try whenOpened(opened.writer)
+        database = RecoveringDatabase(opened, opener, state: state, directory: folder)
     }
 
     /// Stores a token of so many bytes.

@@ -7,7 +7,7 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-/// Folders as pairs whose stores are the same by a link, and links that lead where they should not.
+/// Links in the places of a store's files, which may be anywhere.
 @Suite struct LinkTests {
     private let temporary: TemporaryDirectory
     private var folder: String { temporary.path }
@@ -28,15 +28,10 @@ import Testing
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     }
 
-    /// Locks a folder and its database, as opening its store does.
-    private static func locks(_ directory: String) throws(SQLiteOpenError) -> (DataDirectory, String) {
-        let folder = try DataDirectory.lock(directory)
-        return (folder, try DatabaseLock(in: directory).database)
-    }
-
     private static func fault(opening directory: String) -> SQLiteOpenError? {
         do throws(SQLiteOpenError) {
-            _ = try locks(directory)
+            _ = try DataDirectory.lock(directory)
+            _ = try DatabaseFile(in: directory)
             return nil
         } catch {
             return error
@@ -57,24 +52,25 @@ import Testing
         try Self.makeFile(folder + "/real/store")
         try Self.link(folder + "/other/next", to: folder + "/real/store")
         try Self.link(folder + "/folder", to: "real")
-        try Self.link(folder + "/data/tokens.db", to: target.replacing("/ABOVE", with: folder))
-        let followed = try FollowedPath(folder + "/data/tokens.db")
+        try Self.link(folder + "/data/keys", to: target.replacing("/ABOVE", with: folder))
+        let followed = try FollowedPath(folder + "/data/keys")
         #expect(followed.isLink)
         #expect(followed.path == Path.resolved(folder) + "/real/store")
     }
 
-    @Test(arguments: ["../nowhere", "/nowhere/at/all", "tokens.db", "../data/tokens.db"])
+    @Test(arguments: ["../nowhere", "/nowhere/at/all", "keys", "../data/keys"])
     func `nothing is made through a link that leads nowhere`(_ target: String) throws {
         try Self.makeFolder(folder + "/data")
-        try Self.link(folder + "/data/tokens.db", to: target)
-        guard case .directory(.link(.leadsNowhere)) = Self.fault(opening: folder + "/data") else {
+        try Self.link(folder + "/data/keys", to: target)
+        let error = #expect(throws: SQLiteOpenError.self) { try SQLiteTokenStore(at: folder + "/data") }
+        guard case .keyRing(.link(.leadsNowhere)) = error else {
             Issue.record("it was opened")
             return
         }
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["data"])
     }
 
-    @Test(arguments: ["lock", "tokens.db-wal", "tokens.db-shm", "tokens.db-journal"])
+    @Test(arguments: ["lock", "tokens.db", "tokens.db-wal", "tokens.db-shm", "tokens.db-journal"])
     func `files that are never elsewhere are not followed there`(_ name: String) throws {
         try Self.makeFolder(folder + "/data")
         try Self.makeFile(folder + "/victim", "precious")
@@ -87,56 +83,25 @@ import Testing
     @Test(.enabled(if: geteuid() == 0, "others' links can be made by root only"), arguments: [true, false])
     func `root follows no link that others can change`(_ isFolders: Bool) throws {
         try Self.makeFolder(folder + "/data")
-        try Self.makeFile(folder + "/store")
-        let path = folder + "/data/tokens.db"
-        try Self.link(path, to: folder + "/store")
-        #expect(Self.fault(opening: folder + "/data") == nil)
+        try Self.makeFile(folder + "/ring")
+        let path = folder + "/data/keys"
+        try Self.link(path, to: folder + "/ring")
+        #expect(try FollowedPath(path).isLink)
         _ = lchown(isFolders ? folder + "/data" : path, 65_534, 65_534)
-        guard case .directory(.link(.ofOthers)) = Self.fault(opening: folder + "/data") else {
-            Issue.record("it was followed")
-            return
-        }
+        #expect(throws: LinkError.ofOthers(path: path)) { try FollowedPath(path) }
     }
 
-    /// Names of a store and links to it: in a data folder of its own, and elsewhere.
-    @Test(arguments: ["tokens.db", "store.sqlite"])
-    func `a database has one process whatever folder leads to it`(_ name: String) throws {
-        for part in ["real", "first", "second"] { try Self.makeFolder("\(folder)/\(part)") }
-        let real = "\(folder)/real/\(name)"
-        try Self.makeFile(real)
-        for part in ["first", "second"] { try Self.link("\(folder)/\(part)/tokens.db", to: "../real/\(name)") }
-        let directory = try DataDirectory(path: folder + "/first", creates: false)
-        let first = try DatabaseLock(in: directory.path)
-        let database = first.database
-        #expect(database == Path.resolved(real))
-        #expect(
-            Self.fault(opening: folder + "/second")
-                == .databaseInUse(
-                    path: Path.resolved(real), directory: folder + "/second", processID: Int(getpid()))
-        )
-        if name == "tokens.db" {
-            #expect(
-                Self.fault(opening: folder + "/real")
-                    == .directory(.inUse(path: folder + "/real", processID: Int(getpid()))))
-        }
-        #expect(DatabaseLock.holder(ofDatabaseIn: folder + "/second") == Int(getpid()))
-        let isInPlace = first.isInPlace && directory.isInPlace
-        #expect(isInPlace)
-    }
-
-    @Test func `a backup does not take the place of a file beside a database that a link leads to`() async throws {
-        for name in ["data", "other"] { try Self.makeFolder("\(folder)/\(name)") }
-        try Self.makeFile(folder + "/other/real.db")
-        try Self.link(folder + "/data/tokens.db", to: folder + "/other/real.db")
-        let store = try SQLiteTokenStore(at: folder + "/data") { $0.isSealed = false }
+    @Test func `a backup does not take the place of a file of the store`() async throws {
+        let data = folder + "/data"
+        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
-        for suffix in ["", "-wal", "-shm", "-journal", "-check", ".new", ".lock"] {
+        for name in ["", "-wal", "-journal", "-check", ".new", "-wal.damaged"].map({ "tokens.db" + $0 }) + ["lock"] {
             let error = await #expect(throws: StoreError.self) {
-                try await SQLiteAdministrator(store).backUp(to: folder + "/other/real.db" + suffix) { _ in }
+                try await SQLiteAdministrator(store).backUp(to: "\(data)/\(name)") { _ in }
             }
-            #expect("\(String(describing: error))".contains("a file of the store itself"), "\(suffix)")
+            #expect("\(String(describing: error))".contains("a file of the store itself"), "\(name)")
         }
     }
 }

@@ -7,9 +7,12 @@ import Testing
 /// What a store has reported.
 final class Events: Sendable {
     private let list = Mutex<[StoreEvent]>([])
+    /// Called when an event comes.
+    let tell = Mutex<(@Sendable () -> Void)?>(nil)
 
     func add(_ event: StoreEvent) {
         list.withLock { $0.append(event) }
+        tell.withLock(\.self)?()
     }
 
     var all: [StoreEvent] { list.withLock(\.self) }

@@ -90,7 +90,7 @@ package struct Doctor: Sendable {
         let directory = settings.dataDirectoryPath
         let rights = Rights(directory: directory)
         findings += rights.findings
-        let server = RunningServer(directory: directory, provider?.examiner)
+        let server = RunningServer(directory: directory)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += forgottenFile(directory)

@@ -14,17 +14,15 @@ enum RunningServer {
 
     private static let topic = "Server"
 
-    /// - Parameters:
-    ///   - directory: The data folder.
-    ///   - examiner: Finds a process that uses the store through another folder; nil if the store has no examiner.
-    init(directory: String, _ examiner: (any StoreExaminer)?) {
+    /// - Parameter directory: The data folder.
+    init(directory: String) {
         let client = ServerClient(
             place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds
         )
         do throws(ServerClient.Failure) {
             self = .running(try client.answer("GET", ServerFacts.path))
         } catch {
-            let holder = DataDirectory.holder(of: directory) ?? examiner?.holder
+            let holder = DataDirectory.holder(of: directory)
             switch error {
             case .unreachable(_, EACCES), .unreachable(_, EPERM): self = .hidden
             case .unreachable(let reason, ENOENT), .unreachable(let reason, ECONNREFUSED),

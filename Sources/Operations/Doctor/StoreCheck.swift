@@ -40,16 +40,13 @@ struct StoreCheck {
     }
 
     func findings() async -> [Finding] {
-        (backups?.findings ?? []) + (await storeFindings()) + keptLogs()
-    }
-
-    private func keptLogs() -> [Finding] {
-        (examiner?.keptCopies ?? []).map {
-            .warning(
-                Self.topic, "\($0) is a copy of a damaged WAL, with tokens that the store may lack",
+        let damagedCopy = examiner?.damagedCopy.map { path in
+            Finding.warning(
+                Self.topic, "\(path) is a copy of a damaged WAL, with tokens that the store may lack",
                 "restore a backup if you need these tokens, and remove the copy when you no longer need it"
             )
         }
+        return (backups?.findings ?? []) + (await storeFindings()) + [damagedCopy].compactMap(\.self)
     }
 
     private func storeFindings() async -> [Finding] {

@@ -61,11 +61,6 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// The file is not a database or is damaged.
     var isNotADatabase: Bool { primaryCode == SQLITE_NOTADB || primaryCode == SQLITE_CORRUPT }
 
-    /// Whether this user lacks the permission.
-    var isRefusal: Bool {
-        primaryCode == SQLITE_PERM || primaryCode == SQLITE_CANTOPEN || primaryCode == SQLITE_READONLY
-    }
-
     /// Whether the statement had no effect and the connection's state is still valid: the disk is full, or something is
     /// locked.
     var isTransient: Bool {

@@ -5,16 +5,13 @@ package import TokenStore
 package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// The data directory cannot be used or locked.
     case directory(DataDirectoryError)
-    /// Another process uses the database that this directory has a link to.
-    case databaseInUse(path: String, directory: String, processID: Int?)
     /// Another program has the database itself open; its process id, if it can be told.
     case openElsewhere(path: String)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
-    /// The WAL is damaged, and opening the database would drop commits that were acknowledged; a copy of it is kept.
-    case damagedWAL(path: String, WALDamage, copy: String)
-    /// The WAL is damaged, and no copy of it can be kept.
-    case damagedWALNotKept(path: String, WALDamage, reason: String)
+    /// The WAL is damaged, and opening the database would drop commits that were acknowledged; or that is accepted, and no copy of
+    /// the WAL can be kept, for this reason.
+    case damagedWAL(path: String, WALDamage, copyFailure: String? = nil)
     /// The WAL is of another state than the database, or of another store; SQLite would mix the two.
     case foreignWAL(path: String, wal: String)
     /// The database is empty or missing, and there is a WAL of it, which SQLite would remove, or the mark of an accident.
@@ -37,12 +34,6 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     package var description: String {
         switch self {
         case .directory(let error): "\(error)"
-        case .databaseInUse(let path, let directory, let processID):
-            """
-            the database \(path), which the data directory \(directory) has a link to, is in use by \
-            \(processID.map { "process \($0)" } ?? "another process") with another data directory; stop that one first, or \
-            name its directory with --data-directory
-            """
         case .openElsewhere(let path):
             """
             \(path) is open in another program (fuser \(path) names it); \
@@ -54,16 +45,10 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             that first: SQLite takes a page that cannot be read for a damaged one. Otherwise put a backup in its place with \
             token-cache restore, or move it away to start with an empty store
             """
-        case .damagedWAL(let path, let damage, let copy):
+        case .damagedWAL(let path, let damage, let copyFailure):
             """
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
-            drops them; nothing was changed, and a copy is kept as \(copy). Put a backup in the store's place with token-cache restore, \
-            or go on without it: token-cache serve --accept-damaged-wal once
-            """
-        case .damagedWALNotKept(let path, let damage, let reason):
-            """
-            the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
-            drops them; no copy can be kept (\(reason)), and nothing was changed. Make it possible to keep one, and try again
+            drops them; nothing was changed. \(copyFailure.map(Self.adviceOnFailedCopy) ?? Self.adviceOnDamagedWAL)
             """
         case .foreignWAL(let path, let wal):
             """
@@ -89,6 +74,15 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
         }
+    }
+
+    private static let adviceOnDamagedWAL = """
+        Put a backup in the store's place with token-cache restore, or go on without it, which keeps a copy of the WAL: \
+        token-cache serve --accept-damaged-wal, once
+        """
+
+    private static func adviceOnFailedCopy(_ reason: String) -> String {
+        "That is accepted, but no copy of the WAL can be kept (\(reason)); mend that, and try again"
     }
 
     /// What to do about a database and a WAL that do not belong together.
@@ -138,23 +132,9 @@ extension StoreEvent {
         )
     }
 
-    /// The WAL of a store that a backup replaces is damaged.
-    static func damagedWALReplaced(path: String, _ damage: WALDamage, copy: String) -> StoreEvent {
-        own(
-            .warning,
-            "the WAL \(path) of the store that is replaced is damaged: \(damage). A copy of it is kept as \(copy)"
-        )
-    }
-
-    /// A user was erased, and with it copies of damaged WALs that may have held it.
-    static func damagedWALCopiesErased(paths: [String]) -> StoreEvent {
-        own(
-            .warning,
-            """
-            a user was erased, and the copies of damaged WALs that may have held it were removed: \
-            \(paths.joined(separator: ", "))
-            """
-        )
+    /// A user was erased, and with it the copy of a damaged WAL that may have held it.
+    static func damagedWALErased(path: String) -> StoreEvent {
+        own(.warning, "a user was erased, and the copy of a damaged WAL that may have held it was removed: \(path)")
     }
 
     /// The files were removed, cut or replaced while they were open.

@@ -9,7 +9,7 @@ internal import TokenStore
 /// accident nothing is mended in place: the server ends, and its next start examines what there is.
 ///
 /// Used by one thread at a time.
-struct StoreFiles: ~Copyable {
+struct StoreFiles {
     enum Accident {
         /// The database is not in its place.
         case databaseRemoved
@@ -24,39 +24,31 @@ struct StoreFiles: ~Copyable {
     }
 
     private let directory: DataDirectory
-    private let lock: DatabaseLock
     private let database: String
-    /// Beside the database itself, even if a symbolic link leads to it.
     private let wal: String
     private let identity: FileIdentity?
+    private let walIdentity: FileIdentity?
     private var databaseSize: UInt64
-    private var walIdentity: FileIdentity?
     private var index: SQLiteConnection.WALIndex?
 
     /// Takes the present files for the store's.
     ///
     /// - Parameters:
     ///   - directory: The data folder.
-    ///   - lock: That of the database.
     ///   - connection: Has the database and its WAL open.
-    init(_ directory: DataDirectory, _ lock: consuming DatabaseLock, of connection: SQLiteConnection) {
+    init(_ directory: DataDirectory, of connection: SQLiteConnection) {
         self.directory = directory
-        database = lock.database
-        self.lock = lock
-        wal = Path.resolved(database) + "-wal"
+        database = connection.path
+        wal = connection.path + "-wal"
         let file = try? FileIdentity.read(database)
         identity = file?.identity
         databaseSize = file?.size ?? 0
-        adopt(connection)
-    }
-
-    /// Takes the WAL that a connection has open for the store's; its path may lead to another file by now.
-    mutating func adopt(_ connection: SQLiteConnection) {
+        // Its path may lead to another file by now.
         walIdentity = connection.wal?.identity
         index = connection.walIndex
     }
 
-    /// Forgets how long the files are, until they are adopted again.
+    /// Forgets how long the files are, until they are looked at again with an index.
     mutating func forgetSizes() {
         (index, databaseSize) = (nil, 0)
     }
@@ -76,8 +68,8 @@ struct StoreFiles: ~Copyable {
         return file.size < self.index?.size ?? 0 ? .walCut : nil
     }
 
-    /// Whether this process still has the locks of the folder and the database that the paths lead to.
-    var isLocked: Bool { directory.isInPlace && lock.isInPlace }
+    /// Whether this process still has the lock of the folder that the path leads to.
+    var isLocked: Bool { directory.isInPlace }
 
     /// Nil if there is no such file.
     private static func find(_ path: String) throws(SystemError) -> (identity: FileIdentity, size: UInt64)? {
@@ -124,7 +116,7 @@ struct CheckMark {
     private let path: String
 
     init(of database: String) {
-        path = Path.resolved(database) + DatabaseFileName.checkSuffix
+        path = database + DatabaseFileName.checkSuffix
     }
 
     var exists: Bool { FileStatus.exists(path) }
@@ -140,72 +132,33 @@ struct CheckMark {
     }
 }
 
-/// Where a data folder's database is, and the lock of one that lies elsewhere.
-///
-/// `tokens.db` may be a link, and another folder may lead to the same database as well.
-struct DatabaseLock: ~Copyable, Sendable {
-    /// The path of the database's file: if `tokens.db` is a link, of the file that it leads to.
-    let database: String
-    /// Nil for a database in the folder itself, whose lock covers it.
-    private let lock: FileLock?
+/// A data folder's database, and the new file that replaces it.
+struct DatabaseFile {
+    let path: String
 
-    /// Finds the database of a folder that is locked, and locks it if it lies elsewhere.
-    ///
-    /// - Parameter directory: The folder's path.
+    /// The database of a folder, which is no link: the lock of this folder would not keep servers of another one out.
     init(in directory: String) throws(SQLiteOpenError) {
-        let found: FollowedPath
-        do throws(LinkError) {
-            found = try FollowedPath(directory + "/" + DatabaseFileName.database)
-            // SQLite does not follow these either, but its error says less.
-            for suffix in ["-wal", "-shm", "-journal"] where FollowedPath.isLink(found.path + suffix) {
-                throw .unexpected(path: found.path + suffix)
-            }
-        } catch {
-            throw .directory(.link(error))
-        }
-        lock = found.isLink ? try Self.lock(found.path, of: directory) : nil
-        self.database = found.path
-    }
-
-    /// Whether the path still leads to the file that is locked.
-    var isInPlace: Bool {
-        switch lock {
-        case .some(let lock): lock.isInPlace
-        case .none: true
+        path = directory + "/" + DatabaseFileName.database
+        for suffix in ["", "-wal", "-shm", "-journal"] where FollowedPath.isLink(path + suffix) {
+            throw .directory(.link(.unexpected(path: path + suffix)))
         }
     }
 
-    /// The lock file of a database that a link leads to: the lock of its folder, if that could be a server's data
-    /// folder, otherwise a file beside the database.
-    static func file(ofLinked database: String) -> String {
-        let folder = Path.folder(of: database)
-        let isStandard = database == folder + "/" + DatabaseFileName.database
-        return isStandard ? folder + "/" + DataDirectory.lockName : database + ".lock"
-    }
+    /// The path of the new file until it replaces the database.
+    var new: String { path + ".new" }
 
-    /// The process that has locked the database that a folder has a link to.
+    /// Removes the leftovers of an interrupted attempt; has no effect once the new file has its final name.
+    func discardNew() { PrivateFile.discardDatabase(new) }
+
+    /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.
     ///
-    /// - Returns: Nil without a link, when no process has, or it cannot be told.
-    static func holder(ofDatabaseIn directory: String) -> Int? {
-        guard let database = try? FollowedPath(directory + "/" + DatabaseFileName.database), database.isLink else {
-            return nil
-        }
-        return FileLock.holder(of: file(ofLinked: database.path))
-    }
-
-    private static func lock(_ database: String, of directory: String) throws(SQLiteOpenError) -> FileLock {
-        let file = file(ofLinked: database)
-        do throws(FileLock.Failure) {
-            return try FileLock(file)
-        } catch {
-            switch error {
-            case .held(let processID):
-                throw .databaseInUse(path: database, directory: directory, processID: processID)
-            case .link(let error): throw .directory(.link(error))
-            case .system(let error):
-                throw .directory(.unusable(path: Path.folder(of: file), call: error.call, code: error.code))
-            }
-        }
+    /// If a crash comes before the former database's WAL is removed, the next start refuses it, as the two do not belong together.
+    func replace() throws(StoreError) {
+        try PrivateFile.remove(path + "-journal")
+        try PrivateFile.rename(new, to: path)
+        for suffix in ["-wal", "-shm"] { try PrivateFile.remove(path + suffix) }
+        try PrivateFile.synchronizeFolder(of: path)
+        CheckMark(of: path).remove()
     }
 }
 
@@ -217,4 +170,11 @@ package enum DatabaseFileName {
     package static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
     /// Of the file that `CheckMark` makes.
     static let checkSuffix = "-check"
+    /// Of the copy of a damaged WAL.
+    static let damagedWALSuffix = "-wal.damaged"
+
+    /// The path of that copy; nil if there is none.
+    static func damagedCopy(of database: String) -> String? {
+        FileStatus.exists(database + damagedWALSuffix) ? database + damagedWALSuffix : nil
+    }
 }

@@ -8,14 +8,11 @@ package import TokenStore
 /// The new database is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or
 /// the other, whole. The folder is locked meanwhile.
 package final class OfflineSQLiteStore: OfflineStore {
-    private let lock: DatabaseLock
     let directory: DataDirectory
     let database: DatabaseFile
     let options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
 
-    /// Locks the database, if it lies outside the folder.
-    ///
     /// - Parameters:
     ///   - directory: The data directory, locked for as long as this lives.
     ///   - options: The options of the server.
@@ -23,8 +20,7 @@ package final class OfflineSQLiteStore: OfflineStore {
     package init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
-        lock = try DatabaseLock(in: directory.path)
-        database = DatabaseFile(path: lock.database)
+        database = try DatabaseFile(in: directory.path)
         self.directory = directory
         self.options = options
         self.report = report
@@ -44,7 +40,6 @@ package final class OfflineSQLiteStore: OfflineStore {
         let former = formerCounts()
         if let former { try keep(former.versionLimit) }
         try PrivateFile.synchronize(database.new)
-        try keepDamagedWAL()
         try database.replace()
         return StoreReplacement(
             tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
@@ -80,19 +75,6 @@ package final class OfflineSQLiteStore: OfflineStore {
         } catch {
             throw .write(StoreFault(error))
         }
-    }
-
-    /// Reports a damaged WAL, whose end the replacement drops, and keeps a copy.
-    private func keepDamagedWAL() throws(StoreError) {
-        let path = database.path + "-wal"
-        let damage: WALDamage?
-        do throws(SQLiteError) {
-            damage = try WALExaminer.damage(of: path)
-        } catch {
-            throw .read(StoreFault(error))
-        }
-        guard let damage else { return }
-        report(.damagedWALReplaced(path: path, damage, copy: try DamagedWALCopies.keep(of: database.path)))
     }
 
     /// Checks the copy of a backup before it is opened for writing.

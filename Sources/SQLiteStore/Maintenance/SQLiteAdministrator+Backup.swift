@@ -63,18 +63,10 @@ extension SQLiteAdministrator {
 
     /// Refuses to replace anything other than a backup, such as the key ring, the store itself or an unrelated file.
     private func refuseForeignFile(_ path: String) throws(StoreError) {
-        // The database may be a link into another folder, with its files there.
-        let own =
-            (["", "-wal", "-shm", "-journal", DatabaseFileName.checkSuffix] + DatabaseFile.temporarySuffixes)
-            .map { store.path + $0 }
-            + [
-                store.options.keyRing.path,
-                ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).path,
-                DatabaseLock.file(ofLinked: store.path),
-            ]
-        let isOwnName = (DataDirectory.fileNames + DatabaseFileName.all).contains { path.hasSuffix("/" + $0) }
+        let name = path.split(separator: "/").last ?? ""
+        let isOwnName = DataDirectory.fileNames.contains(String(name)) || name.hasPrefix(DatabaseFileName.database)
         let isInOwnFolder = FileIdentity.areSame(Path.folder(of: path), store.directory.path)
-        guard !own.contains(where: { $0 == path || FileIdentity.areSame($0, path) }), !(isOwnName && isInOwnFolder)
+        guard !(isOwnName && isInOwnFolder), !FileIdentity.areSame(path, store.path)
         else {
             throw .refused("\(path) is a file of the store itself; name another one")
         }
@@ -227,6 +219,15 @@ enum BackupFile {
     static func mayBeUnfinished(_ path: String) -> Bool {
         guard let head = TextFile.head(of: path, count: Self.signature.count) else { return false }
         return head == Self.signature || head.allSatisfy { $0 == 0 }
+    }
+
+    /// Removes what interrupted backups have left in a folder, before another one begins there.
+    static func discardUnfinished(in folder: String) {
+        for name in Folder.names(in: folder) ?? [] where name.hasSuffix(partialSuffix) {
+            let path = "\(folder)/\(name)"
+            guard FileStatus(path, followingLinks: false)?.isFile == true, mayBeUnfinished(path) else { continue }
+            _ = unsafe unlink(path)
+        }
     }
 
     /// The suffix of a backup's name until it is complete.

@@ -35,7 +35,7 @@ extension SQLiteAdministrator {
             if result.tokens != total { result.wrongCount = total }
             if let damage = duplicates.damage { result.damages.append(damage) }
         }
-        result.keptCopies = DamagedWALCopies.all(of: store.path)
+        result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty && result.wrongCount == nil
         return result
     }

@@ -12,8 +12,6 @@ final class SQLiteCopySource: CopySource {
     private let sessions: SQLiteStatement
     private var coder: RowCoder
     private var (hasTokens, hasSessions) = (true, true)
-    /// Of a store of its own; nil for what a target holds.
-    private let lock: DatabaseLock?
 
     /// Rows of a batch, and bytes of values after which it ends.
     private static let (batch, batchBytes) = (1_000, 4 << 20)
@@ -27,22 +25,18 @@ final class SQLiteCopySource: CopySource {
     convenience init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
-        let lock = try DatabaseLock(in: directory.path)
-        let path = lock.database
+        let path = try DatabaseFile(in: directory.path).path
         let (connection, keys) = try StoreOpener(
             directory: directory.path, database: path, options: options, report: report
         ).openForReading()
         do throws(SQLiteError) {
-            try self.init(connection, keys, lock)
+            try self.init(connection, keys)
         } catch {
             throw .database(path: path, error)
         }
     }
 
-    init(
-        _ connection: SQLiteConnection, _ keys: StoreKeys, _ lock: consuming DatabaseLock? = nil
-    ) throws(SQLiteError) {
-        self.lock = lock
+    init(_ connection: SQLiteConnection, _ keys: StoreKeys) throws(SQLiteError) {
         // A manipulated file may hold any number.
         func number(_ column: String) throws(SQLiteError) -> Int {
             min(max(0, try connection.integer("SELECT \(column) FROM store")), Int.max / 4)
@@ -117,7 +111,6 @@ final class SQLiteCopySource: CopySource {
 /// once, nearly each would change a page of its own. Instead they go into a temporary table, and SQLite sorts them by their slots,
 /// as for an index; then they fill one page after the other.
 final class SQLiteCopyTarget: CopyTarget {
-    private let lock: DatabaseLock
     private let database: DatabaseFile
     private let retention: Retention
     private let writer: WriterConnection
@@ -138,11 +131,10 @@ final class SQLiteCopyTarget: CopyTarget {
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) {
         do throws(SQLiteOpenError) {
-            lock = try DatabaseLock(in: directory.path)
+            database = try DatabaseFile(in: directory.path)
         } catch {
             throw error.shared
         }
-        database = DatabaseFile(path: lock.database)
         for path in [database.path, database.path + "-wal"] where FileStatus.exists(path) {
             throw .store(
                 StoreFault(
@@ -273,7 +265,7 @@ extension StoreOpener {
     fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, keys: StoreKeys) {
         // As in `open`: SQLite would delete the WAL of an empty database.
         guard FileStatus.size(of: database) > 1 else {
-            throw FileStatus.size(of: Path.resolved(database) + "-wal") > 0
+            throw FileStatus.size(of: database + "-wal") > 0
                 ? .emptied(path: database) : .notADatabase(path: database, .damaged("it is empty"))
         }
         let (connection, _) = try connect(.readWrite)

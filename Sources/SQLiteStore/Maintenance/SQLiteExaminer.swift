@@ -21,9 +21,7 @@ package struct SQLiteExaminer: StoreExaminer {
         unsafe Glibc.access(path, access) != 0 && errno == EACCES
     }
 
-    package var holder: Int? { DatabaseLock.holder(ofDatabaseIn: directory) }
-
-    package var keptCopies: [String] { DamagedWALCopies.all(of: path) }
+    package var damagedCopy: String? { DatabaseFileName.damagedCopy(of: path) }
 
     package func examine() throws(StoreOpenError) -> StoreExamination? {
         do throws(SQLiteOpenError) {
@@ -34,12 +32,7 @@ package struct SQLiteExaminer: StoreExaminer {
     }
 
     private func examineDatabase() throws(SQLiteOpenError) -> StoreExamination? {
-        let path: String
-        do throws(LinkError) {
-            path = try FollowedPath(self.path).path
-        } catch {
-            throw .directory(.link(error))
-        }
+        let path = try DatabaseFile(in: directory).path
         var found = StoreExamination()
         do throws(SystemError) {
             found.databaseBytes = try FileStatus.read(path).size
@@ -47,8 +40,8 @@ package struct SQLiteExaminer: StoreExaminer {
             guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
             throw .directory(.unusable(path: directory, call: error.call, code: error.code))
         }
-        found.walBytes = FileStatus.size(of: path + "-wal")
-        let wal = Path.resolved(path) + "-wal"
+        let wal = path + "-wal"
+        found.walBytes = FileStatus.size(of: wal)
         switch try Schema.opening(path, { () throws(SQLiteError) in try WALExaminer.examine(wal, of: path) }) {
         case .sound: break
         case .foreign:
@@ -61,7 +54,7 @@ package struct SQLiteExaminer: StoreExaminer {
             )
         case .damaged(let damage):
             found.damage = StoreExamination.Damage(
-                "the WAL \(self.path)-wal is damaged: \(damage); clients were told that this is stored",
+                "the WAL \(wal) is damaged: \(damage); clients were told that this is stored",
                 advice: """
                     put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal
                     """

@@ -32,32 +32,21 @@ actor UserEraser {
         }
         let (erasure, version) = try outcome.get()
         try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
-        try removeCopies()
+        try removeDamagedWAL()
         try await emptyWAL()
         return erasure
     }
 
-    /// Removes copies of damaged WALs, and what interrupted backups have left in the data folder.
-    private func removeCopies() throws(StoreError) {
-        let copies = DamagedWALCopies.all(of: store.path)
-        for copy in copies { try Self.remove(copy) }
-        if !copies.isEmpty { report(.damagedWALCopiesErased(paths: copies)) }
-        // A backup that is under way removes its file itself, or finishes it.
-        guard !store.state.isBackingUp.load(ordering: .acquiring) else { return }
-        let folder = store.directory.path
-        for name in Folder.names(in: folder) ?? [] where name.hasSuffix(BackupFile.partialSuffix) {
-            let path = folder + "/" + name
-            if FileStatus(path)?.kind == .file, BackupFile.mayBeUnfinished(path) { try Self.remove(path) }
-        }
-    }
-
-    /// Removes a file and overwrites its content, as far as the disk overwrites in place.
-    private static func remove(_ path: String) throws(StoreError) {
+    /// Removes the copy of a damaged WAL and overwrites its content, as far as the disk overwrites in place.
+    private func removeDamagedWAL() throws(StoreError) {
+        let path = store.path + DatabaseFileName.damagedWALSuffix
         let descriptor = retryingInterrupts { unsafe open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
+        guard descriptor >= 0 || FileStatus.exists(path) else { return }
         defer { if descriptor >= 0 { Glibc.close(descriptor) } }
         try PrivateFile.remove(path)
         try PrivateFile.synchronizeFolder(of: path)
         if descriptor >= 0 { PrivateFile.overwrite(descriptor) }
+        report(.damagedWALErased(path: path))
     }
 
     /// How long to wait for readers of an earlier state.
@@ -87,7 +76,7 @@ actor UserEraser {
             pause = min(pause * 2, Self.pauses.upperBound)
         }
         // SQLite does not sync a truncation.
-        let wal = Path.resolved(store.path) + "-wal"
+        let wal = store.path + "-wal"
         if FileStatus.exists(wal) { try PrivateFile.synchronize(wal) }
     }
 }

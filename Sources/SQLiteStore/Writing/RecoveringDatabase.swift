@@ -40,7 +40,7 @@ final class RecoveringDatabase {
         }
     }
 
-    private let opener: StoreOpener
+    private var opener: StoreOpener
     private let state: StoreState
     /// Nil after `close`.
     private var files: StoreFiles?
@@ -58,32 +58,38 @@ final class RecoveringDatabase {
     /// Pause between two attempts to open the database again.
     private static let pause = Duration.milliseconds(100)
 
-    /// - Parameter mayBeMixed: As `StoreOpener.Opened` says.
-    init(
-        _ writer: WriterConnection, mayBeMixed: Bool = false, opener: StoreOpener, state: StoreState,
-        directory: DataDirectory, lock: consuming DatabaseLock
-    ) {
-        var opener = opener
-        // What the operator has accepted is the WAL of a start. If one is found damaged while its index is in use, the index still
-        // has the bad frames, and a checkpoint would take them into the database.
-        opener.options.acceptsDamagedWAL = false
+    /// - Parameters:
+    ///   - opened: What `opener` has opened.
+    ///   - opener: Opens the database again.
+    ///   - state: Gets the counts and the faults.
+    ///   - directory: The data folder, locked.
+    init(_ opened: StoreOpener.Opened, _ opener: StoreOpener, state: StoreState, directory: DataDirectory) {
+        let writer = opened.writer
         self.opener = opener
         self.state = state
         access = .open(writer)
-        files = StoreFiles(directory, lock, of: writer.connection)
+        files = StoreFiles(directory, of: writer.connection)
         lastClockLook = writer.lastClockLook
         state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         prepare(writer)
         do throws(SQLiteError) {
-            try opener.settle(writer)
+            try settle(writer)
         } catch {
             // For example because the disk is full. Reads work nevertheless; the next write tries again.
             let error = note(.write(StoreFault(error)))
             access = .closed(error)
         }
-        files?.adopt(writer.connection)
         // Before the first write the database is opened again and checked; until then handles read what they can.
-        if mayBeMixed { access = .closed(.write(StoreFault("the database was not checked yet"))) }
+        if opened.mayBeMixed { access = .closed(.write(StoreFault("the database was not checked yet"))) }
+    }
+
+    private func settle(_ writer: WriterConnection) throws(SQLiteError) {
+        // A checkpoint may cut the files, also one that then fails.
+        files?.forgetSizes()
+        try opener.settle(writer)
+        // What the operator has accepted is the WAL of a start. If one is found damaged while its index is in use, the index still
+        // has the bad frames, and a checkpoint would take them into the database.
+        opener.options.acceptsDamagedWAL = false
     }
 
     /// Connects an open database to the store's state.
@@ -315,25 +321,30 @@ final class RecoveringDatabase {
     /// Opens the database again.
     private func reopen() throws(StoreError) -> WriterConnection {
         try look(at: nil, withLocks: true)
-        // From here on a checkpoint may cut the files, also one that then fails.
-        files?.forgetSizes()
-        let writer: WriterConnection
-        do throws(SQLiteOpenError) {
-            let opened = try opener.reopen(state.retention)
-            writer = opened.writer
+        let opened = try opening { () throws(SQLiteOpenError) in try opener.reopen(state.retention) }
+        let writer = opened.writer
+        // A WAL that has just been put in the place of the store's must not get into the database.
+        try look(at: nil)
+        try opening { () throws(SQLiteOpenError) in
+            try Schema.opening(opener.database) { () throws(SQLiteError) in try settle(writer) }
             if opened.mayBeMixed { try check(writer) }
-        } catch {
-            let fault = note(.unusable(error.shared))
-            if case .closed = access { access = .closed(fault) }
-            throw fault
         }
         prepare(writer)
-        files?.adopt(writer.connection)
         access = .open(writer)
         // The order matters: after the observer was called, no read of the former connections may begin.
         state.generation.add(1, ordering: .releasing)
         state.observer?.didChangeEverything()
         return writer
+    }
+
+    private func opening<Result>(_ body: () throws(SQLiteOpenError) -> Result) throws(StoreError) -> Result {
+        do throws(SQLiteOpenError) {
+            return try body()
+        } catch {
+            let fault = note(.unusable(error.shared))
+            if case .closed = access { access = .closed(fault) }
+            throw fault
+        }
     }
 
     /// Checks a database whose pages may belong to different commits; if they do, only restoring a backup helps.

@@ -31,7 +31,7 @@ struct StoreOpener: Sendable {
         // With an empty database SQLite would delete the WAL, and the commits in it. A crash while a database is created does
         // not look like this, because its first page is written before it gets a WAL.
         // Nor does it have a mark, which says that the database of a store was lost.
-        guard !isEmpty || FileStatus.size(of: Path.resolved(database) + "-wal") == 0 && !mark.exists else {
+        guard !isEmpty || FileStatus.size(of: database + "-wal") == 0 && !mark.exists else {
             throw .emptied(path: database)
         }
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
@@ -43,14 +43,10 @@ struct StoreOpener: Sendable {
         return opened
     }
 
-    /// Opens a store that was open before.
+    /// Opens a store that was open before; see `settle`.
     ///
     /// - Parameter retention: The one in force.
-    func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened {
-        let opened = try open(.readWrite, retention)
-        try Schema.opening(database) { () throws(SQLiteError) in try settle(opened.writer) }
-        return opened
-    }
+    func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened { try open(.readWrite, retention) }
 
     /// Checkpoints the whole WAL and syncs the database; required after a crash or a fault, before anything else is
     /// written.
@@ -62,7 +58,7 @@ struct StoreOpener: Sendable {
     /// that were checkpointed before may not have reached the disk either, so they are checkpointed again.
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
-        try DatabaseFile(path: database).rewriteWAL()
+        try Self.rewrite(database + "-wal")
         let frames = writer.connection.walIndex?.frames ?? 0
         // Whoever reads the last commit, perhaps for long, would keep another one out of the database.
         if !writer.connection.isRead(before: frames + 1) { try writer.markLastCommit() }
@@ -73,6 +69,23 @@ struct StoreOpener: Sendable {
         // would be taken for damage once commits are written before them.
         guard try writer.connection.checkpoint(.truncate, waiting: 10) == .heldUp else { return }
         try writer.connection.cutWALBehindCommits()
+    }
+
+    /// Rewrites a WAL in place and syncs it.
+    static func rewrite(_ wal: String) throws(SQLiteError) {
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor(opening: wal, O_RDWR | O_NOFOLLOW)
+            var offset = 0
+            while true {
+                let bytes = try BlockingIO.read(from: descriptor.number, at: offset, count: 1 << 20)
+                if bytes.isEmpty { break }
+                try BlockingIO.write(bytes[...], to: descriptor.number, at: offset)
+                offset += bytes.count
+            }
+            if offset > 0 { try BlockingIO.synchronizeData(descriptor.number) }
+        } catch {
+            throw .system(error.call, of: "WAL", code: error.code)
+        }
     }
 
     /// Opens a file that will become a store's database, without a WAL: a new file or a copy.
@@ -108,24 +121,31 @@ struct StoreOpener: Sendable {
     }
 
     /// Refuses a WAL that does not belong to the database, and one of which SQLite would drop acknowledged commits, unless
-    /// the operator has accepted that; a copy of the latter is kept in either case.
+    /// the operator has accepted that; then a copy of it is kept.
     ///
     /// What of an accepted WAL cannot be read may have been checkpointed in part, so the database is to be checked.
     private func examineWAL() throws(SQLiteOpenError) {
-        let path = Path.resolved(database) + "-wal"
+        let path = database + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in
             try WALExaminer.examine(path, of: database)
         }
         if found == .foreign { throw .foreignWAL(path: database, wal: path) }
         guard case .damaged(let damage) = found else { return }
-        let copy: String
+        guard options.acceptsDamagedWAL else { throw .damagedWAL(path: path, damage) }
+        let copy = database + DatabaseFileName.damagedWALSuffix
         do throws(StoreError) {
-            copy = try DamagedWALCopies.keep(of: database)
-            if options.acceptsDamagedWAL { try mark.make() }
+            // When the store is opened again, the copy is there, and the disk may be full. The first bytes of no two WALs are the same.
+            if FileStatus.size(of: path) != FileStatus.size(of: copy)
+                || TextFile.head(of: path, count: 32) != TextFile.head(of: copy, count: 32)
+            {
+                try PrivateFile.copy(path, to: copy)
+                try PrivateFile.synchronize(copy)
+                try PrivateFile.synchronizeFolder(of: copy)
+            }
+            try mark.make()
         } catch {
-            throw .damagedWALNotKept(path: path, damage, reason: "\(error)")
+            throw .damagedWAL(path: path, damage, copyFailure: "\(error)")
         }
-        guard options.acceptsDamagedWAL else { throw .damagedWAL(path: path, damage, copy: copy) }
         report(.damagedWALAccepted(path: path, damage, copy: copy))
     }
 

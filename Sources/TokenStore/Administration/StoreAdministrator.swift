@@ -193,8 +193,8 @@ package struct StoreVerification: Codable, Sendable {
     /// The number of tokens that the store has counted, if that is not the number of rows; nil also if the store was changed
     /// during the verification.
     package var wrongCount: Int?
-    /// Copies of damaged WALs that are kept beside the store, in which there may be tokens that it lacks.
-    package var keptCopies: [String] = []
+    /// The copy of a damaged WAL beside the store, in which there may be tokens that it lacks; nil if there is none.
+    package var damagedCopy: String?
 
     /// Whether the store has every token, and every token opens.
     package var isSound = true

@@ -4,10 +4,8 @@ package protocol StoreExaminer: Sendable {
     var path: String { get }
     /// Whether this user may not read the store.
     var isUnreadable: Bool { get }
-    /// The process that uses the store from another data folder; nil if there is none, or it cannot be told.
-    var holder: Int? { get }
-    /// Copies of damaged files that are kept beside the store.
-    var keptCopies: [String] { get }
+    /// The copy of a damaged WAL that is kept beside the store; nil if there is none.
+    var damagedCopy: String? { get }
 
     /// Looks at the store; nil when there is none.
     func examine() throws(StoreOpenError) -> StoreExamination?

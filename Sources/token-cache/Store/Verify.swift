@@ -18,8 +18,10 @@ struct Verify: AsyncParsableCommand {
         }
         lines += found.damages.map { "damage: \($0)" }
         if let count = found.wrongCount { lines.append("the store's own count is \(Text.number(count)) tokens") }
-        lines += found.keptCopies.map {
-            "\($0) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
+        if let copy = found.damagedCopy {
+            lines.append(
+                "\(copy) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
+            )
         }
         lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
         try options.output.print(found, lines.joined(separator: "\n"))

@@ -132,6 +132,12 @@ package struct TCPStream: ~Copyable {
         await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)
     }
 
+    /// Calls a handler when writing may succeed, unless it returns a reason why there is no wait.
+    package func waitUntilWritable(until deadline: MonotonicTime, calling handler: any ReadinessHandler) -> WakeReason?
+    {
+        loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false, calling: handler)
+    }
+
     /// Ends our side of the connection; the peer's bytes can still be read.
     package func finishSending() {
         tls?.sendCloseNotify()

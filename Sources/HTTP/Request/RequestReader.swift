@@ -125,8 +125,8 @@ package struct RequestReader {
         state = .start
     }
 
-    /// Whether the current request begins as a TLS connection does (RFC 8446, section 5.1: a record of type 22).
-    package var beginsLikeTLS: Bool { start < bytes.count && bytes[start] == 22 }
+    /// Whether the first request begins as a TLS connection does (RFC 8446, section 5.1: a record of type 22).
+    package var beginsLikeTLS: Bool { differingHeads == 0 && start < bytes.count && bytes[start] == 22 }
 
     /// Whether bytes of another request follow the one at hand, or the one that was just finished.
     package var hasFurtherBytes: Bool {

@@ -3,192 +3,188 @@ internal import HTTP
 internal import System
 internal import TokenService
 
-/// Waiting for a pending answer.
+/// Answers that come later.
 extension Connection {
-    /// Begins a pending answer, and waits for it if it does not come at once.
-    mutating func begin(_ answer: PendingAnswer, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
+    /// Drops the request and begins its pending answer, in the part of a turn that is for long work if it takes long.
+    mutating func begin(
+        _ answer: PendingAnswer, since: MonotonicTime?, on worker: Worker, for driver: ConnectionDriver
+    ) {
         // Answers to earlier requests need not wait for this one. What the socket does not take is sent with this one.
-        if !output.isEmpty, case .end? = send(on: worker) { return .end }
-        guard dropRequest(for: answer, on: worker) else {
-            write(answer.refuse(), on: worker)
-            return nil
+        if !output.isEmpty, !sendNow(on: worker), case .closed = state { return }
+        guard let since = dropRequest(for: answer, since: since, on: worker) else {
+            return answer.takesLong
+                ? end(with: .outOfBuffers, on: worker) : write(answer.refuse(), since: since, on: worker)
         }
-        if let answer = answer.begin(for: driver) {
-            if let pause = handle(answer, on: worker, for: driver) { return pause }
-            endTurn()
-            return nil
+        if answer.takesLong {
+            state = .longAnswer(answer, since: since)
+        } else {
+            beginNow(answer, since, on: worker, for: driver)
         }
-        pending = answer
-        let deadline = answer.timeLimit.map { worker.loop.now + Nanoseconds($0) } ?? .never
-        guard let reason = stream.waitUntilLost(until: deadline, calling: driver) else { return .answer }
-        return endWait(after: reason, on: worker)
     }
 
-    /// Continues with the answer that the connection was waiting for.
-    mutating func proceed(with answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) -> Pause {
-        stream.endWait()
-        pending = nil
-        if let pause = handle(answer, on: worker, for: driver) { return pause }
-        endTurn()
-        return proceed(after: nil, in: .usual, on: worker, for: driver)
+    /// Begins a pending answer, and waits for it if it does not come at once.
+    private mutating func beginNow(
+        _ answer: PendingAnswer, _ since: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+    ) {
+        if let answer = answer.begin(for: driver) {
+            handle(answer, since: since, on: worker, for: driver)
+            return endTurn()
+        }
+        state = .waiting(answer, since: since)
+        let deadline = answer.timeLimit.map { worker.loop.now + Nanoseconds($0) } ?? .never
+        guard let reason = stream.waitUntilLost(until: deadline, calling: driver) else { return }
+        _ = endWait(for: answer, since, after: reason, on: worker)
     }
 
     /// Ends the wait for an answer that has not come.
     ///
     /// - Parameter reason: Why the loop has ended the wait.
-    /// - Returns: Nil if an answer that says so was written instead.
-    mutating func endWait(after reason: WakeReason, on worker: Worker) -> Pause? {
-        guard let answer = pending else { preconditionFailure("a wait for an answer has one") }
+    mutating func endWait(
+        for answer: PendingAnswer, _ since: MonotonicTime, after reason: WakeReason, on worker: Worker
+    ) -> Bool {
         switch reason {
         case .ready:
             // The client has disconnected. The read or write that was begun still runs to its end.
             answer.abandon()
-            pending = nil
-            return .end
+            return close()
         case .timedOut, .draining, .abandoned:
             // A store without a time limit always answers, so this wait continues even if the loop has ended all waits.
-            guard answer.timeLimit != nil else { return .answer }
-            pending = nil
-            write(answer.timeOut(), on: worker)
+            guard answer.timeLimit != nil else { return false }
+            write(answer.timeOut(), since: since, on: worker)
             endTurn()
-            return nil
+            return true
         }
     }
 
     /// Ends the connection's turn: a store delivers many answers at a time, and all of them are written before a connection
     /// continues with further requests of its client.
-    private mutating func endTurn() {
-        // Without further input there is no need to wait for a turn, but the next receive ends this one.
+    mutating func endTurn() {
+        // Without further input there is nothing to wait for a turn for: the next receive is the turn's last step.
         stepsInTurn = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
     }
 
     /// Drops the current request, which the pending answer does not need, and counts the memory that is held until the answer
     /// comes.
     ///
-    /// - Returns: False if `limits.buffers` leaves no room for that memory; then nothing is dropped.
-    private mutating func dropRequest(for answer: PendingAnswer, on worker: Worker) -> Bool {
+    /// - Returns: When it was dropped; nil if `limits.buffers` leaves no room for that memory, and nothing is dropped.
+    private mutating func dropRequest(
+        for answer: PendingAnswer, since: MonotonicTime?, on worker: Worker
+    ) -> MonotonicTime? {
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
         // The buffers go back to the pool at once, unless they hold further requests, unsent answers or a large body, which is
         // dropped below.
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         let bytes = answer.bytes + (keepsBuffers ? waitingBytes : 0)
         // An answer that holds nothing needs no room.
-        guard account(for: bytes, on: worker) || answer.bytes == 0 else { return false }
-        if !hasDroppedRequest {
-            if settings.accessLog != nil { pendingEntry = logEntry() }
+        guard account(for: bytes, on: worker) || answer.bytes == 0 else { return nil }
+        if since == nil {
+            if settings.accessLog != nil { droppedEntry = logEntry() }
             reader.finishRequest()
-            hasDroppedRequest = true
-            waitBegan = worker.loop.now
         }
         releaseBuffers(to: worker)
         if isLarge { reader.releaseRoom() }
         // This is never more than was counted above.
         _ = account(for: answer.bytes + waitingBytes, on: worker)
-        return true
+        return since ?? worker.loop.now
     }
 }
 
+/// Long work: what takes milliseconds is done one step per turn, after the work of short requests.
 extension Connection {
     /// Bytes of a long answer that are made in one step.
     private static let longStep = 256 << 10
 
-    /// Work that takes milliseconds, and is done one step per turn after the work of short requests.
-    enum LongWork {
-        case none
-        /// Read the current request, whose body is long. Refused if this has not begun by the deadline.
-        case request(until: MonotonicTime)
-        /// Begin a pending answer that takes long to begin. Refused if this has not begun by the deadline.
-        case beginning(PendingAnswer, until: MonotonicTime)
-        /// Send the rest of a long answer.
-        case pieces(LongAnswer)
+    /// The rest of a long answer.
+    final class LongRest {
+        fileprivate var answer: LongAnswer
+        /// Whether the connection closes after it.
+        fileprivate let isLast: Bool
 
-        var isPending: Bool {
-            if case .none = self { false } else { true }
+        fileprivate init(of answer: consuming LongAnswer, isLast: Bool) {
+            self.answer = answer
+            self.isLast = isLast
         }
 
         /// Bytes of memory that it holds.
-        var bytes: Int {
-            switch self {
-            case .none, .request: 0
-            case .beginning(let answer, _): answer.bytes
-            case .pieces(let answer): answer.capacity
-            }
-        }
+        var bytes: Int { answer.capacity }
     }
 
-    /// Does one step of long work, or waits for the part of a turn in which that is allowed.
-    mutating func workLong(_ mayWorkLong: inout Bool, on worker: Worker, for driver: ConnectionDriver) -> Pause? {
+    /// Writes the head of a long answer, whose rest follows in pieces.
+    mutating func begin(_ answer: consuming LongAnswer, since: MonotonicTime?, on worker: Worker) {
+        write(
+            Response(body: [], laterBytes: answer.length, version: answer.version), since: since, on: worker)
+        // Bytes behind the answer to a HEAD would be taken for the next answer.
+        if request.omitsBody { return }
+        let isLast = if case .closing = state { true } else { false }
+        state = .sending(LongRest(of: answer, isLast: isLast))
+    }
+
+    /// Waits for the part of a turn in which a step of long work is allowed.
+    mutating func waitForLongTurn(on worker: Worker, for driver: ConnectionDriver) -> Bool {
         if worker.loop.isAbandoned {
-            longWork = .none
-            return output.isEmpty ? .end : .finish
+            state = .closing(lingers: !output.isEmpty)
+            return true
         }
-        guard mayWorkLong else {
-            // Answers to earlier requests need not wait for this one.
-            if let pause = send(on: worker) { return pause }
-            if case .pieces = longWork { shrinkBuffers(on: worker) } else { releaseRoom() }
-            return waitForTurn(.long, on: worker)
+        // Answers to earlier requests need not wait for this one.
+        guard send(on: worker, for: driver) else { return false }
+        let isSending = if case .sending = state { true } else { false }
+        if !isSending || worker.bufferBudget.isScarce { releaseRoom() }
+        // Any number of connections may wait for their turn, so the memory that each holds is counted.
+        guard account(for: waitingBytes, on: worker) else { return giveUp(on: worker) }
+        worker.loop.enqueue(driver, for: .long)
+        return false
+    }
+
+    /// Ends long work for which there is no room, or which has waited for too long.
+    private mutating func giveUp(on worker: Worker) -> Bool {
+        switch state {
+        case .longRequest: refuse(.outOfBuffers, on: worker)
+        case .longAnswer: end(with: .outOfBuffers, on: worker)
+        // An answer that has begun is cut off.
+        default: return close()
         }
+        return true
+    }
+
+    /// Does one step of long work, if there is any.
+    mutating func workLong(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+        switch state {
+        case .longRequest(let since), .longAnswer(_, let since):
+            guard worker.loop.now < since + settings.deadlines.body else { return giveUp(on: worker) }
+        case .sending: break
+        case .reading, .answering, .waiting, .closing, .lingering, .closed: return true
+        }
+        if worker.loop.isAbandoned { return true }
         // The connection is lost, so the others in the queue need not wait for its work.
-        if stream.isBroken { return .end }
-        mayWorkLong = false
-        var work = LongWork.none
-        swap(&work, &longWork)
-        switch work {
-        case .none: return nil
-        case .request(let deadline):
-            return worker.loop.now < deadline ? answerRequest(on: worker, for: driver) : .refusal(.outOfBuffers)
-        case .beginning(let answer, let deadline):
-            guard worker.loop.now < deadline else { return refuse(answer, on: worker) }
-            if let pause = begin(answer, on: worker, for: driver) { return pause }
-            // If the answer came at once, its first pieces belong to the same step.
-            if case .pieces(let answer) = longWork { return sendPieces(of: answer, on: worker) }
-            return nil
-        case .pieces(let answer): return sendPieces(of: answer, on: worker)
+        if stream.isBroken { return close() }
+        switch state {
+        case .longRequest: answerRequest(on: worker, for: driver)
+        case .longAnswer(let answer, _):
+            state = .answering
+            // The time that it waited for its turn is not counted among that of the answer.
+            beginNow(answer, worker.loop.now, on: worker, for: driver)
+        default: break
         }
+        // If the answer came at once, its first pieces belong to the same step.
+        guard case .sending(let rest) = state else { return true }
+        return send(rest, on: worker, for: driver)
     }
 
     /// Makes and sends as many pieces as fit into one step.
-    private mutating func sendPieces(of answer: consuming LongAnswer, on worker: Worker) -> Pause? {
+    private mutating func send(_ rest: LongRest, on worker: Worker, for driver: ConnectionDriver) -> Bool {
         var bytes = 0
-        while !answer.isComplete && bytes < Self.longStep {
+        while bytes < Self.longStep {
             let before = output.count
-            answer.appendPiece(to: &output)
+            rest.answer.appendPiece(to: &output)
             bytes += output.count - before
-            longWork = answer.isComplete ? .none : .pieces(answer)
-            if let pause = send(on: worker) { return pause }
+            if rest.answer.isComplete {
+                // While the pieces were sent, the client may have sent bytes that are never read, such as a stray line end.
+                // Closing at once would then reset the connection and cut the answer off.
+                state = rest.isLast ? .closing(lingers: true) : .answering
+            }
+            guard send(on: worker, for: driver) else { return false }
+            if rest.answer.isComplete { break }
         }
-        if answer.isComplete { sendDeadline = .never }
-        return nil
-    }
-
-    /// Waits for a part of a later turn.
-    ///
-    /// Any number of connections may wait for their turn, so the memory that each holds is counted. Without room for it, an
-    /// answer that has begun is cut off, and anything else is refused.
-    ///
-    /// - Returns: Nil if an answer was written instead.
-    mutating func waitForTurn(_ part: TurnPart, on worker: Worker) -> Pause? {
-        if account(for: waitingBytes, on: worker) { return .turn(part) }
-        var work = LongWork.none
-        swap(&work, &longWork)
-        switch work {
-        case .none, .request: return .refusal(.outOfBuffers)
-        case .beginning(let answer, _): return refuse(answer, on: worker)
-        case .pieces: return .end
-        }
-    }
-
-    /// Refuses a pending answer that was not begun.
-    ///
-    /// - Returns: Nil if the refusal was written as an answer.
-    private mutating func refuse(_ answer: PendingAnswer, on worker: Worker) -> Pause? {
-        // Once the request is dropped only the contract's answer is possible: a refusal needs the request's head.
-        guard hasDroppedRequest else { return .refusal(.outOfBuffers) }
-        write(answer.refuse(), on: worker)
-        return nil
-    }
-
-    func longWorkDeadline(on worker: Worker) -> MonotonicTime {
-        worker.loop.now + settings.deadlines.body
+        return true
     }
 }

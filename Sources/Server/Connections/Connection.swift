@@ -5,13 +5,40 @@ internal import TokenService
 
 /// One client's connection: receives requests, passes them to the service, and sends the answers in order.
 ///
-/// Work that comes with nearly every request is plain function calls from one wait to the next. Rare work that waits in the
-/// middle, such as a handshake or sending to a slow client, is async. This file has the connection's state and `proceed`,
-/// which runs from one wait to the next; opening, receiving, answering, waiting for answers, long work, sending, buffers and
-/// closing have a file each.
+/// All of it is plain function calls from one wait to the next, except for opening, which comes first and is async
+/// (`ConnectionDriver.swift`). This file has the states, the calls that end a wait, sending and closing; receiving and answering
+/// requests are in `Connection+Requests.swift`, answers that come later or are long in `Connection+Waiting.swift`.
+///
+/// Functions that may begin a wait return whether the connection goes on at once. If not, the loop or the pending answer will
+/// call its driver, unless the connection is closed.
 ///
 /// Belongs to its loop's thread.
 struct Connection: ~Copyable {
+    /// Where a connection is.
+    ///
+    /// With each request it is replaced a few times, which is cheap as long as the payloads are small and their references rare.
+    enum State {
+        /// Waits for a part of a request, until the deadline.
+        case reading(RequestReader.Part, until: MonotonicTime)
+        /// Answers the requests in the buffer; no deadline runs. The first state.
+        case answering
+        /// The request at hand has a long body, and waits for its turn since then.
+        case longRequest(since: MonotonicTime)
+        /// The request was dropped, and its answer, which takes long to begin, waits for its turn since then.
+        case longAnswer(PendingAnswer, since: MonotonicTime)
+        /// The request was dropped then, and its answer has begun and will come.
+        case waiting(PendingAnswer, since: MonotonicTime)
+        /// Sends the rest of a long answer, in pieces that wait for their turn.
+        case sending(LongRest)
+        /// The output ends with the connection's last answer; `lingers` if the client may still be sending.
+        case closing(lingers: Bool)
+        /// All is sent, and input is read and dropped until the deadline.
+        case lingering(until: MonotonicTime)
+        /// The end; the driver is freed.
+        case closed
+    }
+
+    var state = State.answering
     var stream: TCPStream
     var origin: HTTPSPolicy.Origin
     /// What the client's certificate says; nil without one.
@@ -19,54 +46,33 @@ struct Connection: ~Copyable {
     /// The settings for the current request.
     var settings: ConnectionSettings
     var reader: RequestReader
-    var output: [UInt8] = []
-    /// How much of `output` the socket has taken.
-    var sent = 0
-    /// When the client must have read more of the answer; `never` while the connection does not wait for that.
-    var sendDeadline = MonotonicTime.never
-    /// Bytes sent since `sendDeadline` was set.
-    var sentSinceRenewal = 0
-    /// The part of a request that the connection waits for; nil while it does not.
-    var awaitedPart: RequestReader.Part?
-    /// When that part must have arrived.
-    var deadline = MonotonicTime.never
+    /// The current request, or the one that was dropped and is still to be answered.
+    var request = RequestSummary(RequestHead())
     /// When the answering of the current request began; set only if there is an access log.
     var answeringBegan = MonotonicTime.never
-    /// The current request.
-    var summary = RequestSummary(RequestHead())
-    /// The current request's id.
-    var requestID = RequestID.none
+    /// The access log's entry for a request that was dropped.
+    var droppedEntry: AccessLog.Entry?
+    var output: [UInt8] = []
+    /// How much of `output` the socket has taken.
+    private var sent = 0
+    /// When the client must have read more of the output; `never` while the connection does not wait for that.
+    private var sendDeadline = MonotonicTime.never
+    /// Bytes sent since `sendDeadline` was set.
+    private var sentSinceRenewal = 0
     /// Receives and answers since other connections last had their turn.
     var stepsInTurn = 0
     /// The number of the listener that accepted the connection.
     let listener: UInt16
-    /// Whether the current request came over HTTPS.
-    var isSecure = false
-    /// Whether any request of the connection has been answered.
-    var hasAnswered = false
-    /// Whether the connection's last answer has been written.
-    var isLastWritten = false
-    /// Whether the client may still be sending, so that closing at once could reset the connection.
-    var lingers = false
-    /// The answer that the connection waits for; nil while it does not.
-    var pending: PendingAnswer?
-    /// When the wait for the answer of a dropped request began.
-    var waitBegan = MonotonicTime.never
-    /// Whether the current request has been dropped from the buffer although its answer is still to come.
-    var hasDroppedRequest = false
-    /// The access log's entry for a request that was dropped.
-    var pendingEntry: AccessLog.Entry?
-    /// Long work to be done next.
-    var longWork = LongWork.none
     /// Bytes counted for this connection in the worker's `bufferBudget`.
-    var countedBytes = 0
+    private(set) var countedBytes = 0
 
     /// Answers are gathered while further requests are in the buffer, up to this many bytes.
     static let outputLimit = 64 << 10
     /// Steps after which other connections get their turn.
     static let stepLimit = 32
-    /// Bodies of up to this many bytes are read at once; longer ones are long work.
-    private static let shortBody = 32 << 10
+    /// Bytes that a client has to read before its time limit for the rest begins again: a client that reads a byte now and then
+    /// cannot keep an answer waiting for hours.
+    private static let renewal = 256 << 10
 
     /// - Parameter listener: The number of the listener that accepted the connection.
     init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, through listener: Int, on worker: Worker) {
@@ -77,92 +83,197 @@ struct Connection: ~Copyable {
         reader = RequestReader(limits: settings.limits)
     }
 
-    /// Why `proceed` returns, and what its caller does.
-    enum Pause {
-        /// Waits for input: the loop will call the driver's `wake`.
-        case input
-        /// Waits for a pending answer: it will call the driver's `take`, or the loop `wake` if the wait ends without an answer.
-        case answer
-        /// Waits for the client to read what was written: call `flush`.
-        case output
-        /// Other connections get their turn: call `proceed` again in this part of a later turn.
-        case turn(TurnPart)
-        /// The request cannot be read further: call `refuse`.
-        case refusal(Refusal)
-        /// The last answer has been written: call `finish`.
-        case finish
-        /// Close the connection.
-        case end
-    }
+    // MARK: - The ends of waits
 
-    /// Receives, answers and sends until the connection has to wait.
+    /// Continues after a wait that the loop has ended.
     ///
     /// - Parameters:
-    ///   - reason: What ended the last wait; nil if there was none.
-    ///   - part: The part of the turn in which this is called.
+    ///   - reason: Why it has.
     ///   - worker: The loop's worker. It is a parameter throughout: a stored reference would be retained and released with each
     ///     use.
     ///   - driver: The connection's owner, which is called when a wait ends.
-    mutating func proceed(
-        after reason: WakeReason?, in part: TurnPart, on worker: Worker, for driver: ConnectionDriver
-    ) -> Pause {
-        // After a reload, before the next request.
-        if settings !== worker.connectionSettings, reader.isBetweenRequests, !hasDroppedRequest {
-            takeSettings(of: worker)
-        }
-        if let reason {
-            // Other connections have had their turn.
-            stepsInTurn = 0
-            if pending != nil {
-                if let pause = endWait(after: reason, on: worker) { return pause }
-            } else if let pause = receive(after: reason, on: worker, for: driver) {
-                return pause
+    mutating func wake(after reason: WakeReason, on worker: Worker, for driver: ConnectionDriver) {
+        // Other connections have had their turn.
+        stepsInTurn = 0
+        let goesOn =
+            switch state {
+            case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: worker)
+            // In all other states unsent output is what is waited for first.
+            case _ where !output.isEmpty: reason == .ready ? send(on: worker, for: driver) : close()
+            case .reading(let part, let deadline):
+                receive(part, until: deadline, after: reason, on: worker, for: driver)
+            case .answering, .longRequest, .longAnswer, .sending, .closing, .lingering, .closed:
+                reason == .ready || close()
             }
-        }
-        // At most one step of long work per turn.
-        var mayWorkLong = part == .long
-        while true {
-            if longWork.isPending {
-                if let pause = workLong(&mayWorkLong, on: worker, for: driver) { return pause }
-                continue
-            }
-            if isLastWritten || output.count >= Self.outputLimit, let pause = send(on: worker) { return pause }
-            if isLastWritten { return lingers || hasUnreadInput(on: worker) ? .finish : .end }
-            if worker.loop.isAbandoned { return output.isEmpty ? .end : .finish }
-            if stepsInTurn >= Self.stepLimit {
-                stepsInTurn = 0
-                if let pause = waitForTurn(.usual, on: worker) { return pause }
-            }
-            switch reader.next() {
-            case .request:
-                guard certificate == nil || stream.acceptsClient(at: Worker.unixTime) else {
-                    worker.noteClosed("its client's certificate has expired, or tls.client_ca has been replaced")
-                    lingers = true
-                    return .finish
-                }
-                guard reader.bodyCount <= Self.shortBody else {
-                    longWork = .request(until: longWorkDeadline(on: worker))
-                    continue
-                }
-                if let pause = answerRequest(on: worker, for: driver) { return pause }
-            case .sendContinue: writeContinue(on: worker)
-            case .needsMore(let part): if let pause = receive(part, on: worker, for: driver) { return pause }
-            case .refused(let refusal): return isTLSHello(on: worker) ? .end : .refusal(refusal)
+        if goesOn { run(on: worker, for: driver) }
+    }
+
+    /// Continues after `EventLoop.enqueue`: long work in its own part of the loop's turns, one step at a time.
+    mutating func takeTurn(on worker: Worker, for driver: ConnectionDriver) {
+        stepsInTurn = 0
+        if workLong(on: worker, for: driver) { run(on: worker, for: driver) }
+    }
+
+    /// Continues with the answer that the connection was waiting for.
+    mutating func take(_ answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) {
+        guard case .waiting(_, let since) = state else { preconditionFailure("an answer comes to who waits for it") }
+        stream.endWait()
+        state = .answering
+        handle(answer, since: since, on: worker, for: driver)
+        endTurn()
+        run(on: worker, for: driver)
+    }
+
+    /// Receives, answers and sends until the connection waits or is closed.
+    mutating func run(on worker: Worker, for driver: ConnectionDriver) {
+        var goesOn = true
+        while goesOn {
+            switch state {
+            case .reading, .answering: goesOn = serve(on: worker, for: driver)
+            case .longRequest, .longAnswer, .sending: goesOn = waitForLongTurn(on: worker, for: driver)
+            case .closing: goesOn = finish(on: worker, for: driver)
+            case .lingering(let deadline): goesOn = linger(until: deadline, on: worker, for: driver)
+            case .waiting, .closed: goesOn = false
             }
         }
     }
 
-    private mutating func takeSettings(of worker: Worker) {
-        settings = worker.connectionSettings
-        reader.limits = settings.limits
-        origin = settings.https.origin(
-            address: origin.address, isTLS: origin.isTLS, port: origin.port, hidesClient: origin.hidesClient)
-    }
-}
+    // MARK: - Sending
 
-extension Connection {
+    /// Sends the output, or waits for the client to read it.
+    mutating func send(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+        while !sendNow(on: worker) {
+            switch state {
+            case .closed: return false
+            // The client reads slowly. Closing without waiting for it could cut the answer off.
+            case .closing: state = .closing(lingers: true)
+            default: break
+            }
+            if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
+            guard account(for: waitingBytes, on: worker) else { return close() }
+            if sendDeadline == .never || sentSinceRenewal >= Self.renewal {
+                sendDeadline = worker.loop.now + settings.deadlines.body
+                sentSinceRenewal = 0
+            }
+            switch stream.waitUntilWritable(until: sendDeadline, calling: driver) {
+            case nil: return false
+            case .ready: break
+            case .timedOut, .draining, .abandoned: return close()
+            }
+        }
+        if sendDeadline != .never { endSendDeadline() }
+        return true
+    }
+
+    /// Sends what the socket takes at once.
+    ///
+    /// - Returns: Whether that was all; if the connection is lost, it is closed.
+    mutating func sendNow(on worker: Worker) -> Bool {
+        while sent < output.count {
+            guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else { return close() }
+            if count == 0 { return false }
+            sent += count
+            sentSinceRenewal += count
+        }
+        // A large answer takes as long as several short answers.
+        if sent > Self.outputLimit {
+            stepsInTurn += sent / Self.outputLimit
+            worker.loop.noteLongStep()
+        }
+        output.removeAll(keepingCapacity: true)
+        sent = 0
+        return true
+    }
+
+    /// The pieces of a long answer have one time limit.
+    private mutating func endSendDeadline() {
+        if case .sending = state { return }
+        sendDeadline = .never
+    }
+
+    // MARK: - Closing
+
+    /// Answers a request that cannot be read further, as the connection's last.
+    mutating func refuse(_ refusal: Refusal, on worker: Worker) {
+        if settings.accessLog != nil { answeringBegan = .now }
+        let head = reader.partialHead
+        request = RequestSummary(head)
+        request.id = worker.requestID(head, in: reader.requestBytes, from: origin)
+        if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: origin) {
+            request.isSecure = isSecure
+        }
+        end(with: refusal, on: worker)
+    }
+
+    /// Answers the current request with a refusal, as the connection's last.
+    mutating func end(with refusal: Refusal, on worker: Worker) {
+        encode(settings.router.answer(refusal), closes: true, on: worker)
+        state = .closing(lingers: true)
+    }
+
+    /// Closes the connection without sending anything more.
+    ///
+    /// - Returns: False.
+    mutating func close() -> Bool {
+        state = .closed
+        return false
+    }
+
+    /// Sends the last answer and ends the connection.
+    ///
+    /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6). If the
+    /// client may still be sending, its input is read and dropped for a moment.
+    private mutating func finish(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+        guard send(on: worker, for: driver) else { return false }
+        if case .closing(lingers: false) = state, !hasUnreadInput(on: worker) { return close() }
+        stream.finishSending()
+        state = .lingering(until: worker.loop.now + settings.deadlines.linger)
+        return true
+    }
+
+    private mutating func hasUnreadInput(on worker: Worker) -> Bool {
+        guard stream.mayBeReadable, case .received = receiveNow(on: worker) else { return false }
+        return true
+    }
+
+    private mutating func linger(
+        until deadline: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+    ) -> Bool {
+        while worker.loop.now < deadline {
+            reader.dropAll()
+            guard stepsInTurn < Self.stepLimit else {
+                worker.loop.enqueue(driver, for: .usual)
+                return false
+            }
+            switch receiveNow(on: worker) {
+            case .received: stepsInTurn += 1
+            case .wouldBlock:
+                releaseBuffers(to: worker)
+                // Never more than was counted before.
+                _ = account(for: waitingBytes, on: worker)
+                switch stream.waitUntilReadable(until: deadline, isIdle: false, calling: driver) {
+                case nil: return false
+                case .ready: break
+                case .timedOut, .draining, .abandoned: return close()
+                }
+            case .endOfInput, nil: return close()
+            }
+        }
+        return close()
+    }
+
+    // MARK: - Buffers
+
     /// Bytes that the connection holds while it waits.
-    var waitingBytes: Int { reader.bytes.capacity + output.capacity + longWork.bytes }
+    var waitingBytes: Int {
+        let held =
+            switch state {
+            case .longAnswer(let answer, _), .waiting(let answer, _): answer.bytes
+            case .sending(let rest): rest.bytes
+            case .reading, .answering, .longRequest, .closing, .lingering, .closed: 0
+            }
+        return reader.bytes.capacity + output.capacity + held
+    }
 
     /// Replaces the number of bytes that are counted for this connection.
     ///
@@ -197,14 +308,34 @@ extension Connection {
         worker.giveBuffers(pair)
     }
 
-    /// Frees memory that the connection can do without, if memory is scarce.
-    mutating func shrinkBuffers(on worker: Worker) {
-        if worker.bufferBudget.isScarce { releaseRoom() }
-    }
-
     /// Frees memory that the connection can do without.
     mutating func releaseRoom() {
         if output.isEmpty { output = [] }
         reader.releaseRoom()
+    }
+}
+
+/// The parts of a request's head that are needed to answer and count the request.
+///
+/// A few bytes, so that the request's head, which is ten times as large, need not be kept until the answer comes.
+struct RequestSummary {
+    let method: Method
+    /// Whether the connection stays open after the answer.
+    let keepsAlive: Bool
+    /// Whether the client speaks HTTP/1.0.
+    let isOldVersion: Bool
+    /// Whether the request came over HTTPS.
+    var isSecure = false
+    var id = RequestID.none
+
+    init(_ head: RequestHead) {
+        method = head.method
+        keepsAlive = head.keepsAlive
+        isOldVersion = head.minorVersion == 0
+    }
+
+    /// Whether the answer has no body.
+    var omitsBody: Bool {
+        if case .head = method { true } else { false }
     }
 }

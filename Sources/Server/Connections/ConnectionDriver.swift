@@ -7,7 +7,7 @@ internal import TokenService
 /// Owns a connection and calls it whenever one of its waits ends.
 ///
 /// Between two requests only the loop's table refers to the driver: there is no task, and it takes hardly more memory than the
-/// connection itself.
+/// connection itself. When nothing refers to it any more, it is freed and the connection closed.
 ///
 /// Belongs to its loop's thread, and is freed there.
 final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable {
@@ -15,8 +15,6 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
 
     private var connection: Connection
     private let worker: Worker
-    /// The part of a turn for which the driver is queued.
-    private var queuedPart = TurnPart.usual
 
     init(_ connection: consuming Connection, on worker: Worker) {
         self.connection = connection
@@ -34,49 +32,95 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     ///   - listener: The listener that accepted the connection.
     ///   - isRefused: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
     func start(through listener: ClientListener, isRefused: Bool) {
-        guard listener.requiresProxyProtocol || listener.tls != nil || isRefused else { return proceed(after: nil) }
-        perform { [self] in
-            if listener.requiresProxyProtocol, !(await connection.readProxyHeader(on: worker)) { return }
-            if let tls = listener.tls {
-                let clients = listener.clientAuthentication
-                guard await connection.startTLS(tls, clients: clients, on: worker) else { return }
-            }
-            if isRefused { return await connection.refuse(.tooManyConnections, on: worker) }
-            proceed(after: nil)
+        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve(isRefused: isRefused) }
+        Task(executorPreference: worker.loop) { [self] in
+            await connection.open(through: listener, on: worker)
+            serve(isRefused: isRefused)
         }
+    }
+
+    private func serve(isRefused: Bool) {
+        if isRefused, case .answering = connection.state { connection.refuse(.tooManyConnections, on: worker) }
+        connection.run(on: worker, for: self)
     }
 
     func wake(_ reason: WakeReason) {
-        proceed(after: reason)
+        connection.wake(after: reason, on: worker, for: self)
     }
 
     func takeTurn() {
-        proceed(after: nil, in: queuedPart)
+        connection.takeTurn(on: worker, for: self)
     }
 
     func take(_ answer: Answer) {
-        act(on: connection.proceed(with: answer, on: worker, for: self))
+        connection.take(answer, on: worker, for: self)
     }
+}
 
-    private func proceed(after reason: WakeReason?, in part: TurnPart = .usual) {
-        act(on: connection.proceed(after: reason, in: part, on: worker, for: self))
-    }
-
-    private func act(on pause: Connection.Pause) {
-        switch pause {
-        // While it waits, the loop or the pending answer refers to the driver. Otherwise nothing does, and it is freed.
-        case .input, .answer, .end: break
-        case .output: perform { [self] in if await connection.flush(on: worker) { proceed(after: nil) } }
-        case .turn(let part):
-            queuedPart = part
-            worker.loop.enqueue(self, for: part)
-        case .refusal(let refusal): perform { [self] in await connection.refuse(refusal, on: worker) }
-        case .finish: perform { [self] in await connection.finish(on: worker) }
+/// Opening a connection: PROXY protocol header and TLS handshake.
+extension Connection {
+    /// Reads what precedes requests; afterwards the connection is answering, or it is closing or closed if that fails.
+    fileprivate mutating func open(through listener: ClientListener, on worker: Worker) async {
+        if listener.requiresProxyProtocol, !(await readProxyHeader(on: worker)) {
+            state = .closed
+        } else if let tls = listener.tls {
+            await startTLS(tls, clients: listener.clientAuthentication, on: worker)
         }
     }
 
-    /// Runs async work on the loop, after the jobs that are already queued.
-    private func perform(_ work: @escaping @Sendable () async -> Void) {
-        Task(executorPreference: worker.loop, operation: work)
+    /// Reads the PROXY protocol header that the connection must begin with, and takes the client's address from it.
+    ///
+    /// Reads no byte beyond the header, as a TLS handshake may follow.
+    ///
+    /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
+    private mutating func readProxyHeader(on worker: Worker) async -> Bool {
+        let deadline = worker.loop.now + settings.deadlines.head
+        while origin.isTrusted {
+            var seen: [UInt8] = []
+            switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
+            case .received, .wouldBlock: break
+            case .endOfInput, nil: return false
+            }
+            switch ProxyProtocol.read(seen) {
+            case .header(let length, let client):
+                seen.removeAll()
+                guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
+                // Without an address the connection stays the proxy's, which then has not written what comes through it.
+                origin = settings.https.origin(
+                    address: client ?? origin.address, isTLS: false, hidesClient: client == nil)
+                return true
+            case .needsMore:
+                // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.
+                guard !stream.hasEnded, await stream.waitForMore(until: deadline) == .ready else { return false }
+            case .malformed:
+                worker.noteClosed("it did not begin with a PROXY protocol header")
+                return false
+            }
+        }
+        worker.noteClosed("its peer must send a PROXY protocol header, but is not a trusted proxy")
+        return false
+    }
+
+    /// Performs the TLS handshake; a client that can still be answered after a failure receives a refusal or an alert.
+    private mutating func startTLS(
+        _ context: TLSContext, clients: TLSClientAuthentication, on worker: Worker
+    ) async {
+        do throws(TLSError) {
+            let deadline = worker.loop.now + settings.deadlines.head
+            try await stream.startTLS(context, clients: clients, until: deadline, among: worker.handshakes)
+            worker.metrics.handshakes.add()
+            origin = settings.https.origin(
+                address: origin.address, isTLS: true, hidesClient: origin.hidesClient)
+            certificate = stream.clientCertificate.map { ClientCertificate($0, named: settings.certificateName) }
+        } catch {
+            worker.noteClosed("\(error)")
+            worker.metrics.handshakeFailures.add(error.cause)
+            switch error {
+            case .plainRequest: refuse(.plainRequest, on: worker)
+            // Sends the alert that tells the client why.
+            case .refused: state = .closing(lingers: true)
+            case .closed, .timedOut, .displaced, .stopped, .system: state = .closed
+            }
+        }
     }
 }

@@ -38,7 +38,7 @@ final class ConnectionSettings {
         let head: Nanoseconds
         let body: Nanoseconds
         let idle: Nanoseconds
-        /// How long input is read and dropped before the connection is closed; see `Connection.finish`.
+        /// How long input is read and dropped before the connection is closed; see `Connection.State.lingering`.
         let linger = Nanoseconds(.seconds(2))
 
         init(_ timeouts: Settings.Timeouts) {

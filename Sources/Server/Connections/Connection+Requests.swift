@@ -1,0 +1,261 @@
+internal import EventLoop
+internal import HTTP
+internal import System
+internal import TokenService
+
+/// Receiving requests and answering them.
+extension Connection {
+    /// Bodies of up to this many bytes are read at once; longer ones are long work.
+    private static let shortBody = 32 << 10
+
+    /// Answers the next request, or waits for it.
+    mutating func serve(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+        // After a reload, before the next request.
+        if settings !== worker.connectionSettings, reader.isBetweenRequests { takeSettings(of: worker) }
+        if output.count >= Self.outputLimit, !send(on: worker, for: driver) { return false }
+        if worker.loop.isAbandoned {
+            state = .closing(lingers: !output.isEmpty)
+            return true
+        }
+        if stepsInTurn >= Self.stepLimit {
+            // Any number of connections may wait for their turn, so the memory that each holds is counted.
+            guard account(for: waitingBytes, on: worker) else {
+                refuse(.outOfBuffers, on: worker)
+                return true
+            }
+            worker.loop.enqueue(driver, for: .usual)
+            return false
+        }
+        switch reader.next() {
+        case .request:
+            guard certificate == nil || stream.acceptsClient(at: Worker.unixTime) else {
+                worker.noteClosed("its client's certificate has expired, or tls.client_ca has been replaced")
+                state = .closing(lingers: true)
+                return true
+            }
+            if reader.bodyCount > Self.shortBody {
+                state = .longRequest(since: worker.loop.now)
+            } else {
+                answerRequest(on: worker, for: driver)
+            }
+            return true
+        case .sendContinue:
+            if output.capacity == 0 { takeBuffers(of: worker) }
+            output.append(contentsOf: ResponseEncoder.continueResponse)
+            return true
+        case .needsMore(let part): return receive(part, on: worker, for: driver)
+        case .refused(let refusal):
+            if !isTLSHello(on: worker) { refuse(refusal, on: worker) }
+            return true
+        }
+    }
+
+    private mutating func takeSettings(of worker: Worker) {
+        settings = worker.connectionSettings
+        reader.limits = settings.limits
+        origin = settings.https.origin(
+            address: origin.address, isTLS: origin.isTLS, port: origin.port, hidesClient: origin.hidesClient)
+    }
+
+    /// Whether the client speaks TLS on a plain HTTP port: it would not understand any answer.
+    private mutating func isTLSHello(on worker: Worker) -> Bool {
+        guard reader.beginsLikeTLS else { return false }
+        worker.noteClosed("TLS on a plain HTTP port")
+        state = .closing(lingers: false)
+        return true
+    }
+
+    // MARK: - Receiving
+
+    /// Sends the gathered output, then receives, or waits for input.
+    private mutating func receive(
+        _ part: RequestReader.Part, on worker: Worker, for driver: ConnectionDriver
+    ) -> Bool {
+        if case .head = part, isTLSHello(on: worker) { return true }
+        guard send(on: worker, for: driver) else { return false }
+        return waitForInput(part, until: startDeadline(of: part, on: worker), on: worker, for: driver)
+    }
+
+    /// The deadline of a part that is needed: the one that runs, or a new one for another part.
+    private mutating func startDeadline(of part: RequestReader.Part, on worker: Worker) -> MonotonicTime {
+        let limit: Nanoseconds
+        switch (part, state) {
+        case (.start, .reading(.start, let deadline)), (.head, .reading(.head, let deadline)),
+            (.body, .reading(.body, let deadline)):
+            return deadline
+        case (.start, _): limit = settings.deadlines.idle
+        case (.head, _): limit = settings.deadlines.head
+        case (.body, _): limit = settings.deadlines.body
+        }
+        let deadline = worker.loop.now + limit
+        state = .reading(part, until: deadline)
+        return deadline
+    }
+
+    private mutating func waitForInput(
+        _ part: RequestReader.Part, until deadline: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+    ) -> Bool {
+        let isIdle = if case .start = part { true } else { false }
+        if isIdle {
+            releaseBuffers(to: worker)
+        } else {
+            // The buffer of a large answer, while a part of the next request has arrived.
+            if output.capacity > 2 * BufferPool.bufferSize { output = [] }
+            if worker.bufferBudget.isScarce { releaseRoom() }
+        }
+        guard account(for: waitingBytes, on: worker) else {
+            refuse(.outOfBuffers, on: worker)
+            return true
+        }
+        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: driver) else {
+            return false
+        }
+        return receive(part, until: deadline, after: reason, on: worker, for: driver)
+    }
+
+    /// Receives after a wait.
+    mutating func receive(
+        _ part: RequestReader.Part, until deadline: MonotonicTime, after reason: WakeReason, on worker: Worker,
+        for driver: ConnectionDriver
+    ) -> Bool {
+        let isIdle = if case .start = part { true } else { false }
+        switch reason {
+        case .ready:
+            switch receiveNow(on: worker) {
+            case .received:
+                // A client that keeps sending must neither hold up other connections nor escape its deadline.
+                stepsInTurn += 1
+                // Input that arrives between two requests is in time, however late the loop looks at it.
+                if worker.loop.now >= deadline, !isIdle { refuseLate(part, on: worker) }
+                return true
+            case .wouldBlock: return waitForInput(part, until: deadline, on: worker, for: driver)
+            // The client has closed the connection, perhaps in the middle of a request, or it is lost.
+            case .endOfInput, nil: return close()
+            }
+        case .timedOut where !isIdle:
+            refuseLate(part, on: worker)
+            return true
+        case .timedOut, .draining:
+            // A request that the kernel has already received is answered. After a pause of the whole machine all deadlines may
+            // have passed, with more events than the loop takes at once.
+            if case .received = receiveNow(on: worker) { return true }
+            return close()
+        case .abandoned: return close()
+        }
+    }
+
+    private mutating func refuseLate(_ part: RequestReader.Part, on worker: Worker) {
+        refuse(part == .body ? .bodyTimeout : .headTimeout, on: worker)
+    }
+
+    /// Reads once into the free room at the buffer's end; nil if the connection is lost.
+    mutating func receiveNow(on worker: Worker) -> ReceiveResult? {
+        if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
+        let room = reader.makeRoom()
+        let result = try? stream.receive(into: &reader.bytes, room: room)
+        if case .received(let count) = result, count > Self.outputLimit { worker.loop.noteLongStep() }
+        return result
+    }
+
+    // MARK: - Answering
+
+    /// Answers the current request, or begins to wait for its answer.
+    mutating func answerRequest(on worker: Worker, for driver: ConnectionDriver) {
+        if settings.accessLog != nil { answeringBegan = .now }
+        let answer: Answer
+        (answer, request) = Self.answer(to: reader, from: origin, certificate, by: settings, on: worker)
+        handle(answer, since: nil, on: worker, for: driver)
+    }
+
+    /// Writes an answer, or begins to wait for it.
+    ///
+    /// - Parameter since: When the request was dropped; nil if it was not.
+    mutating func handle(
+        _ answer: consuming Answer, since: MonotonicTime?, on worker: Worker, for driver: ConnectionDriver
+    ) {
+        switch consume answer {
+        case .now(let response): write(response, since: since, on: worker)
+        case .inPieces(let answer): begin(answer, since: since, on: worker)
+        case .later(let answer): begin(answer, since: since, on: worker, for: driver)
+        }
+    }
+
+    private static func answer(
+        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, _ certificate: ClientCertificate?,
+        by settings: ConnectionSettings, on worker: Worker
+    ) -> (Answer, RequestSummary) {
+        let (request, bytes) = (reader.request, reader.requestBytes)
+        var summary = RequestSummary(request.head)
+        summary.id = worker.requestID(request.head, in: bytes, from: origin)
+        switch settings.https.decision(on: request.head, in: bytes, from: origin) {
+        case .served(let isSecure):
+            summary.isSecure = isSecure
+            if let service = settings.plainService {
+                return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
+            }
+            let source = RequestSource(origin: origin, https: settings.https, certificate: certificate)
+            return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
+        case .redirected:
+            let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.router.answer(.missingHost)
+            return (.now(redirect), summary)
+        case .refused(let refusal): return (.now(settings.router.answer(refusal)), summary)
+        }
+    }
+
+    // MARK: - Writing
+
+    /// Writes the answer to the current request, and drops the request unless it was dropped before.
+    mutating func write(_ response: consuming Response, since: MonotonicTime?, on worker: Worker) {
+        let isLast = !request.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
+        encode(response, closes: isLast, on: worker)
+        if let since {
+            worker.metrics.noteWait(worker.loop.now - since, of: request.method)
+        } else {
+            reader.finishRequest()
+        }
+        stepsInTurn += 1
+        // A client that did not ask to close the connection may already be sending its next request.
+        state = isLast ? .closing(lingers: request.keepsAlive || !reader.isEmpty) : .answering
+    }
+
+    /// Whether more input has arrived behind the current request, here or in the kernel: while draining it is still answered.
+    private mutating func hasFurtherInput(on worker: Worker) -> Bool {
+        if reader.hasFurtherBytes { return true }
+        guard case .received = receiveNow(on: worker) else { return false }
+        return true
+    }
+
+    mutating func encode(_ response: consuming Response, closes: Bool, on worker: Worker) {
+        if output.capacity == 0 { takeBuffers(of: worker) }
+        let traits = ResponseEncoder.Traits(
+            omitsBody: request.omitsBody, closes: closes, isOldVersion: request.isOldVersion,
+            isSecure: request.isSecure
+        )
+        worker.encode(response, traits, requestID: request.id, into: &output)
+        worker.metrics.note(response, to: request.method, through: listener)
+        let entry = droppedEntry.take()
+        if settings.accessLog != nil { log(response, entry ?? logEntry()) }
+    }
+
+    private func log(_ response: borrowing Response, _ unanswered: AccessLog.Entry) {
+        var entry = unanswered
+        entry.status = response.status.rawValue
+        entry.errorCode = ErrorCode.number(of: response.status, response.code)
+        entry.bytes = request.omitsBody ? 0 : response.body.count + response.laterBytes
+        entry.microseconds = (MonotonicTime.now - answeringBegan).count / 1_000
+        entry.unixTime = Worker.unixTime
+        settings.accessLog?.write(entry)
+    }
+
+    /// The access log's entry for the current request, without its answer.
+    func logEntry() -> AccessLog.Entry {
+        let (head, bytes) = (reader.partialHead, reader.requestBytes)
+        return AccessLog.Entry(
+            client: settings.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
+            method: head.method,
+            path: settings.router.loggedPath(head, in: bytes),
+            minorVersion: head.minorVersion,
+            requestID: request.id, listener: Int(listener), tlsVersion: stream.tlsVersion
+        )
+    }
+}

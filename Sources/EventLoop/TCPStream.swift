@@ -159,8 +159,10 @@ package struct TCPStream: ~Copyable {
     /// Read anew with each call.
     package var clientCertificate: TLSClientCertificate? { tls?.clientCertificate }
 
-    /// Whether a client that has shown a certificate would still be let in; costs two comparisons.
-    package func acceptsClient(at unixTime: Int64) -> Bool { tls?.acceptsClient(at: unixTime) ?? true }
+    /// Whether the client would still be let in, by its certificate or without one; costs a few comparisons.
+    package func acceptsClient(at unixTime: @autoclosure () -> Int64) -> Bool {
+        tls?.acceptsClient(at: unixTime()) ?? true
+    }
 
     /// Performs the handshake as the server; from then on everything goes over TLS.
     ///

@@ -5,23 +5,30 @@ package import System
 
 /// What the TLS connections of all listeners share: certificates, keys, rules.
 ///
-/// Any thread. Connections keep the certificates that they began with, and end when the authorities that their clients were
-/// verified by are replaced; apart from that, a reload affects later connections.
-package final class TLSContext: Sendable {
-    private let state: Mutex<State>
-    private let applicationProtocols: [String]
-    /// Of the authorities in use, for a look without the mutex.
-    private let authoritiesNumber: Atomic<Int>
+/// Connections keep the certificates that they began with. After a reload with other authorities for clients' certificates, those
+/// that may have been asked for one end; apart from that, a reload affects later connections.
+///
+/// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a full
+/// handshake. Reloaded once a day even without a change, this limits what a stolen ticket key can decrypt.
+package typealias TLSContext = WatchedFiles<TLSFiles, TLSCredentials, TLSConfigurationError>
 
-    fileprivate struct State: Sendable {
-        var files: TLSFiles
-        var credentials: TLSCredentials
-        /// The files as they were before the last attempt to read them, even if it failed, so that a failure is reported once.
-        var stamps: [FileStamp?]
+extension TLSContext {
+    /// Reads the files; blocks for as long as that takes.
+    ///
+    /// - Parameters:
+    ///   - files: What to read.
+    ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
+    ///     the preferred one first. A client that offers only others is refused.
+    package convenience init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
+        let trusted = TLSTrustedAuthorities()
+        try self.init(
+            files, paths: \.paths,
+            { files throws(TLSConfigurationError) in try TLSCredentials(files, applicationProtocols, trusted) },
+            didUse: { trusted.number.store($0.authoritiesNumber, ordering: .relaxed) })
     }
 
     /// The TLS library's version, for example `3.0.22`.
-    package static var libraryVersion: String { TLSCredentials.libraryVersion }
+    package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
 
     /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
     package static func examine(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) -> TLSCertificate {
@@ -33,84 +40,14 @@ package final class TLSContext: Sendable {
         try TLSAuthorities(file: path).summary
     }
 
-    /// Reads the files; blocks for as long as that takes.
-    ///
-    /// - Parameters:
-    ///   - files: What to read.
-    ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
-    ///     the preferred one first. A client that offers only others is refused.
-    package init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
-        // Before reading, so that a change in between is noticed.
-        let stamps = files.stamps
-        let credentials = try TLSCredentials(files, applicationProtocols)
-        state = Mutex(State(files: files, credentials: credentials, stamps: stamps))
-        authoritiesNumber = Atomic(credentials.authoritiesNumber)
-        self.applicationProtocols = applicationProtocols
-    }
-
-    /// Files that were read and are not used yet.
-    package struct Reading: Sendable {
-        fileprivate let state: State
-    }
-
-    /// Reads the files again, for connections that begin from now on; after an error nothing changes.
-    ///
-    /// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a
-    /// full handshake. Called once a day even without a change, this limits what a stolen ticket key can decrypt.
-    /// Blocks for as long as reading takes.
-    package func reload() throws(TLSConfigurationError) {
-        let reading = try read(state.withLock(\.files))
-        // If the settings have named other files in the meantime, those stay in use.
-        state.withLock { if $0.files == reading.state.files { use(reading.state, in: &$0) } }
-    }
-
-    /// Reads files without using them yet; blocks for as long as that takes.
-    package func read(_ files: TLSFiles) throws(TLSConfigurationError) -> Reading {
-        let stamps = files.stamps
-        do throws(TLSConfigurationError) {
-            return Reading(
-                state: State(files: files, credentials: try TLSCredentials(files, applicationProtocols), stamps: stamps)
-            )
-        } catch {
-            state.withLock { if $0.files == files { $0.stamps = stamps } }
-            throw error
-        }
-    }
-
-    /// Uses what was read for connections that begin from now on.
-    package func use(_ reading: Reading) {
-        state.withLock { use(reading.state, in: &$0) }
-    }
-
-    private func use(_ new: State, in state: inout State) {
-        state = new
-        authoritiesNumber.store(new.credentials.authoritiesNumber, ordering: .relaxed)
-    }
-
-    /// Whether a file was written or replaced since the last attempt to read it, successful or not.
-    ///
-    /// Costs a stat(2) for each file. Files that are replaced one after the other may not match in between; after a failed
-    /// reload the next change leads to another.
-    package var filesHaveChanged: Bool {
-        let (files, stamps) = state.withLock { ($0.files, $0.stamps) }
-        return files.stamps != stamps
-    }
-
     /// The certificates in use, in the order of the files.
-    package var certificates: [TLSCertificate] { credentials.certificates }
+    package var certificates: [TLSCertificate] { content.certificates }
 
     /// When the first of the certificates in use expires, in seconds since 1970.
     package var earliestExpiry: Int64 { certificates.map(\.expiry).min() ?? 0 }
 
     /// The authorities for clients' certificates that are in use; nil if no client shows one.
-    package var clientAuthorities: TLSClientAuthorities? { credentials.clientAuthorities }
-
-    /// Whether clients whose certificates these authorities have verified are still let in.
-    @inline(__always)
-    func trusts(authorities number: Int) -> Bool { authoritiesNumber.load(ordering: .relaxed) == number }
-
-    /// For a connection that begins now.
-    var credentials: TLSCredentials { state.withLock(\.credentials) }
+    package var clientAuthorities: TLSClientAuthorities? { content.clientAuthorities }
 }
 
 /// The files that a TLS listener is configured with, all in PEM.
@@ -148,9 +85,6 @@ package struct TLSFiles: Hashable, Sendable {
     package var paths: [String] {
         pairs.flatMap { [$0.certificateChain, $0.privateKey] } + [clientAuthorities].compactMap(\.self)
     }
-
-    /// The state of all files, in the order of `paths`.
-    var stamps: [FileStamp?] { paths.map { FileStamp(path: $0) } }
 }
 
 /// Why certificates and keys cannot be used, and what to do about it.
@@ -205,16 +139,20 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
 /// The certificates and keys of one reading of a listener's files, which never change afterwards.
 ///
 /// Any thread.
-final class TLSCredentials: @unchecked Sendable {
+package final class TLSCredentials: @unchecked Sendable {
     // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
 
     private var contexts: [TLSServerContext] = []
     private var names = TLSServerNames()
     private let authorities: TLSAuthorities?
+    private let trusted: TLSTrustedAuthorities
     /// In the order of the files.
     private(set) var certificates: [TLSCertificate] = []
 
-    init(_ files: TLSFiles, _ applicationProtocols: [String]) throws(TLSConfigurationError) {
+    fileprivate init(
+        _ files: TLSFiles, _ applicationProtocols: [String], _ trusted: TLSTrustedAuthorities
+    ) throws(TLSConfigurationError) {
+        self.trusted = trusted
         authorities = try files.clientAuthorities.map { (path) throws(TLSConfigurationError) in
             try TLSAuthorities(file: path)
         }
@@ -241,10 +179,10 @@ final class TLSCredentials: @unchecked Sendable {
     var clientAuthorities: TLSClientAuthorities? { authorities?.summary }
 
     /// Equal for equal authorities; 0 if there are none.
-    var authoritiesNumber: Int { authorities?.number ?? 0 }
+    fileprivate var authoritiesNumber: Int { authorities?.number ?? 0 }
 
-    /// OpenSSL's version, for example `3.0.22`.
-    static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
+    /// Whether these authorities, or that there are none, are what is in use.
+    var areAuthoritiesTrusted: Bool { trusted.number.load(ordering: .relaxed) == authoritiesNumber }
 
     /// A new SSL object for the server's side of a connection; nil if memory is short.
     ///
@@ -295,4 +233,9 @@ final class TLSCredentials: @unchecked Sendable {
         _ = unsafe SSL_set_SSL_CTX(session, contexts[index].handle)
         return SSL_TLSEXT_ERR_OK
     }
+}
+
+/// The number of the authorities in use, for a look without a mutex.
+private final class TLSTrustedAuthorities: Sendable {
+    let number = Atomic<Int>(0)
 }

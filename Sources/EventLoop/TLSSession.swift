@@ -9,9 +9,10 @@ internal import System
     private let handle: OpaquePointer
     // Kept because OpenSSL calls back into them during the handshake.
     private let credentials: TLSCredentials
-    private let context: TLSContext
-    /// When the first certificate of the client's chain expires, in seconds since 1970; 0 without one.
-    private var clientExpiry: Int64 = 0
+    /// Whether the handshake may have asked for a certificate, now or once there are authorities.
+    private let mayAskClient: Bool
+    /// When the first certificate of the client's chain expires, in seconds since 1970; without end if the client has shown none.
+    private var clientExpiry = Int64.max
     private let loop: EventLoop
     private let id: RegistrationID
 
@@ -40,11 +41,11 @@ internal import System
     init?(
         _ context: TLSContext, clients: TLSClientAuthentication, on loop: EventLoop, _ id: RegistrationID
     ) {
-        let credentials = context.credentials
+        let credentials = context.content
         guard let handle = unsafe credentials.makeHandle(clients: clients) else { return nil }
         unsafe self.handle = unsafe handle
         self.credentials = credentials
-        self.context = context
+        mayAskClient = clients != .none
         self.loop = loop
         self.id = id
         guard let transport = unsafe TLSTransport.shared.make(for: self) else { return nil }
@@ -68,9 +69,9 @@ internal import System
         return unsafe TLSClientCertificate(certificate)
     }
 
-    /// Whether a client that has shown a certificate would still be let in: its chain is valid, and its authorities are those in use.
-    func acceptsClient(at unixTime: Int64) -> Bool {
-        unixTime <= clientExpiry && context.trusts(authorities: credentials.authoritiesNumber)
+    /// Whether the client would still be let in: the authorities are those in use, and the chain of its certificate is valid.
+    func acceptsClient(at unixTime: @autoclosure () -> Int64) -> Bool {
+        !mayAskClient || credentials.areAuthoritiesTrusted && (clientExpiry == .max || unixTime() <= clientExpiry)
     }
 
     private func noteClientExpiry() {

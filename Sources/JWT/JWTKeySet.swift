@@ -178,7 +178,7 @@ package enum JWTKeyError: Error, Hashable, CustomStringConvertible {
 }
 
 /// The file with the issuer's keys (a JWK set), and the verifier that uses them.
-package typealias JWTKeyFile = WatchedFile<JWTVerifier, JWTKeyFileError>
+package typealias JWTKeyFile = WatchedFiles<String, JWTVerifier, JWTKeyError>
 
 extension JWTVerifier {
     /// Reads a file with a JWK set.
@@ -186,26 +186,13 @@ extension JWTVerifier {
     /// - Parameters:
     ///   - path: Of the file.
     ///   - rules: What tokens have to be.
-    package static func load(_ path: String, _ rules: JWTRules) throws(JWTKeyFileError) -> JWTVerifier {
+    package convenience init(keysOf path: String, _ rules: JWTRules) throws(JWTKeyError) {
         let text: [UInt8]
         do throws(TrustedFile.Fault) {
             text = try TrustedFile.read(path)
         } catch {
-            throw JWTKeyFileError(file: path, reason: .unreadable(error))
+            throw .unreadable(error)
         }
-        do throws(JWTKeyError) {
-            return JWTVerifier(rules: rules, keys: try JWTKeySet(parsing: text.span, algorithms: rules.algorithms))
-        } catch {
-            throw JWTKeyFileError(file: path, reason: error)
-        }
+        self.init(rules: rules, keys: try JWTKeySet(parsing: text.span, algorithms: rules.algorithms))
     }
-}
-
-/// Why a file of keys cannot be used, and what to do about it.
-package struct JWTKeyFileError: Error, Hashable, CustomStringConvertible {
-    /// The path as configured.
-    package let file: String
-    package let reason: JWTKeyError
-
-    package var description: String { "\(file) \(reason)" }
 }

@@ -39,9 +39,18 @@ extension Server {
         return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
     }
 
-    /// Reads the files of keys again when they change.
-    func reloadChangedKeys() async {
+    /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.
+    ///
+    /// Each kind has a task of its own, as a file system that does not answer holds up only its own files.
+    func reloadChangedFiles() async {
         await withDiscardingTaskGroup { group in
+            group.addTask { [self] in
+                var lastReload = ContinuousClock.now
+                while listeners.tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                    let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
+                    if await reloader.reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
+                }
+            }
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
@@ -52,16 +61,6 @@ extension Server {
                     }
                 }
             }
-        }
-    }
-
-    /// Loads certificates when their files change, and creates new session ticket keys once a day.
-    func reloadChangedCertificates() async {
-        guard listeners.tls != nil else { return }
-        var lastReload = ContinuousClock.now
-        while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-            let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
-            if await reloader.reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
         }
     }
 }

@@ -14,7 +14,7 @@ from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import until
 from storage_shim import ALWAYS, StorageShim
-from test_tls import make_pair, serial, tls_settings
+from test_tls import certificate_client, is_answered, make_pair, serial, tls_settings
 
 
 def rewrite(server, **changes):
@@ -200,6 +200,18 @@ def test_a_bad_certificate_leaves_the_other_settings_alone(serve, tmp_path):
     log = reload(server, log_level="debug", tls=tls_settings((pair[0], other[1]))["tls"])
     assert "no setting changes, the certificates in use stay" in log and "does not belong to" in log
     assert serial(server) == before
+
+
+def test_a_first_authority_ends_kept_connections_that_have_shown_no_certificate(serve, tmp_path):
+    pair, authority = make_pair(tmp_path, "server"), make_pair(tmp_path, "authority", "authority")
+    known = make_pair(tmp_path, "known", "client", issuer=authority)
+    server = serve(tls_settings(pair))
+    with certificate_client(server, known) as kept:
+        assert is_answered(kept)
+        assert "changed tls.client_ca" in reload(server, tls=tls_settings(pair, client_ca=str(authority[0]))["tls"])
+        assert not is_answered(kept)
+    with certificate_client(server, known) as shown:
+        assert is_answered(shown)
 
 
 def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):

@@ -232,6 +232,30 @@ import Testing
         }
     }
 
+    @Test func `the first authorities end the connections that came without a certificate`() async throws {
+        let server = try certificates.make("first").files
+        for (clients, isEnded) in [(TLSClientAuthentication.requiredByAuthorities, true), (.none, false)] {
+            let context = try TLSContext(TLSFiles(standard: server))
+            try await withLoop { loop in
+                let (descriptor, peer) = try socketPair()
+                async let served: Void = loop.perform { [authority] in
+                    var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+                    try await stream.startTLS(
+                        context, clients: clients, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                    let isAccepted = stream.acceptsClient(at: 0)
+                    #expect(isAccepted)
+                    context.use(
+                        try context.read(TLSFiles(standard: server, clientAuthorities: authority.certificate)))
+                    let isStillAccepted = stream.acceptsClient(at: 0)
+                    #expect(isStillAccepted != isEnded)
+                }
+                let client = try TLSClient(peer)
+                try await blocking { try client.connect() }
+                try await served
+            }
+        }
+    }
+
     @Test func `other authorities take effect at a reload`() async throws {
         let before = try client("/CN=Ann")
         let next = try certificates.make("next authority")
@@ -239,7 +263,7 @@ import Testing
         try await withLoop { loop in
             #expect(try await meet(.required, after, on: loop).certificate == nil)
             try certificates.replace(authority.certificate, by: next.certificate)
-            #expect(context.filesHaveChanged)
+            #expect(context.haveChanged)
             try context.reload()
             for clients in [TLSClientAuthentication.required, .optional] {
                 for version in Self.versions {

@@ -1,5 +1,6 @@
 import COpenSSL
 import Foundation
+import System
 import Testing
 
 @testable import EventLoop

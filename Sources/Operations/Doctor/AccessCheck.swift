@@ -94,10 +94,10 @@ enum KeySetCheck {
 
     private static func keys(_ path: String, _ rules: JWTRules) -> [Finding] {
         let keys: JWTKeySet
-        do throws(JWTKeyFileError) {
-            keys = try JWTVerifier.load(path, rules).keys
+        do throws(JWTKeyError) {
+            keys = try JWTVerifier(keysOf: path, rules).keys
         } catch {
-            return [.problem(topic, error)]
+            return [.problem(topic, "\(path) \(error)")]
         }
         let others = keys.skipped.filter { !$0.reason.isFault }.map { "; \($0)" }.joined()
         return [.ok(topic, "\(path) has \(keys.count == 1 ? "1 key" : "\(keys.count) keys")\(others)")]

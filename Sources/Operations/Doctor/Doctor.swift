@@ -148,8 +148,8 @@ package struct Finding: Hashable, Codable, Sendable {
         Finding(topic: topic, state: .problem, text: text, advice: advice)
     }
 
-    /// A problem from an error whose text says after a semicolon what to do.
-    static func problem(_ topic: String, _ error: some Error & CustomStringConvertible) -> Finding {
+    /// A problem from an error, or its text, that says after a semicolon what to do.
+    static func problem(_ topic: String, _ error: some CustomStringConvertible) -> Finding {
         let parts = "\(error)".split(separator: "; ", maxSplits: 1).map(String.init)
         return problem(topic, parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
     }

@@ -11,7 +11,7 @@ extension MetricsReport {
         if let diskSpace { write(diskSpace) }
         text.single(
             "token_cache_last_reload_successful", .gauge,
-            "1 if the last reload of settings and certificates succeeded, otherwise 0; the start counts as one.",
+            "1 if the last reload of settings, certificates and keys succeeded, otherwise 0; the start counts as one.",
             UInt64(lastReload.isSuccessful ? 1 : 0)
         )
         text.single(

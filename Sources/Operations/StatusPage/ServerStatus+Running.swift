@@ -80,11 +80,7 @@ extension ServerStatus {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
         let reload = server.lastReload
-        var faults: [String] = []
-        if let fault = reload.certificateFault {
-            faults.append(
-                "the certificate files have changed and cannot be used, so the next start would fail: \(fault)")
-        }
+        var faults = reload.fileFaults.map { "the next start would fail, as a file cannot be used any more: \($0)" }
         if let fault = reload.settingsFault { faults.append("the last reload of the settings was refused; \(fault)") }
         return (faults + server.certificateWarnings + warnings).map { Warning(text: $0) }
     }

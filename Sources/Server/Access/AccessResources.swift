@@ -43,17 +43,16 @@ package final class AccessResources: Sendable {
         } catch {
             throw .access("\(error)")
         }
-        do throws(JWTKeyFileError) {
+        let path = settings.access.bearer.keysFile
+        do throws(JWTKeyError) {
             if settings.access.mode == .bearer {
                 let rules = JWTRules(settings.access.bearer)
-                jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(JWTKeyFileError) in
-                    try JWTVerifier.load(path, rules)
-                }
+                jwtKeys = try JWTKeyFile(path) { path throws(JWTKeyError) in try JWTVerifier(keysOf: path, rules) }
             } else {
                 jwtKeys = nil
             }
         } catch {
-            throw .access("the keys of JWTs in access.bearer.keys_file: \(error)")
+            throw .access("the keys of JWTs in access.bearer.keys_file: \(path) \(error)")
         }
     }
 }
@@ -87,27 +86,36 @@ extension AccessResources {
     /// - Returns: What is wrong with the file, as it was logged; nil for nothing.
     private func reload(_ file: KeyFile, _ logger: Logger, rereads: Bool) -> String? {
         record([])
-        do {
-            switch file {
-            case .apiKeys: try reloadAPIKeys(rereads: rereads, logger)
-            case .jwtKeys: try reloadJWTKeys(rereads: rereads, logger)
+        switch file {
+        case .apiKeys:
+            guard let apiKeys, rereads || apiKeys.haveChanged else { return nil }
+            let before = apiKeys.content
+            try? apiKeys.reload()
+            report(apiKeys.content, since: before, logger)
+        case .jwtKeys:
+            guard let jwtKeys, rereads || jwtKeys.haveChanged else { return nil }
+            let haveChanged = jwtKeys.haveChanged
+            try? jwtKeys.reload()
+            if haveChanged, jwtKeys.fault == nil {
+                logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.keys.count) now")
+                reportUnusedKeys(logger)
             }
-            return nil
-        } catch {
-            let fault = "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \(error)"
-            logger.error("\(fault)")
-            return fault
         }
+        let fault = fault(of: file)
+        if let fault { logger.error("\(fault)") }
+        return fault
     }
 
-    private func reloadJWTKeys(rereads: Bool, _ logger: Logger) throws(JWTKeyFileError) {
-        guard let jwtKeys else { return }
-        let hasChanged = jwtKeys.hasChanged
-        guard rereads || hasChanged else { return }
-        try jwtKeys.reload()
-        guard hasChanged else { return }
-        logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.keys.count) now")
-        reportUnusedKeys(logger)
+    /// What is wrong with the files, as of their last readings.
+    var faults: [String] { KeyFile.allCases.compactMap(fault) }
+
+    private func fault(of file: KeyFile) -> String? {
+        let reason =
+            switch file {
+            case .apiKeys: apiKeys?.fault.map { "\($0)" }
+            case .jwtKeys: jwtKeys.flatMap { file in file.fault.map { "\(file.names) \($0)" } }
+            }
+        return reason.map { "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \($0)" }
     }
 
     /// Logs which keys of the issuer are not used although they seem to be meant for it; keys for encryption are usual in a set.
@@ -115,13 +123,6 @@ extension AccessResources {
         for key in jwtKeys?.content.keys.skipped ?? [] where key.reason.isFault {
             logger.warning("the keys for JWTs: \(key)")
         }
-    }
-
-    private func reloadAPIKeys(rereads: Bool, _ logger: Logger) throws(APIKeyFileError) {
-        guard let apiKeys, rereads || apiKeys.hasChanged else { return }
-        let before = apiKeys.content
-        try apiKeys.reload()
-        report(apiKeys.content, since: before, logger)
     }
 
     // MARK: - Reporting

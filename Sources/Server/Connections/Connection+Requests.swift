@@ -28,8 +28,8 @@ extension Connection {
         }
         switch reader.next() {
         case .request:
-            guard certificate == nil || stream.acceptsClient(at: Worker.unixTime) else {
-                worker.noteClosed("its client's certificate has expired, or tls.client_ca has been replaced")
+            guard stream.acceptsClient(at: Worker.unixTime) else {
+                worker.noteClosed("its client's certificate has expired, or tls.client_ca has changed")
                 state = .closing(lingers: true)
                 return true
             }

@@ -62,7 +62,12 @@ final class SettingsReloader: Sendable {
     /// The settings in force.
     var settings: Settings { running.withLock(\.self) }
 
-    var lastReload: LastReload { ended.withLock(\.self) }
+    var lastReload: LastReload {
+        var last = ended.withLock(\.self)
+        last.fileFaults = [parts.tls?.fault].compactMap { $0.map { "the certificates in use stay: \($0)" } }
+        last.fileFaults += parts.access.faults
+        return last
+    }
 
     /// Where they come from.
     var settingsSources: SettingsSources { sources.withLock(\.self) }
@@ -135,7 +140,7 @@ final class SettingsReloader: Sendable {
     /// - Returns: Whether they were read.
     func reloadCertificates(_ reason: String?) async -> Bool {
         await reader.run { [self] in
-            guard reason != nil || parts.tls?.filesHaveChanged == true else { return false }
+            guard reason != nil || parts.tls?.haveChanged == true else { return false }
             readCertificates(reason ?? "certificate files have changed")
             return true
         }
@@ -146,20 +151,15 @@ final class SettingsReloader: Sendable {
         do throws(TLSConfigurationError) {
             try tls.reload()
             let outcome = Self.text(tls)
-            note(reason, outcome, fault: nil)
+            ended.withLock { ended in
+                if ended.settingsFault == nil { ended.noteSuccess(at: Worker.unixTime) }
+                ended.note(reason, outcome, isRefused: false)
+            }
             logger.notice("\(reason): \(outcome)")
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
         } catch {
-            note(reason, "the certificates in use stay: \(error)", fault: "\(error)")
+            ended.withLock { $0.note(reason, "the certificates in use stay: \(error)", isRefused: true) }
             logger.error("\(reason), and the certificates in use stay: \(error)")
-        }
-    }
-
-    /// Notes how a reload of the certificates alone has ended.
-    private func note(_ reason: String, _ outcome: String, fault: String?) {
-        ended.withLock { ended in
-            ended.noteCertificates(fault: fault, at: Worker.unixTime)
-            ended.note(reason, outcome, isRefused: fault != nil)
         }
     }
 
@@ -227,12 +227,12 @@ final class SettingsReloader: Sendable {
     }
 }
 
-/// How the last reload of settings and certificates ended; the start counts as the first one.
+/// How the last reload of settings and files ended; the start counts as the first one.
 package struct LastReload: Sendable, Equatable {
     /// Why the settings were not applied when they were last read; nil if they were.
     package private(set) var settingsFault: String?
-    /// Why the certificate files cannot be used, as of their last reading; nil if they are used.
-    package private(set) var certificateFault: String?
+    /// Why files of certificates and keys cannot be used, as of their last readings.
+    package internal(set) var fileFaults: [String] = []
     /// When settings and certificates were last found right, in seconds since 1970.
     package private(set) var successTime: Int64
     /// How many reloads have ended since the start.
@@ -249,26 +249,16 @@ package struct LastReload: Sendable, Equatable {
     }
 
     /// Whether a restart would start with what is in force now.
-    package var isSuccessful: Bool { settingsFault == nil && certificateFault == nil }
+    package var isSuccessful: Bool { settingsFault == nil && fileFaults.isEmpty }
 
     /// Notes that settings and certificates were read and applied.
     mutating func noteSuccess(at unixTime: Int64) {
-        (settingsFault, certificateFault, successTime) = (nil, nil, unixTime)
+        (settingsFault, successTime) = (nil, unixTime)
     }
 
     /// Notes that settings were read and not applied, and why.
     package mutating func noteRefusal(_ fault: String) {
         settingsFault = fault
-    }
-
-    /// Notes that the certificates alone were read.
-    ///
-    /// - Parameters:
-    ///   - fault: Why they cannot be used; nil if they are used now.
-    ///   - unixTime: The present time.
-    mutating func noteCertificates(fault: String?, at unixTime: Int64) {
-        certificateFault = fault
-        if isSuccessful { successTime = unixTime }
     }
 
     /// Notes that a reload has ended.

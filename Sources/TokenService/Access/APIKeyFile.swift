@@ -3,7 +3,7 @@ internal import JSON
 package import System
 
 /// A file of keys, and the keys that it had when it was last read without an error.
-package typealias APIKeyFile = WatchedFile<APIKeys, APIKeyFileError>
+package typealias APIKeyFile = WatchedFiles<String, APIKeys, APIKeyFileError>
 
 extension APIKeys {
     /// The keys of a file that must exist.

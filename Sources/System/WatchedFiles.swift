@@ -1,0 +1,192 @@
+internal import Glibc
+internal import Synchronization
+
+/// What files say, which are read again when they change; while they cannot be used, what was read before stays in use.
+///
+/// Readings may overlap and end in any order: one never takes the place of a later one.
+///
+/// Any thread.
+package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, Failure: Error>: Sendable {
+    private let paths: @Sendable (Names) -> [String]
+    private let load: @Sendable (Names) throws(Failure) -> Content
+    private let didUse: @Sendable (Content) -> Void
+    /// How many readings have begun.
+    private let begun = Atomic<Int>(0)
+    private let state: Mutex<State>
+
+    /// Files that were read and need not be in use yet.
+    package struct Reading: Sendable {
+        fileprivate let names: Names
+        fileprivate let attempt: Attempt
+        fileprivate let content: Content
+    }
+
+    /// A reading that has begun.
+    fileprivate struct Attempt: Sendable {
+        let number: Int
+        /// The files as they were before, so that a change in between is noticed.
+        let stamps: [FileStamp?]
+    }
+
+    private struct State {
+        var used: Reading
+        /// The last one of these files, whether or not it succeeded: a failure is reported once.
+        var last: Attempt
+        /// Why the last attempt failed; nil if it succeeded.
+        var fault: Failure?
+    }
+
+    /// Reads the files; blocks for as long as that takes.
+    ///
+    /// - Parameters:
+    ///   - names: As configured; links are followed.
+    ///   - paths: The paths of the files.
+    ///   - read: Reads the files.
+    ///   - didUse: Called with what is in use from now on, under a lock.
+    package init(
+        _ names: Names, paths: @escaping @Sendable (Names) -> [String],
+        _ read: @escaping @Sendable (Names) throws(Failure) -> Content,
+        didUse: @escaping @Sendable (Content) -> Void = { _ in }
+    ) throws(Failure) {
+        let attempt = Attempt(number: 0, stamps: Self.stamps(paths(names)))
+        let reading = Reading(names: names, attempt: attempt, content: try read(names))
+        didUse(reading.content)
+        state = Mutex(State(used: reading, last: attempt))
+        self.paths = paths
+        load = read
+        self.didUse = didUse
+    }
+
+    /// What is in use.
+    package var content: Content { state.withLock(\.used.content) }
+
+    package var names: Names { state.withLock(\.used.names) }
+
+    /// Why the files could not be used when they were last read; nil if they are in use.
+    package var fault: Failure? { state.withLock(\.fault) }
+
+    /// Whether a file was written or replaced since the last attempt to read it, successful or not.
+    ///
+    /// Costs a stat(2) for each file. Files that are replaced one after the other may not match in between; after a failure the
+    /// next change leads to another attempt.
+    package var haveChanged: Bool {
+        let (names, stamps) = state.withLock { ($0.used.names, $0.last.stamps) }
+        return Self.stamps(paths(names)) != stamps
+    }
+
+    /// Reads the files again, and uses what they say; blocks for as long as that takes, and must not run on a loop.
+    package func reload() throws(Failure) {
+        let reading = try read(names)
+        // If there are other names in the meantime, their files stay in use.
+        state.withLock { if $0.used.names == reading.names { use(reading, in: &$0) } }
+    }
+
+    /// Reads files without using them yet; blocks for as long as that takes.
+    package func read(_ names: Names) throws(Failure) -> Reading {
+        let number = begun.add(1, ordering: .relaxed).newValue
+        let attempt = Attempt(number: number, stamps: Self.stamps(paths(names)))
+        do throws(Failure) {
+            return Reading(names: names, attempt: attempt, content: try load(names))
+        } catch {
+            state.withLock { state in
+                guard state.used.names == names, attempt.number > state.last.number else { return }
+                (state.last, state.fault) = (attempt, error)
+            }
+            throw error
+        }
+    }
+
+    /// Uses what was read, unless the same files were read later and are in use.
+    package func use(_ reading: Reading) {
+        state.withLock { use(reading, in: &$0) }
+    }
+
+    private func use(_ reading: Reading, in state: inout State) {
+        let areOthers = reading.names != state.used.names
+        guard areOthers || reading.attempt.number > state.used.attempt.number else { return }
+        state.used = reading
+        if areOthers || reading.attempt.number > state.last.number {
+            (state.last, state.fault) = (reading.attempt, nil)
+        }
+        didUse(reading.content)
+    }
+
+    private static func stamps(_ paths: [String]) -> [FileStamp?] { paths.map { FileStamp(path: $0) } }
+}
+
+extension WatchedFiles where Names == String {
+    /// One file.
+    package convenience init(
+        _ path: String, _ read: @escaping @Sendable (_ path: String) throws(Failure) -> Content
+    ) throws(Failure) {
+        try self.init(path, paths: { [$0] }, read)
+    }
+}
+
+/// Files that say whom the server lets in.
+///
+/// They have no secrets, so everybody may read them; but whoever may write to one could let himself in.
+package enum TrustedFile {
+    /// Largest file that is read, in bytes.
+    package static let sizeLimit = 1 << 20
+
+    /// Why a file is not read; the text is to be read after the file's name.
+    package enum Fault: Error, Hashable, Sendable, CustomStringConvertible {
+        case unreadable(SystemError)
+        /// Other users than the file's owner may write to it.
+        case writable
+        case tooLarge
+
+        package var description: String {
+            switch self {
+            case .unreadable(let error):
+                """
+                cannot be read: \(error.reason)\
+                \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
+                """
+            case .writable:
+                "can be changed by other users, who could let themselves in; look for keys that you do not know, after chmod go-w"
+            case .tooLarge: "has more than \(TrustedFile.sizeLimit >> 20) MiB"
+            }
+        }
+    }
+
+    /// The text of a file, without a byte order mark.
+    package static func read(_ path: String) throws(Fault) -> [UInt8] {
+        let (bytes, status): ([UInt8], FileStatus)
+        do throws(SystemError) {
+            let descriptor = try FileDescriptor(openingFile: path)
+            status = try FileStatus.read(descriptor.number)
+            bytes = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
+        } catch {
+            throw .unreadable(error)
+        }
+        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else { throw .writable }
+        guard bytes.count <= sizeLimit else { throw .tooLarge }
+        return Array(bytes.withoutByteOrderMark)
+    }
+}
+
+/// Small text files, such as those of the kernel below /proc and /sys, whose size is known only by reading them.
+package enum TextFile {
+    /// The whole text; nil if the file cannot be read or is not UTF-8.
+    package static func contents(of path: String) -> String? {
+        guard let descriptor = try? FileDescriptor(openingFile: path),
+            let bytes = try? BlockingIO.read(from: descriptor.number)
+        else { return nil }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    /// The first bytes of a file; nil if it cannot be read.
+    package static func head(of path: String, count: Int) -> [UInt8]? {
+        guard let descriptor = try? FileDescriptor(openingFile: path) else { return nil }
+        return try? BlockingIO.read(from: descriptor.number, limit: count)
+    }
+}
+
+extension [UInt8] {
+    /// The bytes of a text without the mark with which some editors begin UTF-8.
+    package var withoutByteOrderMark: ArraySlice<UInt8> {
+        starts(with: [0xef, 0xbb, 0xbf]) ? dropFirst(3) : self[...]
+    }
+}

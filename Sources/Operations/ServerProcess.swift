@@ -42,7 +42,7 @@ package struct ServerProcess: Sendable {
         self.directory = directory
     }
 
-    /// Serves until a signal, `drain` or the loss of the store's files stops the server, and returns when everything is closed;
+    /// Serves until a signal or the loss of the store's files stops the server, and returns when everything is closed;
     /// fails if it cannot begin.
     ///
     /// - Returns: The exit status.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Operations
+import Settings
 import System
 
 /// The `token-cache` command.
@@ -21,7 +22,7 @@ struct TokenCache: AsyncParsableCommand {
             """,
         version: Version.text,
         subcommands: [
-            Serve.self, CheckConfig.self, Health.self, Reload.self, Drain.self, Diagnose.self, DescribeSettings.self,
+            Serve.self, CheckConfig.self, Diagnose.self, Health.self, Reload.self,
         ],
         groupedSubcommands: [
             CommandGroup(name: "Audit log", subcommands: [AuditCommand.self]),
@@ -30,8 +31,8 @@ struct TokenCache: AsyncParsableCommand {
             CommandGroup(
                 name: "Store",
                 subcommands: [
-                    Stats.self, Verify.self, Backup.self, Restore.self, Keys.self, Rekey.self, Copy.self, Import.self,
-                    Export.self, Migrate.self,
+                    Stats.self, Verify.self, Backup.self, Restore.self, Keyring.self, Copy.self, Import.self, Export.self,
+                    Migrate.self,
                 ]
             ),
         ]
@@ -85,5 +86,42 @@ struct TokenCache: AsyncParsableCommand {
             }
             return code.rawValue
         }
+    }
+}
+
+/// Says of a command that does not exist which one may have been meant.
+enum CommandSuggestion {
+    /// Names that other programs have for commands of this one.
+    private static let otherNames = [
+        "start": "serve", "run": "serve", "rekey": "keyring rotate", "keys": "keyring",
+        "status": "health", "check": "check-config",
+        "set": "put", "store": "put", "remove": "delete", "rm": "delete", "ls": "list", "version": "--version",
+    ]
+
+    /// The message about the first word that is no command; nil if all of them are.
+    ///
+    /// - Parameter arguments: Without the program's name.
+    static func message(_ arguments: [String]) -> String? {
+        var command: any ParsableCommand.Type = TokenCache.self
+        var path: [String] = []
+        for word in arguments where !(path.isEmpty && word == "help") {
+            let known =
+                command.configuration.subcommands + command.configuration.groupedSubcommands.flatMap(\.subcommands)
+            guard !known.isEmpty, !word.hasPrefix("-") else { return nil }
+            if let next = known.first(where: { $0._commandName == word }) {
+                command = next
+                path.append(word)
+                continue
+            }
+            let names = known.map { $0._commandName }
+            let meant = (path.isEmpty ? otherNames[word] : nil) ?? Suggestion.nearest(to: word, among: names)
+            // The word may be an argument of the default command, whose name can be left out.
+            guard meant != nil || command.configuration.defaultSubcommand == nil else { return nil }
+            let name = (path + [word]).joined(separator: " ")
+            let suggestion = meant.map { "did you mean \((path + [$0]).joined(separator: " "))? " } ?? ""
+            let help = (["token-cache"] + path + ["--help"]).joined(separator: " ")
+            return "there is no command \(name); \(suggestion)\(help) shows all"
+        }
+        return nil
     }
 }

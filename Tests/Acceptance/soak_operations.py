@@ -102,7 +102,7 @@ def back_up(soak):
     printed(soak.server.data, "backup", str(path), seconds=SECONDS)
     after = soak.ledger.bounds()
     shutil.copy(soak.server.data / "keys", keys)
-    verified = command(soak.server.data, "backup", "verify", str(path), seconds=SECONDS,
+    verified = command(soak.server.data, "verify", str(path), seconds=SECONDS,
                        environment={"TOKEN_CACHE_SEALING_KEY_RING": str(keys)})
     assert verified.returncode == 0, verified.stderr
     soak.backups.append((path, keys, before, after))
@@ -112,16 +112,7 @@ def back_up(soak):
 
 def change_the_key(soak):
     """Seals every token with a new key, and retires the former."""
-    printed(soak.server.data, "keys", "add", seconds=SECONDS)
-    printed(soak.server.data, "rekey", seconds=SECONDS)
-    retire_keys(soak)
-
-
-def retire_keys(soak):
-    rows = [line.split() for line in (soak.server.data / "keys").read_text().splitlines() if line[:1].isdigit()]
-    numbers = [int(row[0]) for row in rows]
-    for number in sorted(numbers)[:-1]:
-        printed(soak.server.data, "keys", "retire", str(number), seconds=SECONDS)
+    printed(soak.server.data, "keyring", "rotate", seconds=SECONDS)
 
 
 def remove_tokens(soak):
@@ -140,19 +131,18 @@ def inspect(soak):
     """Commands that look, beside the running server."""
     printed(soak.server.data, "stats", seconds=SECONDS)
     printed(soak.server.data, "list", seconds=SECONDS)
-    printed(soak.server.data, "keys", seconds=SECONDS)
+    printed(soak.server.data, "keyring", seconds=SECONDS)
     assert "the store is sound" in printed(soak.server.data, "verify", seconds=SECONDS)
 
 
 def operate_on_a_failing_disk(soak):
     """What operators do fails with a reason, or succeeds."""
     with failing(soak, write_failures=1_000, short_writes=500, sync_failures=10_000, truncate_failures=10_000):
-        for arguments in (["keys", "add"], ["rekey"], ["backup", str(soak.folder / "on-a-failing-disk.db")]):
+        for arguments in (["keyring", "add"], ["keyring", "rotate"], ["backup", str(soak.folder / "on-a-failing-disk.db")]):
             done = command(soak.server.data, *arguments, seconds=SECONDS)
             assert done.returncode == 0 or (done.returncode == 1 and "token-cache: " in done.stderr), done
         steer(soak, "/reload")
-    printed(soak.server.data, "rekey", seconds=SECONDS)
-    retire_keys(soak)
+    printed(soak.server.data, "keyring", "rotate", seconds=SECONDS)
 
 
 def outgrow_the_wal(soak):

@@ -47,7 +47,7 @@ def asked_of_operators(server):
             connection.send(fetch("Connection: close", path=path))
             yield path, connection.receive_to_end()
     flags = ["--config", str(server.folder / "token-cache.yaml")]
-    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keys", "list"], ["doctor"], ["doctor", "--json"],
+    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keyring", "list"], ["doctor"], ["doctor", "--json"],
                     ["check-config"]):
         done = run(*command, *flags, environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION})
         yield " ".join(command), (done.stdout + done.stderr).encode()

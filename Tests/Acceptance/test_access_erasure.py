@@ -55,7 +55,7 @@ def test_a_restored_backup_does_not_bring_an_erased_user_back(api, serve, tmp_pa
 def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service(serve, tmp_path):
     source = tmp_path / "credentials" / "token-cache.keys"
     source.parent.mkdir()
-    done = run("keys", "create", str(source))
+    done = run("keyring", "create", str(source))
     assert done.returncode == 0, done.stderr
     as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
     server = serve(environment=as_a_service)

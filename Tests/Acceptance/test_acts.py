@@ -59,9 +59,7 @@ def test_each_act_of_a_command_is_a_line_in_both_logs(world, tmp_path):
     for arguments, text, line, action, more in [
         (["put", USER], TOKEN, "tokens stored: 1", "store_token", {}),
         (["backup", str(backup)], "", rf"{backup}, tokens: 1, bytes: \d+", "back_up_store", {}),
-        (["keys", "add"], "", "key 2 added", "add_key", {"key": "2"}),
-        (["rekey"], "", "tokens encrypted again: 1 of 1, unreadable: 0", "rekey_store", {}),
-        (["keys", "retire", "1"], "", "key 1 retired", "retire_key", {"key": "1"}),
+        (["keyring", "add"], "", "key 2 added", "add_key", {"key": "2"}),
         (["access", "sessions", "add", USER], "", "sessions made: 1", "create_session", {}),
         (["access", "sessions", "remove", "--user", USER], "", "sessions ended: 1", "end_sessions", {}),
         (["import", str(export)], "", "tokens stored: 1", "store_token", {}),
@@ -76,9 +74,13 @@ def test_each_act_of_a_command_is_a_line_in_both_logs(world, tmp_path):
         assert len(log) == 1 and re.fullmatch(line, log[0]), (arguments, log)
         assert len(events) == 1, (arguments, events)
         check_event(events[0], action, **more)
-    for arguments in (["stats"], ["list"], ["keys", "list"], ["verify"]):
+    log, events = world.act("keyring", "rotate")
+    assert log == ["tokens encrypted again: 0 of 0, unreadable: 0", "key 1 retired"]
+    assert [event["action"] for event in events] == ["rekey_store", "retire_key"]
+    check_event(events[1], "retire_key", key="1")
+    for arguments in (["stats"], ["list"], ["keyring", "list"], ["verify"]):
         assert world.act(*arguments) == ([], []), arguments
-    done = run("keys", "retire", "2", "--data-directory", str(world.data))
+    done = run("keyring", "retire", "2", "--data-directory", str(world.data))
     assert done.returncode == 1
     assert re.search(BY_COMMAND.pattern + " failed: ", world.server.log())
     check_event(world.events()[-1], "retire_key", "failed", key="2")
@@ -96,12 +98,10 @@ def test_who_reloads_and_who_stops_is_in_both_logs(world):
     (world.server.folder / "token-cache.yaml").write_text("loops: many")
     assert steer(world.server, "/reload")[0] == 500
     check_event(world.events()[-1], "reload", "failed")
-    assert steer(world.server, "/drain")[0] == 200
-    assert world.server.wait() == 0
-    world.server.was_ended = True
-    assert [event["action"] for event in world.events()][-2:] == ["drain", "close_log"]
-    check_event(world.events()[-2], "drain")
-    assert re.search(f"token-cache has stopped: drain {BY_COMMAND.pattern}\n", world.server.log())
+    assert world.server.stop() == 0
+    assert world.events()[-1]["action"] == "close_log"
+    assert world.events()[-2].items() >= {"action": "drain", "actor": "signal", "signal": "SIGTERM"}.items()
+    assert "token-cache has stopped: SIGTERM received\n" in world.server.log()
 
 
 def test_a_key_that_is_added_or_removed_is_in_both_logs(world):
@@ -178,11 +178,8 @@ def test_each_act_without_a_server_is_in_the_audit_log(place, tmp_path):
     for arguments, text, action, more in [
         (["put", USER], TOKEN, "store_token", {}),
         (["backup", backup], "", "back_up_store", {}),
-        (["keys", "add"], "", "add_key", {"key": "2"}),
-        (["rekey"], "", "rekey_store", {}),
+        (["keyring", "add"], "", "add_key", {"key": "2"}),
         (["restore", backup], "", "restore_store", {}),
-        (["rekey"], "", "rekey_store", {}),
-        (["keys", "retire", "1"], "", "retire_key", {"key": "1"}),
         (["access", "sessions", "add", USER], "", "create_session", {}),
         (["access", "sessions", "remove", "--user", USER], "", "end_sessions", {}),
         (["export", exported], "", "export_tokens", {}),
@@ -195,7 +192,8 @@ def test_each_act_without_a_server_is_in_the_audit_log(place, tmp_path):
         events = place.act(*arguments, text=text)
         assert len(events) == 1, (arguments, events)
         check_event(events[0], action, **more)
-    [failed] = place.act("keys", "retire", "2", status=1)
+    assert [event["action"] for event in place.act("keyring", "rotate")] == ["rekey_store", "retire_key"]
+    [failed] = place.act("keyring", "retire", "2", status=1)
     check_event(failed, "retire_key", "failed", key="2")
     (tmp_path / "nothing.db").write_text("no backup")
     [failed] = place.act("restore", tmp_path / "nothing.db", status=1)
@@ -207,7 +205,7 @@ def test_each_act_without_a_server_is_in_the_audit_log(place, tmp_path):
 def test_what_changes_nothing_does_not_open_the_audit_log(place):
     place.run("put", USER, TOKEN)
     before = place.audit.read_bytes()
-    for arguments in (["stats"], ["list"], ["verify"], ["keys", "list"], ["get", USER], ["access", "keys", "list"]):
+    for arguments in (["stats"], ["list"], ["verify"], ["keyring", "list"], ["get", USER], ["access", "keys", "list"]):
         place.run(*arguments)
     assert place.audit.read_bytes() == before
 
@@ -266,8 +264,8 @@ def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, requ
             fcntl.flock(log, fcntl.LOCK_EX)
         for arguments in [
             ["put", "other", "x"], ["delete", USER], ["erase", USER], ["export", tmp_path / "exported"],
-            ["import", tmp_path], ["backup", tmp_path / "another.db"], ["restore", backup], ["keys", "add"], ["rekey"],
-            ["keys", "retire", "1"], ["access", "sessions", "add", USER], ["copy", "--from", place.data, "--to", tmp_path / "copy"],
+            ["import", tmp_path], ["backup", tmp_path / "another.db"], ["restore", backup], ["keyring", "add"],
+            ["keyring", "rotate"], ["keyring", "retire", "1"], ["access", "sessions", "add", USER], ["copy", "--from", place.data, "--to", tmp_path / "copy"],
             ["access", "keys", "remove", "anna"], ["access", "keys", "add", "backend", "--scope", "sessions"],
         ]:
             done = place.run(*arguments, status=1)

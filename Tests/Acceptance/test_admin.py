@@ -1,4 +1,4 @@
-"""The administration: its addresses, paths and methods, its refusals of pages in browsers, and what reload and drain do."""
+"""The administration: its addresses, paths and methods, its refusals of pages in browsers, and what a reload does."""
 import json
 import os
 import signal
@@ -12,7 +12,7 @@ from contract import STORED, check_http_error, fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import run, until
 
-PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/reload", "/drain")
+PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/reload")
 
 
 @pytest.fixture(name="server")
@@ -36,7 +36,7 @@ def test_clients_reach_none_of_it(server):
 
 @pytest.mark.parametrize("method, path, status", [
     ("GET", "/elsewhere", 404), ("POST", "/", 405), ("POST", "/status", 405), ("POST", "/history", 405), ("GET", "/history?since=x", 400), ("POST", "/token", 404), ("GET", "/key", 404), ("POST", "/store/stats", 404), ("POST", "/healthz", 405),
-    ("GET", "/reload", 405), ("GET", "/drain", 405), ("HEAD", "/drain", 405),
+    ("GET", "/reload", 405), ("HEAD", "/reload", 405), ("POST", "/drain", 404),
 ])
 def test_other_paths_and_methods_are_refused(server, method, path, status):
     assert ask(server.administration[0], method, path)[0] == status
@@ -50,15 +50,14 @@ def test_a_request_that_breaks_the_rules_is_refused_and_the_connection_closed(se
         connection.expect_end()
 
 
-@pytest.mark.parametrize("path", ["/reload", "/drain"])
-def test_over_tcp_nobody_has_it_do_anything(server, path):
-    """TCP does not identify the user: any program of any user of the machine could stop the server."""
+def test_over_tcp_nobody_has_it_do_anything(server):
+    """TCP does not identify the user: it could be any program of any user of the machine."""
     for fields in (), ("Authorization: Bearer a",), ("Origin: http://localhost",):
-        status, answer = ask(server.administration[0], "POST", path, *fields)
+        status, answer = ask(server.administration[0], "POST", "/reload", *fields)
         assert status == 403
         assert answer["error"] == (
-            f"this is done only on control.sock, as its user or root: token-cache {path[1:]}, or curl -X POST --unix-socket "
-            f"{server.data}/control.sock http://localhost{path}")
+            "this is done only on control.sock, as its user or root: token-cache reload, or curl -X POST --unix-socket "
+            f"{server.data}/control.sock http://localhost/reload")
     assert readiness(server) == (200, {"ready": True, "reasons": []})
     assert "requested by" not in server.log()
 
@@ -71,11 +70,10 @@ FROM_PAGES = {
 }
 
 
-@pytest.mark.parametrize("path", ["/reload", "/drain"])
 @pytest.mark.parametrize("field", FROM_PAGES.values(), ids=FROM_PAGES)
-def test_a_page_in_a_browser_cannot_do_anything(server, path, field):
+def test_a_page_in_a_browser_cannot_do_anything(server, field):
     """Even if somebody has made the control socket reachable for browsers."""
-    status, answer = steer(server, path, *field.split("\r\n"))
+    status, answer = steer(server, "/reload", *field.split("\r\n"))
     assert status == 403 and "page" in answer["error"]
     assert readiness(server) == (200, {"ready": True, "reasons": []})
 
@@ -124,7 +122,7 @@ def test_an_address_that_others_reach_is_warned_of(serve):
           and "or a proxy that asks for a password or a certificate" in server.log())
 
 
-# Reload and drain, by requests over the control socket and by commands
+# Reloads, by requests over the control socket and by the command
 
 def test_reloading_tells_what_came_of_it(serve, tmp_path):
     chain, key = make_certificate(tmp_path)
@@ -138,48 +136,29 @@ def test_reloading_tells_what_came_of_it(serve, tmp_path):
     assert f"reload requested by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
 
 
-def test_a_signal_after_a_drain_does_not_hasten_it(serve):
-    server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
-    unique_id = fresh_id()
-    request = post(unique_id, "abc")
-    with Connection(server.address) as connection:
-        connection.send(request[:-1])
-        # The server has started to read the request.
-        until(lambda: exchange(server.address, get("nobody")).status == 200)
-        assert steer(server, "/drain")[0] == 200
-        server.send_signal(signal.SIGTERM)
-        assert connection.is_silent(0.5)
-        connection.send(request[-1:])
-        assert connection.receive().body == STORED
-    assert server.wait() == 0
-
-
 def command(server, name, *flags):
     done = run(name, "--data-directory", str(server.data), *flags)
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
-def test_the_commands_reload_and_drain(serve):
+def test_the_command_reload(serve):
     server = serve()
     assert command(server, "reload") == (0, "reloaded: no setting has changed", "")
     assert json.loads(command(server, "reload", "--json")[1]) == {"outcome": "no setting has changed", "reloaded": True}
     (server.folder / "token-cache.yaml").write_text("loops: many")
     status, printed, fault = command(server, "reload")
     assert (status, fault) == (1, "") and "no setting changes" in printed and "loops is" in printed
-    assert command(server, "drain") == (0, "the server answers the requests it has received, and stops", "")
-    assert server.wait() == 0
-    server.was_ended = True
-    assert f"token-cache has stopped: drain requested by uid {os.getuid()}, process " in server.log().splitlines()[-1]
-    for name in "reload", "drain":
-        status, printed, fault = command(server, name)
-        assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
+    assert server.stop() == 0
+    assert server.log().splitlines()[-1].endswith("token-cache has stopped: SIGTERM received")
+    status, printed, fault = command(server, "reload")
+    assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
 def test_another_user_cannot_have_it_do_anything(server):
     server.folder.chmod(0o755)
     server.data.chmod(0o755)
-    done = run("drain", "--data-directory", str(server.data),
+    done = run("reload", "--data-directory", str(server.data),
                prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     assert done.returncode == 1 and "this user may not connect to" in done.stderr, done
     assert readiness(server)[0] == 200

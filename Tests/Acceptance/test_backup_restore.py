@@ -259,27 +259,25 @@ def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serv
     backup, later = tmp_path / "backup.db", tmp_path / "later.db"
     assert exchange(server.address, post("before", "x")).body == STORED
     printed(server.data, "backup", str(backup))
-    printed(server.data, "keys", "add")
     keys = server.data / "keys"
-    [line] = re.findall(r"^1 .*\n", keys.read_text(), re.M)
-    printed(server.data, "rekey")
-    printed(server.data, "keys", "retire", "1")
+    printed(server.data, "keyring", "rotate")
+    [line] = re.findall(r"^1 .*\n", (server.data / "keys.retired-1").read_text(), re.M)
     assert exchange(server.address, post("later", "x")).body == STORED
     printed(server.data, "backup", str(later))
     server.stop()
-    assert "sealed with key 1, which the key ring does not have" in command(server.data, "backup", "verify", str(backup)).stdout
+    assert "sealed with key 1, which the key ring does not have" in command(server.data, "verify", str(backup)).stdout
     assert "nothing was replaced" in refused(server.data, "restore", str(backup))
     with keys.open("a") as file:
         file.write(line)
-    printed(server.data, "backup", "verify", str(backup))
+    printed(server.data, "verify", str(backup))
     printed(server.data, "restore", str(backup))
     server = serve(data=server.data)
     assert exchange(server.address, get("before")).body == found("x")
-    printed(server.data, "rekey")
-    printed(server.data, "keys", "retire", "1")
+    printed(server.data, "keyring", "rotate")
+    assert len(printed(server.data, "keyring", "list").splitlines()) == 1
     assert exchange(server.address, get("before")).body == found("x")
     # No key that a later backup needs was lost.
-    printed(server.data, "backup", "verify", str(later))
+    printed(server.data, "verify", str(later))
 
 
 def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):

@@ -226,8 +226,8 @@ def answers_of_administration(server):
     address = server.administration[0]
     field = f"X-{CANARY}: {CANARY}"
     told = []
-    for path in ("/metrics", "/readyz", "/healthz", "/server", "/reload", "/drain", f"/{CANARY}", f"/store/{CANARY}"):
-        for method in ("GET", "POST", CANARY) if path != "/drain" else ("GET", CANARY):
+    for path in ("/metrics", "/readyz", "/healthz", "/server", "/reload", f"/{CANARY}", f"/store/{CANARY}"):
+        for method in ("GET", "POST", CANARY):
             request = lines(f"{method} {path}?{CANARY} HTTP/1.1", f"Host: {CANARY}", field, "Connection: close", LENGTH,
                             body=CANARY.encode())
             for connect in (lambda: socket.create_connection(address, timeout=20), lambda: control_socket(server)):
@@ -272,7 +272,7 @@ def raw_answer(connection, request):
 def outputs_of_commands(server):
     """The output of the commands on the store."""
     flags = ["--config", str(server.folder / "token-cache.yaml")]
-    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keys", "list"], ["doctor"], ["doctor", "--json"],
+    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keyring", "list"], ["doctor"], ["doctor", "--json"],
                     ["health"]):
         done = run(*command, *flags, environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION})
         assert done.returncode == 0 and done.stdout, done

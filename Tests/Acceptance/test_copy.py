@@ -109,7 +109,7 @@ def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serv
 def test_rows_that_cannot_be_decrypted_stay_behind_only_if_that_is_asked_for(serve, tmp_path):
     server = serve()
     fill(server, range(3))
-    printed(server.data, "keys", "add")
+    printed(server.data, "keyring", "add")
     fill(server, range(3, 5))
     assert server.stop() == 0
     ring, target = server.data / "keys", tmp_path / "target"
@@ -152,7 +152,7 @@ def test_refusals_say_what_to_do(serve, tmp_path):
     assert f"the target: the data directory {used.data} is in use by process" in refusal(data, used.data)
     # Another ring than that of the source.
     wrong = tmp_path / "wrong"
-    assert run("keys", "create", str(wrong)).returncode == 0
+    assert run("keyring", "create", str(wrong)).returncode == 0
     message = refusal(data, tmp_path / "new", environment={"TOKEN_CACHE_SEALING_KEY_RING": str(wrong)})
     assert f"the source: the key ring {wrong} is not the one that the store was sealed with" in message
     # Without the source's, none is made.

@@ -259,12 +259,12 @@ def test_the_key_ring_is_a_secret_from_the_first_start_on(pod, job):
         secret = next(volume["secret"] for volume in spec["volumes"] if volume["name"] == "keys")
         assert "optional" not in secret
     instructions = (KUBERNETES / "kustomization.yaml").read_text()
-    assert f"keys create - > {CREDENTIAL})\n" in instructions
+    assert f"keyring create - > {CREDENTIAL})\n" in instructions
     assert f"secret generic {secret['secretName']} --from-file={CREDENTIAL}\n" in instructions
 
 
 def test_a_key_ring_that_was_made_before_the_first_start_is_used(serve, tmp_path):
-    done = run("keys", "create", "-")
+    done = run("keyring", "create", "-")
     assert done.returncode == 0 and done.stderr == "", done
     secret = tmp_path / "credentials" / CREDENTIAL
     secret.parent.mkdir()
@@ -272,7 +272,7 @@ def test_a_key_ring_that_was_made_before_the_first_start_is_used(serve, tmp_path
     secret.chmod(0o440)
     server = serve(data=tmp_path / "data", environment={"CREDENTIALS_DIRECTORY": str(secret.parent)})
     assert server.stop() == 0 and not (tmp_path / "data" / "keys").exists()
-    assert run("keys", "create", "-").stdout != done.stdout
+    assert run("keyring", "create", "-").stdout != done.stdout
 
 
 def test_ports_and_labels_of_the_objects_fit_one_another(objects, pod):

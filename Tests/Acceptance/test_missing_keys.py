@@ -20,7 +20,7 @@ def server_whose_ring_lacks_a_key(serve):
     for number in range(50):
         assert exchange(server.address, post(f"id{number}", "hello")).body == STORED
     assert server.stop() == 0
-    printed(server.data, "keys", "add")
+    printed(server.data, "keyring", "add")
     shutil.copy(server.data / "keys", server.folder / "whole.ring")
     leave_out_the_first_key(server.data / "keys")
     return server
@@ -43,7 +43,7 @@ def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     # New tokens are served, so it is ready, as on PostgreSQL.
     assert told["ready"] and exchange(server.address, post("id7", "again")).body == STORED
     assert MISSING in problems(of(server))
-    assert "1  is missing, although tokens are sealed with it" in printed(server.data, "keys", "list")
+    assert "1  is missing, although tokens are sealed with it" in printed(server.data, "keyring", "list")
 
 
 def test_the_doctor_finds_it_in_a_closed_store(lacking):
@@ -104,7 +104,7 @@ def test_damaged_rows_keep_neither_the_server_from_starting_nor_the_keys_from_be
             file.seek((page - 1) * size)
             file.write(b"nothing of use " * (size // 15))
     again = serve(data=server.data)
-    assert "1  created" in printed(again.data, "keys", "list")
+    assert "1  created" in printed(again.data, "keyring", "list")
     assert again.stop() == 0
-    assert "1  created" in printed(again.data, "keys", "list")
+    assert "1  created" in printed(again.data, "keyring", "list")
     assert not [text for topic, text in problems(of(again)) if topic == "Key ring"]

@@ -2,6 +2,7 @@
 import functools
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from access import API, api_request, bearer, session_settings, unknown_session
 from administration import ADMINISTRATION, steer
 from contract import fresh_id
 from http_client import Connection, exchange, get, lines, post
-from server_process import clean_environment, run
+from server_process import clean_environment, run, until
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -156,7 +157,8 @@ def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
     assert steer(server, "/reload") == (200, example(document, "/reload", "post", "200", "nothing"))
     with Connection(server.administration[0]) as watching, Connection(server.address) as open_one:
         open_one.exchange(get("nobody"))
-        assert steer(server, "/drain") == (200, example(document, "/drain", "post", "200", "draining"))
+        server.send_signal(signal.SIGTERM)
+        until(lambda: watching.exchange(lines("GET /readyz HTTP/1.1", "Host: localhost")).status == 503)
         response = watching.exchange(lines("GET /readyz HTTP/1.1", "Host: localhost"))
         assert json.loads(response.body) == example(document, "/readyz", "get", "503", "stopping")
     assert server.wait() == 0

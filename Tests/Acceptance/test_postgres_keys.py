@@ -55,38 +55,34 @@ def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_go
     second = start(ring_of=first)
     assert stored(first, "old") and answered(second, "old") == found("token of old")
 
-    assert "key 2 is in the key ring and waits" in printed(first, "keys", "add")
-    assert "waits for keys use" in printed(first, "keys", "list").splitlines()[1]
+    assert "key 2 is in the key ring and waits" in printed(first, "keyring", "add")
+    assert "waits for keyring rotate" in printed(first, "keyring", "list").splitlines()[1]
     assert stored(first, "waiting") and postgres.value("SELECT max(key_number) FROM token") == "1"
-    assert "was added before, and waits" in refused(first, "keys", "add")
-    assert "key 2 was added on another server" in refused(second, "keys", "add")
-    assert "has no key 2" in refused(second, "keys", "use", "2")
+    assert "was added before, and waits" in refused(first, "keyring", "add")
+    assert "key 2 was added on another server" in refused(second, "keyring", "add")
+    assert "make it with token-cache keyring add" in refused(second, "keyring", "rotate")
 
     shutil.copy(first.data / "keys", second.data / "keys")
-    assert "key 2 seals from now on" in printed(second, "keys", "use", "2")
+    told = printed(second, "keyring", "rotate")
+    assert told.startswith("key 2 seals from now on; 2 tokens encrypted with it, 2 tokens checked\nkey 1 is retired")
+    assert len(printed(second, "keyring", "list").splitlines()) == 1
+    assert postgres.sql("SELECT number FROM sealing_key WHERE number > 0") == [("2",)]
     for server in (first, second):
         until(lambda: "key 2 seals from now on" in server.log())
-        assert "seals new tokens" in printed(server, "keys", "list").splitlines()[1]
         assert stored(server, f"new on {server.address}")
         assert answered(server, "old") == found("token of old")
-    assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("1", "2"), ("2", "2")]
-
-    assert "sealed with key 1; run token-cache rekey first" in refused(first, "keys", "retire", "1")
-    assert printed(second, "rekey").startswith("2 tokens rekeyed, 4 tokens checked")
-    printed(first, "keys", "retire", "1")
-    assert len(printed(first, "keys", "list").splitlines()) == 1
-    assert postgres.sql("SELECT number FROM sealing_key WHERE number > 0") == [("2",)]
-    shutil.copy(first.data / "keys", second.data / "keys")
-    until(lambda: len(printed(second, "keys", "list").splitlines()) == 1)
-    assert answered(second, "old") == found("token of old")
+    assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("2", "4")]
+    shutil.copy(second.data / "keys", first.data / "keys")
+    until(lambda: len(printed(first, "keyring", "list").splitlines()) == 1)
+    assert answered(first, "old") == found("token of old")
 
 
 def test_a_server_without_the_key_that_seals_says_so_and_stores_again_without_a_restart(start):
     first = start()
     second = start(ring_of=first)
     assert stored(first, "old")
-    printed(first, "keys", "add")
-    printed(first, "keys", "use", "2")
+    printed(first, "keyring", "add")
+    printed(first, "keyring", "rotate")
     assert stored(first, "new")
     text = f"the key ring {second.data / 'keys'} lacks key 2, which seals"
     until(lambda: text in second.log())

@@ -50,7 +50,7 @@ def test_a_backup_into_a_folder_is_named_by_the_time_verified_and_private(serve,
     assert shown["path"] == str(folder / written) and (shown["tokens"], shown["removed"]) == (20, [])
     assert before <= datetime.strptime(written, "tokens-%Y%m%dT%H%M%SZ.db").replace(tzinfo=timezone.utc)
     assert (folder / written).stat().st_mode & 0o777 == 0o600
-    found = json.loads(printed(server.data, "backup", "verify", str(folder / written), "--json"))
+    found = json.loads(printed(server.data, "verify", str(folder / written), "--json"))
     assert (found["tokens"], found["unreadable"], found["damages"]) == (20, {}, [])
 
 
@@ -94,7 +94,7 @@ def test_a_backup_with_a_row_that_does_not_open_replaces_no_good_one(serve, fold
         message = refused(server.data, "backup", "--into", str(folder), "--keep", "last=1")
         assert "cannot be restored (10 tokens checked" in message and "token-cache verify tells" in message
         assert sorted(os.listdir(folder)) == [os.path.basename(good), "unverified.db"]
-    assert "cannot be restored as it is" in command(server.data, "backup", "verify", str(folder / "unverified.db")).stdout
+    assert "cannot be restored as it is" in command(server.data, "verify", str(folder / "unverified.db")).stdout
     with opened(server.data) as store:
         store.execute("DELETE FROM token")
         store.execute("UPDATE store SET tokens = 0")
@@ -124,7 +124,7 @@ def test_a_command_that_fails_makes_the_backup_fail_and_keeps_it(serve, folder):
     message = refused(server.data, "backup", "--into", str(folder), "--after", "exit 7")
     [written] = os.listdir(folder)
     assert f"the backup is written to {folder / written}, but the command of --after ended with status 7" in message
-    printed(server.data, "backup", "verify", str(folder / written))
+    printed(server.data, "verify", str(folder / written))
     assert "was killed by signal 9" in refused(server.data, "backup", "--into", str(folder), "--after", "kill -9 $$")
 
 
@@ -246,13 +246,13 @@ def test_verifying_changes_nothing_and_needs_neither_a_store_nor_write_access(se
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in (folder / "tokens.db", ring)}
     os.chmod(folder, 0o500)
     done = run(
-        "backup", "verify", str(folder / "tokens.db"), "--data-directory", str(elsewhere),
+        "verify", str(folder / "tokens.db"), "--data-directory", str(elsewhere),
         environment={"TOKEN_CACHE_SEALING_KEY_RING": str(ring)})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"{folder}/tokens.db can be restored with this key ring"
     assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before}
     assert os.listdir(folder) == ["tokens.db"] and not elsewhere.exists()
-    assert "its key ring" in refused(elsewhere, "backup", "verify", str(folder / "tokens.db"))
+    assert "its key ring" in refused(elsewhere, "verify", str(folder / "tokens.db"))
     assert not elsewhere.exists()
 
 
@@ -275,11 +275,11 @@ def test_what_is_no_backup_is_not_verified(serve, tmp_path):
         "with-log.db": "would be left out", "none.db": "there is no file", "": "is no file",
     }
     for file, fragment in expected.items():
-        done = run("backup", "verify", str(tmp_path / file), "--config", str(server.folder / "token-cache.yaml"))
+        done = run("verify", str(tmp_path / file), "--config", str(server.folder / "token-cache.yaml"))
         assert done.returncode == 1 and fragment in done.stderr, (file, done)
-    done = run("backup", "verify", str(tmp_path / "damaged.db"), "--config", str(server.folder / "token-cache.yaml"))
+    done = run("verify", str(tmp_path / "damaged.db"), "--config", str(server.folder / "token-cache.yaml"))
     assert done.returncode == 1 and "damage: " in done.stdout + done.stderr or "is damaged" in done.stderr, done
-    assert "is sealed" not in refused(server.data, "backup", "verify", str(good))
+    assert "is sealed" not in refused(server.data, "verify", str(good))
 
 
 @pytest.mark.parametrize("arguments, fragment", [

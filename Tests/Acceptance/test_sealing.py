@@ -61,7 +61,7 @@ def test_the_key_ring_may_be_a_credential_of_systemds(serve, tmp_path):
     server = serve(data=first.data, environment={"CREDENTIALS_DIRECTORY": str(credentials)})
     assert exchange(server.address, get("me")).body == found("hello")
     assert not (first.data / "keys").exists()
-    message = refused(server.data, "keys", "add")
+    message = refused(server.data, "keyring", "add")
     assert "token-cache.keys is a credential, which cannot be changed here" in message
     assert "TOKEN_CACHE_SEALING_KEY_RING=" in message
 
@@ -77,12 +77,12 @@ def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped
         flags = ["--data-directory", str(data)]
         assert run("put", "me", "hello", *flags, prefix=of_service, folder="/").returncode == 0
         shutil.move(data / "keys", source)
-        for command in (["keys", "add"], ["rekey"]):
+        for command in (["keyring", "add"], ["keyring", "rotate"]):
             missed = run(*command, *flags)
             assert missed.returncode == 1 and "TOKEN_CACHE_SEALING_KEY_RING=" in missed.stderr, missed
         environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(source)}
-        for command in (["backup", f"{folder}/backup.db"], ["keys", "add"], ["rekey"], ["restore", f"{folder}/backup.db"],
-                        ["rekey"], ["keys", "retire", "1"], ["verify"]):
+        for command in (["backup", f"{folder}/backup.db"], ["keyring", "add"], ["restore", f"{folder}/backup.db"],
+                        ["keyring", "rotate"], ["verify"]):
             done = run(*command, *flags, environment=environment)
             assert done.returncode == 0, done
         assert source.stat().st_mode & 0o777 == 0o600 and not (data / "keys").exists()
@@ -165,7 +165,7 @@ def test_a_changed_row_is_an_error_of_its_own(serve, change):
 
 def test_keys_are_replaced_while_the_server_works(serve):
     server = serve()
-    # Whose key changes only by the rekey, however often the others are written meanwhile.
+    # Whose key changes only by the rotation, however often the others are written meanwhile.
     assert exchange(server.address, post("constant", "x")).body == STORED
     stop = threading.Event()
     wrong = []
@@ -187,40 +187,46 @@ def test_keys_are_replaced_while_the_server_works(serve):
     try:
         until(lambda: "601 tokens" in printed(server.data, "list"))
         for number in range(1, 4):
-            assert f"key {number + 1} seals from now on" in printed(server.data, "keys", "add")
-            assert "still sealed with key" in refused(server.data, "keys", "retire", str(number))
-            printed(server.data, "rekey")
-            assert f"key {number} seals nothing any more" in printed(server.data, "keys", "retire", str(number))
+            if number == 2:
+                assert f"key {number + 1} seals from now on" in printed(server.data, "keyring", "add")
+                assert "still sealed with key" in refused(server.data, "keyring", "retire", str(number))
+            former = (server.data / "keys").read_bytes()
+            told = printed(server.data, "keyring", "rotate")
+            assert f"key {number + 1} seals from now on" in told and f"key {number} is retired" in told
+            kept = server.data / f"keys.retired-{number}"
+            assert kept.stat().st_mode & 0o777 == 0o600
+            # Of the first and the third, no key was added before.
+            assert number == 2 or kept.read_bytes() == former
     finally:
         stop.set()
         for thread in threads:
             thread.join()
     assert not wrong
-    assert printed(server.data, "keys", "list").split()[0] == "4"
+    assert printed(server.data, "keyring", "list").split()[0] == "4"
     assert "the store is sound" in printed(server.data, "verify")
     server.stop()
     assert "the store is sound" in printed(server.data, "verify")
 
 
-def test_a_rekey_that_is_cut_off_loses_nothing_and_can_go_on(serve):
+def test_a_rotation_that_is_cut_off_loses_nothing_and_can_go_on(serve):
     server = serve()
     with Connection(server.address) as connection:
         for start in range(0, 6_000, 100):
             connection.send(b"".join(post(f"id{number}", f"value{number}") for number in range(start, start + 100)))
             assert all(connection.receive().body == STORED for _ in range(100))
     for round_ in range(3):
-        printed(server.data, "keys", "add")
-        rekeying = threading.Thread(target=command, args=(server.data, "rekey"))
-        rekeying.start()
+        printed(server.data, "keyring", "add")
+        rotating = threading.Thread(target=command, args=(server.data, "keyring", "rotate"))
+        rotating.start()
         until(lambda: f'"newest_key":{round_ + 2}' in printed(server.data, "stats", "--json"))
         server.kill()
-        rekeying.join()
+        rotating.join()
         server = serve(data=server.data)
         done = command(server.data, "verify")
         assert done.returncode == 0 and "6,000 tokens checked" in done.stdout, done.stdout
-    assert "6,000 tokens checked" in printed(server.data, "rekey")
-    for number in range(1, 4):
-        printed(server.data, "keys", "retire", str(number))
+    printed(server.data, "keyring", "add")
+    assert "6,000 tokens checked" in printed(server.data, "keyring", "rotate")
+    assert printed(server.data, "keyring", "list").startswith("5  ")
     assert exchange(server.address, get("id5999")).body == found("value5999")
 
 
@@ -251,17 +257,17 @@ def test_a_former_value_does_not_open_with_the_times_of_the_later_one(serve):
 
 def test_a_key_ring_is_made_before_the_first_start_and_never_replaced(tmp_path):
     ring = tmp_path / "ring"
-    assert run("keys", "create", str(ring)).returncode == 0
+    assert run("keyring", "create", str(ring)).returncode == 0
     assert ring.stat().st_mode & 0o777 == 0o600
     content = ring.read_bytes()
     for path in ring, tmp_path / "link":
         if not path.exists():
             path.symlink_to(tmp_path / "nothing")
-        done = run("keys", "create", str(path))
+        done = run("keyring", "create", str(path))
         assert done.returncode == 1 and "is never replaced" in done.stderr
     assert ring.read_bytes() == content and not (tmp_path / "nothing").exists()
     environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
     assert run("put", "me", "x", "--data-directory", str(tmp_path / "data"), environment=environment).returncode == 0
     assert not (tmp_path / "data" / "keys").exists()
     assert run("get", "me", "--data-directory", str(tmp_path / "data"), environment=environment).stdout == "x\n"
-    assert "folder does not exist" in run("keys", "create", str(tmp_path / "none" / "ring")).stderr
+    assert "folder does not exist" in run("keyring", "create", str(tmp_path / "none" / "ring")).stderr

@@ -203,9 +203,9 @@ def test_a_mistaken_command_line_shows_how_it_is_used(tmp_path, arguments, fragm
     (["serv"], "there is no command serv; did you mean serve? token-cache --help shows all"),
     (["help", "srve"], "there is no command srve; did you mean serve? token-cache --help shows all"),
     (["start"], "there is no command start; did you mean serve? token-cache --help shows all"),
-    (["stop", "--config", "a"], "there is no command stop; did you mean drain? token-cache --help shows all"),
+    (["keys", "--config", "a"], "there is no command keys; did you mean keyring? token-cache --help shows all"),
     (["something-else"], "there is no command something-else; token-cache --help shows all"),
-    (["keys", "ad"], "there is no command keys ad; did you mean keys add? token-cache keys --help shows all"),
+    (["keyring", "ad"], "there is no command keyring ad; did you mean keyring add? token-cache keyring --help shows all"),
     (["access", "keys", "lst"], "there is no command access keys lst; did you mean access keys list? token-cache access keys --help shows all"),
 ])
 def test_a_mistaken_command_gets_the_one_that_was_meant(arguments, message):

@@ -171,8 +171,7 @@ def test_what_reads_the_whole_store_takes_little_memory_however_large_tokens_are
     before = server.peak_resident_bytes()
     assert f"{count} tokens" in printed(server.data, "list")
     printed(server.data, "verify")
-    printed(server.data, "keys", "add")
-    printed(server.data, "rekey")
+    printed(server.data, "keyring", "rotate")
     printed(server.data, "export", str(tmp_path))
     assert server.peak_resident_bytes() - before < 80 << 20
     for number in (0, 77, count - 1):

@@ -109,8 +109,8 @@ def test_what_cannot_be_read_is_no_empty_token(data, input_from):
     assert printed(data, "get", f"{SECRET}-1") == "info 1\n"
 
 
-PRINTING = ["get secret4711-1", "list", "list --json", "stats", "keys list", "verify", "check-config", "put new x",
-            "delete secret4711-0", "rekey"]
+PRINTING = ["get secret4711-1", "list", "list --json", "stats", "keyring list", "verify", "check-config", "put new x",
+            "delete secret4711-0", "keyring rotate"]
 
 
 @pytest.mark.parametrize("target, reason", [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")])
@@ -164,10 +164,10 @@ def test_verify_looks_at_everything(data):
 
 def test_keys_are_listed_without_the_keys(data):
     ring = (data / "keys").read_text()
-    shown = printed(data, "keys", "list") + printed(data, "keys", "list", "--json")
+    shown = printed(data, "keyring", "list") + printed(data, "keyring", "list", "--json")
     assert not any(word in shown for word in ring.split() if re.fullmatch("[0-9a-f]{64}", word))
-    assert "the key ring has no key 7" in refused(data, "keys", "retire", "7")
-    assert "key 1 is the newest" in refused(data, "keys", "retire", "1")
+    assert "the key ring has no key 7" in refused(data, "keyring", "retire", "7")
+    assert "key 1 is the newest" in refused(data, "keyring", "retire", "1")
 
 
 def test_what_a_command_stores_a_client_gets_at_once(serve):
@@ -181,7 +181,7 @@ def test_what_a_command_stores_a_client_gets_at_once(serve):
 
 
 @pytest.mark.parametrize("arguments", [
-    ["get", "x"], ["delete", "x"], ["list"], ["stats"], ["verify"], ["backup", "/tmp/never"], ["rekey"], ["keys", "list"],
+    ["get", "x"], ["delete", "x"], ["list"], ["stats"], ["verify"], ["backup", "/tmp/never"], ["keyring", "rotate"], ["keyring", "list"],
     ["export", "/tmp/never"],
 ], ids=lambda arguments: arguments[0])
 def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
@@ -221,7 +221,7 @@ def test_root_follows_no_link_of_somebody_else(tmp_path):
     (data / "keys").symlink_to(tmp_path / "keys")
     assert printed(data, "get", "me") == "hello\n"
     os.chown(data / "keys", 65534, 65534, follow_symlinks=False)
-    for arguments in ("get", "me"), ("keys", "add"):
+    for arguments in ("get", "me"), ("keyring", "add"):
         assert f"{data}/keys is a link that other users than root can change" in refused(data, *arguments)
 
 

@@ -194,7 +194,7 @@ def test_under_the_system_call_filter_everything_works(service, tmp_path):
             assert exchange(address, post("me", "x")).body == STORED
             assert exchange(address, get("me")).body == found("x")
             folder = ["--data-directory", str(server.folder / "data")]
-            for command in ["stats"], ["verify"], ["backup", str(tmp_path / "backup.db")], ["keys", "add"], ["rekey"]:
+            for command in ["stats"], ["verify"], ["backup", str(tmp_path / "backup.db")], ["keyring", "rotate"]:
                 done = run(*command, *folder)
                 assert done.returncode == 0, done.stderr
             start = len(messages.all())

@@ -164,13 +164,12 @@ class LargeBenchmark:
         own = ["--data-directory", str(store.data)]
         yield self.command("verify", store, *own)
         if shutil.disk_usage(self.folder).free > store.database.stat().st_size + (1 << 30):
-            yield self.command("backup create", store, str(backup), *own)
-            yield self.command("backup verify", store, str(backup), *own)
+            yield self.command("backup", store, str(backup), *own)
+            yield self.command("verify", store, str(backup), *own)
             backup.unlink()
         else:
             machine.note(f"no backup of {store.count:,} tokens: the disk has no room for it")
-        self.command("keys add", store, *own)
-        yield self.command("rekey", store, *own)
+        yield self.command("keyring rotate", store, *own)
 
     def command(self, name: str, store: Store, *arguments: str) -> Command:
         """One run on any core; its output goes to a file."""

@@ -165,7 +165,7 @@ import Testing
     }
 
     private static let needed = StoreError.refused(
-        "tokens or sessions are still sealed with key 1; run token-cache rekey first")
+        "tokens or sessions are still sealed with key 1; run token-cache keyring rotate")
 
     @Test func `a rekeying never undoes a newer write, and leaves what it cannot open`() async throws {
         let database = try TestDatabase()

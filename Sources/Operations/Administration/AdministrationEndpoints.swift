@@ -5,7 +5,7 @@ internal import Server
 internal import Settings
 internal import TokenService
 
-/// Answers requests for the server's state on `admin.listen` and the control socket, and on the latter also acts.
+/// Answers requests for the server's state on `admin.listen` and the control socket; on the latter, one also reloads.
 ///
 /// Belongs to its loop's thread.
 struct AdministrationEndpoints: Sendable {
@@ -20,12 +20,8 @@ struct AdministrationEndpoints: Sendable {
         case readiness = "/readyz"
         case metrics = "/metrics"
         case reload = "/reload"
-        case drain = "/drain"
 
-        /// Whether it changes what the server does.
-        var isAct: Bool { self == .reload || self == .drain }
-
-        var methods: [String] { isAct ? ["POST"] : ["GET", "HEAD"] }
+        var methods: [String] { self == .reload ? ["POST"] : ["GET", "HEAD"] }
     }
 
     private let server: Server
@@ -85,30 +81,25 @@ struct AdministrationEndpoints: Sendable {
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
         case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
-        case .reload, .drain: return await act(request, endpoint, requester)
+        case .reload: return await reload(request, requester)
         }
     }
 
-    private func act(
-        _ request: AdministrationStream.Received, _ endpoint: Endpoint, _ requester: Requester?
+    private func reload(
+        _ request: AdministrationStream.Received, _ requester: Requester?
     ) async -> AdministrationAnswer {
         guard let requester else {
-            let (path, socket) = (endpoint.rawValue, ControlSocketAddress.path(server.settingsInForce))
             return .error(
                 .forbidden,
                 """
-                this is done only on control.sock, as its user or root: token-cache \(path.dropFirst()), or curl -X POST \
-                --unix-socket \(socket) http://localhost\(path)
+                this is done only on control.sock, as its user or root: token-cache reload, or curl -X POST --unix-socket \
+                \(ControlSocketAddress.path(server.settingsInForce)) http://localhost/reload
                 """)
         }
         // A browser reaches the control socket only through a proxy, which would send the user's credential with a request
         // that a page of another site causes.
         guard !request.isFromPage else {
             return .error(.forbidden, "a page must not do this: it is for programs, which send no Origin")
-        }
-        if endpoint == .drain {
-            server.drain("drain requested by \(requester)", by: requester.actor)
-            return AdministrationAnswer(json: ["draining": true])
         }
         let outcome = await server.reload("reload requested by \(requester)", by: requester.actor)
         return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)

@@ -6,18 +6,33 @@ package import Settings
 internal import System
 internal import TokenStore
 
-/// Reloads or stops a running server through its control socket.
+/// Has a running server act, through its control socket.
 package enum ServerControl {
     package typealias Failure = StoreAccess.Failure
 
     /// Makes the server read its settings and files again, and waits for the outcome.
     package static func reload(_ settings: Settings) throws(Failure) -> ReloadOutcome {
-        try ask("/reload", settings)
-    }
-
-    /// Makes the server answer the requests it has received, and stop; does not wait for that.
-    package static func drain(_ settings: Settings) throws(Failure) -> DrainReply {
-        try ask("/drain", settings)
+        let directory = settings.dataDirectoryPath
+        let socketPath = ControlSocketAddress.path(in: directory)
+        do throws(ServerClient.Failure) {
+            return try ServerClient(place: .unix(path: socketPath)).answer("POST", "/reload")
+        } catch {
+            switch error {
+            case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
+                throw Failure(
+                    """
+                    no server uses the data folder \(directory); start it, or name the folder of another server with \
+                    --data-directory or --config
+                    """
+                )
+            case .unreachable(_, EACCES), .unreachable(_, EPERM):
+                throw Failure("this user may not connect to \(socketPath); run this as root or as the server's user")
+            case .unreachable(let reason, _): throw Failure("connecting to \(socketPath) failed: \(reason)")
+            case .noAnswer: throw Failure("the server ended before it answered")
+            case .refused(let reason): throw Failure("the server refused: \(reason)")
+            case .unreadable: throw Failure("the server's answer cannot be read; it may be another version")
+            }
+        }
     }
 
     /// Tells the server, if one runs in the data folder, that an API key was added or removed.
@@ -37,35 +52,6 @@ package enum ServerControl {
         }
         return fault
     }
-
-    private static func ask<Answer: Decodable>(_ path: String, _ settings: Settings) throws(Failure) -> Answer {
-        let directory = settings.dataDirectoryPath
-        let socketPath = ControlSocketAddress.path(in: directory)
-        do throws(ServerClient.Failure) {
-            return try ServerClient(place: .unix(path: socketPath)).answer("POST", path)
-        } catch {
-            switch error {
-            case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
-                throw Failure(
-                    """
-                    no server uses the data folder \(directory); start it, or name the folder of another server with \
-                    --data-directory or --config
-                    """
-                )
-            case .unreachable(_, EACCES), .unreachable(_, EPERM):
-                throw Failure("this user may not connect to \(socketPath); run this as root or as the server's user")
-            case .unreachable(let reason, _): throw Failure("connecting to \(socketPath) failed: \(reason)")
-            case .noAnswer: throw Failure("the server ended before it answered")
-            case .refused(let reason): throw Failure("the server refused: \(reason)")
-            case .unreadable: throw Failure("the server's answer cannot be read; it may be another version")
-            }
-        }
-    }
-}
-
-/// The answer to a request to drain and stop.
-package struct DrainReply: Codable, Sendable {
-    package var draining: Bool
 }
 
 /// Records a command's change of the API keys in the audit log, while no server runs that would record it.

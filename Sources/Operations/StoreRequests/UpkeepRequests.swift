@@ -129,7 +129,7 @@ package struct AddKey: StoreRequest {
 
     package init() {}
 
-    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keys add", "key \(reply.number) added") }
+    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring add", "key \(reply.number) added") }
 
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
@@ -147,7 +147,7 @@ package struct UseKey: StoreRequest {
         self.number = number
     }
 
-    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keys use", "key \(reply.number) seals") }
+    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring use", "key \(reply.number) seals") }
 
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
@@ -165,7 +165,7 @@ package struct RetireKey: StoreRequest {
         package var retired: Int
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? { .done("keys retire", "key \(reply.retired) retired") }
+    package func act(_ reply: Reply) -> OperatorAct? { .done("keyring retire", "key \(reply.retired) retired") }
 
     package init(number: Int) {
         self.number = number

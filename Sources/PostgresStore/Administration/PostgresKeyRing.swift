@@ -85,7 +85,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
             throw .refused(
                 """
                 key \(ring.newest.number) was added before, and waits; have it seal when all servers have it: \
-                token-cache keys use \(ring.newest.number)
+                token-cache keyring rotate
                 """)
         }
         guard ring.newest.number < KeyRing.numbers.upperBound else {
@@ -113,14 +113,14 @@ struct PostgresKeyRing: KeyRingAdministrator {
             try check(try agreement.completeFile(), row)
             guard let key = ring.numberedKey(number) else {
                 throw .refused(
-                    "the key ring \(agreement.file.path) has no key \(number); token-cache keys list shows those it has"
+                    "the key ring \(agreement.file.path) has no key \(number); token-cache keyring list shows those it has"
                 )
             }
             let isUsed = try writing { (session, deadline) throws(PostgresError) in
                 try StoreRow.use(number, on: session, until: deadline)
             }
             guard isUsed else {
-                throw .refused("the database has no key \(number): it was retired, or never added with keys add")
+                throw .refused("the database has no key \(number): it was retired, or never added with keyring add")
             }
             try agreement.look(sessions)
             return try SealingKey(key, sealing: number)
@@ -139,10 +139,10 @@ struct PostgresKeyRing: KeyRingAdministrator {
             }
             guard isRetired else {
                 try refuseToRetire(number, try agreement.look(sessions))
-                throw .refused("tokens or sessions are still sealed with key \(number); run token-cache rekey first")
+                throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }
             guard ring.numberedKey(number) != nil else { return }
-            try agreement.change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+            try agreement.change(without: number) { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
         }
     }
 
@@ -151,10 +151,10 @@ struct PostgresKeyRing: KeyRingAdministrator {
     /// A key that the ring lacks may be retired, because its ring may be lost.
     private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
         guard ring.numberedKey(number) != nil || row.fingerprints[number] != nil else {
-            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
+            throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
         guard number != row.sealingKey, number != ring.active.number else {
-            throw .refused("key \(number) seals; have another one do so first, with token-cache keys add and keys use")
+            throw .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
         }
         guard number != ring.newest.number else {
             throw .refused("key \(number) is the newest, and the next one would get its number; it has to stay")
@@ -194,7 +194,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
 
     private func stopIfCancelled() throws(StoreError) {
         guard Task.isCancelled else { return }
-        throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
+        throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
     }
 
     /// The result of one step.

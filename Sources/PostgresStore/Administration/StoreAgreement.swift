@@ -138,7 +138,7 @@ final class StoreAgreement: Sendable {
         turn.wait()
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)
-        // Before the database is: `keys retire` deletes a key there first, and otherwise it would seem to be missing in the file.
+        // Before the database is: `keyring retire` deletes a key there first, and otherwise it would seem to be missing in the file.
         let found = ring.map(load)
         // Asked again each time what the server is, as settings change while a connection is open.
         let row = try sessions.perform(.reading, within: Self.lookTime, asks: true, repeats: true) {
@@ -290,7 +290,11 @@ final class StoreAgreement: Sendable {
     }
 
     /// Changes the ring in the file, and the one in use.
-    func change(_ body: (KeyRing) throws(StoreError) -> KeyRing) throws(StoreError) {
+    ///
+    /// - Parameter retired: See `KeyRingFile.save`.
+    func change(
+        without retired: Int? = nil, _ body: (KeyRing) throws(StoreError) -> KeyRing
+    ) throws(StoreError) {
         turn.wait()
         defer { turn.signal() }
         guard let present = ring else { preconditionFailure("the store is sealed") }
@@ -300,7 +304,7 @@ final class StoreAgreement: Sendable {
         let new = try body(whole)
         do throws(KeyRingError) {
             // Must be on disk before a key seals.
-            try file.save(new)
+            try file.save(new, without: retired)
         } catch {
             if case .notDurable = error { state.sealing.replace(.sealed(new)) }
             throw .keyRing(error)

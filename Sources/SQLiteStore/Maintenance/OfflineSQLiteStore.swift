@@ -126,7 +126,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw .refused(
                 """
                 \(path) has \(unreadable) \(unreadable == 1 ? "row" : "rows") that the key ring \(options.keyRing.path) does \
-                not open; nothing was replaced. token-cache backup verify names the missing keys: append their lines from an \
+                not open; nothing was replaced. token-cache verify FILE names the missing keys: append their lines from an \
                 earlier copy of the key ring
                 """
             )

@@ -37,7 +37,7 @@ extension SQLiteAdministrator {
         let newest = try ring().newest
         guard number == newest.number else {
             throw .refused(
-                "the newest key seals, which is key \(newest.number); token-cache keys add makes another one, which then seals"
+                "the newest key seals, which is key \(newest.number); token-cache keyring rotate replaces it"
             )
         }
         return try SealingKey(newest, sealing: newest.number)
@@ -61,21 +61,21 @@ extension SQLiteAdministrator {
             ) == 1
         }
         guard !isUsed else {
-            throw .refused("tokens or sessions are still sealed with key \(number); run token-cache rekey first")
+            throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
         }
         // Another key may have been added meanwhile. From here on nothing else runs on this actor.
         try reloadRing()
         let ring = try ring()
         try refuseToRetire(number, of: ring)
-        try replaceRing(ring.removingKey(numbered: number))
+        try replaceRing(ring.removingKey(numbered: number), without: number)
     }
 
     private func refuseToRetire(_ number: Int, of ring: KeyRing) throws(StoreError) {
         guard ring.key(numbered: number) != nil else {
-            throw .refused("the key ring has no key \(number); token-cache keys list shows those it has")
+            throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
         guard number != ring.newest.number else {
-            throw .refused("key \(number) is the newest, which seals; add another one first with token-cache keys add")
+            throw .refused("key \(number) is the newest, which seals; token-cache keyring rotate replaces it")
         }
     }
 
@@ -106,10 +106,10 @@ extension SQLiteAdministrator {
         }
     }
 
-    private func replaceRing(_ new: KeyRing) throws(StoreError) {
+    private func replaceRing(_ new: KeyRing, without retired: Int? = nil) throws(StoreError) {
         do throws(KeyRingError) {
             // Must be on disk before a key seals.
-            try store.options.keyRing.save(new)
+            try store.options.keyRing.save(new, without: retired)
         } catch {
             if case .notDurable = error { store.state.sealing.replace(.sealed(new)) }
             throw .keyRing(error)
@@ -166,6 +166,6 @@ extension SQLiteAdministrator {
 
     private func stopIfCancelled() throws(StoreError) {
         guard Task.isCancelled else { return }
-        throw .refused("the rekeying was interrupted; token-cache rekey goes on with the rest")
+        throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
     }
 }

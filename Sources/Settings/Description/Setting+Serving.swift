@@ -79,7 +79,7 @@ extension Setting {
             for other machines, put a proxy in front that asks for a password (deploy/nginx/administration.conf).
 
             control.sock in the data folder answers the same, for the server's user and root, also with off. Only there,
-            POST /reload (as SIGHUP) and /drain (as SIGTERM) are carried out.
+            POST /reload is carried out (as SIGHUP).
             """
         ),
         Setting(

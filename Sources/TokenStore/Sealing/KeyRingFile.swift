@@ -105,9 +105,13 @@ package struct KeyRingFile: Hashable, Sendable {
     /// happens.
     ///
     /// If the path is a symbolic link, its target is replaced, not the link.
-    package func save(_ ring: KeyRing) throws(KeyRingError) {
+    ///
+    /// - Parameter retired: The number of a key that the former ring had and the new one lacks. The former file is kept with it
+    ///   behind its name, as backups may need the key.
+    package func save(_ ring: KeyRing, without retired: Int? = nil) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
+        if let retired { try keepFormer(target, with: retired) }
         let temporary = target + ".new"
         _ = unsafe unlink(temporary)
         let descriptor = try create(temporary)
@@ -127,6 +131,19 @@ package struct KeyRingFile: Hashable, Sendable {
         } catch {
             throw .notDurable(path: path, code: error.code)
         }
+    }
+}
+
+extension KeyRingFile {
+    /// Gives the present file a second name, by which it stays when it is replaced.
+    private func keepFormer(_ target: String, with retired: Int) throws(KeyRingError) {
+        let kept = KeyRingFile(path: "\(target).retired-\(retired)", credentials: nil, directory: "")
+        guard unsafe link(target, kept.path) != 0 else { return }
+        guard errno == EEXIST else { throw .file(path: kept.path, .last("link")) }
+        // An earlier attempt has made it, or the key was put back for a restore.
+        guard let key = try load()?.key(numbered: retired),
+            try kept.load()?.key(numbered: retired)?.hasBytes(of: key) == true
+        else { throw .exists(path: kept.path) }
     }
 }
 
@@ -175,7 +192,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         case .open(let path, let mode):
             """
             the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \
-            if nobody else has seen it, chmod 600 it, otherwise add a new key with token-cache keys add after that
+            if nobody else has seen it, chmod 600 it, otherwise replace the key after that with token-cache keyring rotate
             """
         case .malformed(let path, let line, let reason):
             "the key ring \(path)\(line == 0 ? "" : ", line \(line)"): \(reason); put a backup of the file in its place"
@@ -206,7 +223,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         case .otherKey(let number, let path, let own, let stores):
             """
             key \(number) of the key ring \(path) has the fingerprint \(own), and that of the store has \(stores): each was made on \
-            a machine of its own. Put the key ring of a server that serves the store in its place (token-cache keys list shows \
+            a machine of its own. Put the key ring of a server that serves the store in its place (token-cache keyring list shows \
             the fingerprints)
             """
         case .library(let error): "\(error)"

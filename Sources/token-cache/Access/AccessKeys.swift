@@ -8,6 +8,14 @@ import System
 import TokenService
 import TokenStore
 
+/// The command `token-cache access`.
+struct Access: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Decide who may read and write tokens.",
+        subcommands: [AccessKeys.self, AccessSessions.self]
+    )
+}
+
 /// The command `token-cache access keys`.
 struct AccessKeys: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

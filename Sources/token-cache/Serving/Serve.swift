@@ -1,7 +1,9 @@
 import ArgumentParser
+import Glibc
 import Operations
 import Server
 import Settings
+import System
 
 /// The command `token-cache serve`.
 struct Serve: AsyncParsableCommand {
@@ -49,5 +51,118 @@ struct Serve: AsyncParsableCommand {
             throw options.fault("\(error)")
         }
         if status != 0 { throw ExitCode(status) }
+    }
+}
+
+/// The command `token-cache check-config`.
+struct CheckConfig: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Before a start or a reload: check the settings and the files that they name, and print the settings.",
+        discussion: """
+            It refuses what serve refuses: also certificates, keys and folders that are missing or that the server's \
+            user cannot use, and addresses that exclude each other or that this machine does not have. Whether ports are free and the \
+            store is sound is what token-cache doctor finds.
+
+            It tries everything with the rights of whoever runs it, so run it as the server's user. With --json it also describes \
+            each setting.
+
+            EXAMPLES
+              token-cache check-config --config token-cache.yaml
+              token-cache check-config --config token-cache.yaml --syntax-only
+            """
+    )
+
+    @OptionGroup var addresses: ListenOptions
+    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Check only the settings themselves, such as those for another machine.")
+    var syntaxOnly = false
+
+    func run() throws {
+        let settings = try options.load(listen: addresses.listen)
+        do throws(StartError) {
+            for remark in try StartCheck.check(settings, isSyntaxOnly: syntaxOnly) { StandardError.print(remark) }
+        } catch {
+            throw options.fault("\(error)")
+        }
+        try output.print(Setting.all.map { Description($0, settings) }, settings.listing)
+    }
+
+    /// A setting with `--json`; the manual page is made of these.
+    private struct Description: Encodable {
+        let key: String
+        let option: String?
+        let variable: String
+        let value: String
+        let `default`: String
+        let allowed: String
+        /// Whether a reload applies a changed value.
+        let reload: Bool
+        let purpose: String
+
+        init(_ setting: Setting, _ settings: Settings) {
+            (key, option, variable) = (setting.key, setting.option, setting.environmentName)
+            (value, `default`, allowed) = (setting.show(settings), setting.default, setting.allowed)
+            (reload, purpose) = (setting.effect != .atStart, setting.paragraphs[0])
+        }
+    }
+}
+
+/// The command `token-cache health`.
+struct Health: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "For probes and scripts: ask the running server whether it is ready.",
+        discussion: """
+            The exit status is 0 if it is, otherwise 1. It asks the server on admin.listen, or on the control socket if admin.listen is off. It reads the settings as \
+            serve does.
+
+            EXAMPLES
+              token-cache health
+              token-cache health --config /etc/token-cache/token-cache.yaml --json
+            """
+    )
+
+    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        let readiness = HealthProbe(try options.load()).ask()
+        try output.print(
+            readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
+        )
+        guard readiness.isReady else {
+            options.noteForgottenFile()
+            throw ExitCode.failure
+        }
+    }
+}
+
+/// The command `token-cache reload`.
+struct Reload: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Make the running server read its settings again, and print the result.",
+        discussion: """
+            Works as SIGHUP does, and waits for the result. The command reaches the server over control.sock in its data \
+            folder, and must run as the server's user or root. The exit status is 1 if a setting or file is wrong; then \
+            nothing has changed.
+
+            EXAMPLES
+              token-cache reload
+              token-cache reload --config /etc/token-cache/token-cache.yaml
+            """
+    )
+
+    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var output: OutputOptions
+
+    func run() async throws {
+        do {
+            let outcome = try ServerControl.reload(try options.load())
+            try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
+            if !outcome.isReloaded { throw ExitCode.failure }
+        } catch let failure as ServerControl.Failure {
+            throw options.fault("\(failure)")
+        }
     }
 }

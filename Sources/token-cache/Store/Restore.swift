@@ -75,3 +75,80 @@ struct Restore: AsyncParsableCommand {
         )
     }
 }
+
+/// The command `token-cache verify`.
+struct Verify: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
+        discussion: """
+            The exit status is 1 if something is wrong. It changes nothing. The store is checked whether or not a server runs; a \
+            backup needs none, and is checked with the key ring that there is, as a restore does.
+
+            EXAMPLES
+              token-cache verify
+              token-cache verify /var/backups/tokens.db
+              # With the copy of the key ring that is kept elsewhere
+              TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-2026-11-23-0705 token-cache verify /var/backups/tokens.db
+            """
+    )
+
+    @Argument(help: "A file that token-cache backup has written. (default: the store)", completion: .file())
+    var file: String?
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let isSound = if let file { try verifyBackup(file) } else { try await verifyStore() }
+        if !isSound { throw ExitCode.failure }
+    }
+
+    private func verifyStore() async throws -> Bool {
+        let found = try await options.perform(VerifyStore(), for: nil, "Verifying")
+        var lines = ["\(Text.count(found.tokens, "token")) checked"]
+        lines += Self.faults(found.unreadable, found.damages)
+        if let count = found.wrongCount { lines.append("the store's own count is \(Text.number(count)) tokens") }
+        if let copy = found.damagedCopy {
+            lines.append(
+                "\(copy) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
+            )
+        }
+        lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
+        try options.output.print(found, lines.joined(separator: "\n"))
+        return found.isSound
+    }
+
+    private func verifyBackup(_ file: String) throws -> Bool {
+        let path = URL(filePath: file).standardizedFileURL.path
+        let found = try options.verifyBackup(try options.load(), at: path)
+        let verdict = found.isSound ? "can be restored with this key ring" : "cannot be restored as it is"
+        try options.output.print(found, (Self.findings(found) + ["\(path) \(verdict)"]).joined(separator: "\n"))
+        return found.isSound
+    }
+
+    /// What was found in a backup, line by line.
+    static func findings(_ found: BackupVerification) -> [String] {
+        var contents = "\(Text.count(found.tokens, "token"))"
+        if found.sessions > 0 { contents += " and \(Text.count(found.sessions, "session"))" }
+        contents += " checked"
+        if let time = found.lastWrittenAt { contents += ", the last stored at \(Text.time(time))" }
+        return [contents] + faults(found.unreadable, found.damages)
+    }
+
+    private static func faults(_ unreadable: [String: Int], _ damages: [String]) -> [String] {
+        unreadable.sorted { $0.key < $1.key }.map { "\(Text.count($0.value, "time")): \($0.key)" }
+            + damages.map { "damage: \($0)" }
+    }
+}
+
+extension StoreCommandOptions {
+    /// Verifies a backup, with a progress bar; on an error, prints it and ends the command with status 1.
+    func verifyBackup(_ settings: Settings, at path: String) throws -> BackupVerification {
+        let bar = ProgressBar("Verifying")
+        do throws(StoreAccess.Failure) {
+            defer { bar.finish() }
+            return try StoreAccess.verifyBackup(settings, at: path) { bar.show($0) }
+        } catch {
+            throw configuration.fault("\(error)")
+        }
+    }
+}

@@ -6,13 +6,12 @@ import Settings
 import System
 import TokenStore
 
-/// The command `token-cache backup create`, also without `create`.
-struct BackupCreate: AsyncParsableCommand {
+/// The command `token-cache backup`.
+struct Backup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "create",
-        abstract: "Write a backup to a file, or into a folder where earlier ones are rotated.",
+        abstract: "Write a copy of the store to a file, or into a folder where earlier ones are rotated.",
         discussion: """
-            The copy is one file, checked and synced before it gets its name. It is sealed as the store is, and useless \
+            The store may be in use. The copy is one file, checked and synced before it gets its name. It is sealed as the store is, and useless \
             without the key ring, which it does not contain: back that up separately. A running server writes the file \
             itself, so its user needs access to the folder.
 
@@ -26,6 +25,7 @@ struct BackupCreate: AsyncParsableCommand {
               token-cache backup /var/backups/tokens.db
               token-cache backup --into /var/backups/tokens --keep hourly=24,daily=7,weekly=4
               token-cache backup --into /var/backups/tokens --after 'rclone copy "$BACKUP_FILE" offsite:tokens'
+              token-cache verify /var/backups/tokens.db
             """
     )
 
@@ -55,7 +55,7 @@ struct BackupCreate: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     /// Words that look like commands of backup: "token-cache backup restore" would look like a restore, and be a backup.
-    private static let supposedCommands = ["delete", "list", "remove", "restore", "show", "status"]
+    private static let supposedCommands = ["create", "delete", "list", "remove", "restore", "show", "status", "verify"]
 
     func validate() throws {
         switch (file, into) {
@@ -181,7 +181,7 @@ struct BackupCreate: AsyncParsableCommand {
         note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {
-            let reasons = BackupVerify.findings(found).joined(separator: "; ")
+            let reasons = Verify.findings(found).joined(separator: "; ")
             throw StoreAccess.Failure(
                 """
                 the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \

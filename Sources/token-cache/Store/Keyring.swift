@@ -1,0 +1,226 @@
+import ArgumentParser
+import Audit
+import FoundationEssentials
+import Operations
+import Settings
+import TokenStore
+
+/// The command `token-cache keyring`.
+struct Keyring: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Show and change the keys that encrypt tokens.",
+        discussion: """
+            One key of the ring seals (encrypts) tokens; all keys open (decrypt) them. keyring rotate replaces the key. Where servers \
+            share a PostgreSQL database, first make a key with keyring add, which waits, and copy the key ring to all of them. Back \
+            up the key ring after each change.
+
+            The keys for an app's server are access keys, and those of the audit log are audit key.
+
+            EXAMPLES
+              token-cache keyring list
+              token-cache keyring rotate
+            """,
+        subcommands: [
+            ListCommand.self, CreateCommand.self, RotateCommand.self, AddCommand.self, RetireCommand.self,
+        ],
+        defaultSubcommand: ListCommand.self
+    )
+
+    /// The command `token-cache keyring list`.
+    struct ListCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "list", abstract: "List the numbers of the keys, never the keys themselves."
+        )
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let reply = try await options.withStore(for: nil) { try await $0.perform(ListKeys()) }
+            let lines = reply.keys.map { key in
+                let state = key.seals ? "  seals new tokens" : reply.waiting == key ? "  waits for keyring rotate" : ""
+                return "\(key.number)  created \(Text.time(key.createdAt))  fingerprint \(key.fingerprint)\(state)"
+            }
+            let missing = (reply.missing ?? []).map {
+                "\($0)  is missing, although tokens are sealed with it: put the key ring of that time back"
+            }
+            try options.output.print(reply, (missing + lines).joined(separator: "\n"))
+        }
+    }
+
+    /// The command `token-cache keyring create`.
+    struct CreateCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "create",
+            abstract: "Make a key ring before the first start, for a secret or a credential.",
+            discussion: """
+                Needs no store. Without this command, the first start makes a key ring in the data folder. Keep a copy: without the \
+                key ring the tokens are lost.
+
+                EXAMPLES
+                  token-cache keyring create /etc/credstore/token-cache.keys
+                  token-cache keyring create - | kubectl create secret generic token-cache-keys --from-file=token-cache.keys=/dev/stdin
+                """
+        )
+
+        @Argument(help: "The file to make, or - for standard output.", completion: .file())
+        var file: String
+
+        func run() async throws {
+            do {
+                if file == "-" {
+                    // The file's last line ends with the newline that printing adds.
+                    try StandardOutput.print(String(decoding: try KeyRingFile.newText().dropLast(), as: UTF8.self))
+                } else {
+                    let path = URL(filePath: file).standardizedFileURL.path
+                    try KeyRingFile(path: path, credentials: nil, directory: "").create()
+                }
+            } catch let error as KeyRingError {
+                StandardError.print("\(error)")
+                throw ExitCode.failure
+            }
+        }
+    }
+
+    /// The command `token-cache keyring rotate`.
+    struct RotateCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "rotate",
+            abstract: "Replace the key: a new one seals, every token is encrypted with it, and the old one is retired.",
+            discussion: """
+                A server may run meanwhile. If this is interrupted, all tokens stay readable, and the next run goes on.
+
+                Backups from before need the old key: the key ring of before is kept beside it, with .retired- and the key's number \
+                behind its name. Remove it with the last of those backups.
+
+                With store.url, this takes the key that keyring add has made. Servers that lack it are not ready and store nothing \
+                until they have it, so copy the key ring to all of them first, and again afterwards.
+                """
+        )
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let isShared = try !options.load().store.url.isEmpty
+            let rotation = try await options.withStore(for: .rekey) { store in
+                let key = try await sealingKey(store, isShared: isShared)
+                let bar = ProgressBar("Encrypting")
+                defer { bar.finish() }
+                var rotation = Rotation(
+                    key: key.number, rekeying: try await store.perform(RekeyStore()) { bar.show($0) })
+                guard rotation.unreadable == 0 else { return rotation }
+                for old in try await store.perform(ListKeys()).keys where old.number < key.number {
+                    rotation.retired.append(try await store.perform(RetireKey(number: old.number)).retired)
+                }
+                return rotation
+            }
+            try options.output.print(rotation, rotation.text)
+            if rotation.unreadable > 0 { throw ExitCode.failure }
+        }
+
+        /// Has the newest key seal, after adding one if there is only one.
+        ///
+        /// With more than one, the key was added before, or the last rotation was interrupted.
+        private func sealingKey(_ store: StoreAccess, isShared: Bool) async throws -> SealingKey {
+            let found = try await store.perform(ListKeys())
+            if let waiting = found.waiting { return try await store.perform(UseKey(number: waiting.number)) }
+            if found.keys.count > 1, let sealing = found.keys.first(where: \.seals) { return sealing }
+            guard !isShared else {
+                throw options.configuration.fault(
+                    """
+                    the database may have several servers, which need the new key before it seals: make it with token-cache keyring \
+                    add, copy the key ring to all servers, and then run this
+                    """
+                )
+            }
+            return try await store.perform(AddKey())
+        }
+    }
+
+    /// What a rotation has done.
+    private struct Rotation: Encodable {
+        let key: Int
+        let tokens: Int
+        let rekeyed: Int
+        let unreadable: Int
+        var retired: [Int] = []
+
+        init(key: Int, rekeying: Rekeying) {
+            (self.key, tokens, rekeyed, unreadable) = (key, rekeying.tokens, rekeying.rekeyed, rekeying.unreadable)
+        }
+
+        var text: String {
+            var lines = [
+                """
+                key \(key) seals from now on; \(Text.count(rekeyed, "token")) encrypted with it, \(Text.count(tokens, "token")) checked
+                """
+            ]
+            lines += retired.map {
+                "key \($0) is retired; for backups from before, the key ring of before is kept with .retired-\($0) behind its name"
+            }
+            if unreadable > 0 {
+                lines.append(
+                    """
+                    \(Text.count(unreadable, "row")) cannot be opened and stayed as before, so no key is retired; see token-cache verify
+                    """)
+            }
+            return (lines + ["back up the key ring"]).joined(separator: "\n")
+        }
+    }
+
+    /// The command `token-cache keyring add`.
+    struct AddCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "add",
+            abstract: "Make a key for a PostgreSQL database, which waits until keyring rotate.",
+            discussion: "In a data folder, where only one server can be, the key seals at once."
+        )
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let key = try await options.withStore(for: .addKey) { try await $0.perform(AddKey()) }
+            let text =
+                key.seals
+                ? "seals from now on; back up the key ring, and encrypt the stored tokens with it: token-cache keyring rotate"
+                : """
+                is in the key ring and waits; back up the key ring, copy it to all servers, and then have the key seal: \
+                token-cache keyring rotate
+                """
+            try options.output.print(key, "key \(key.number) \(text)")
+        }
+    }
+
+    /// The command `token-cache keyring retire`.
+    struct RetireCommand: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "retire",
+            abstract: "Remove a key from the ring; refused while it seals, or a token is sealed with it."
+        )
+
+        @Argument(help: "The key's number, as token-cache keyring list shows it.")
+        var number: Int
+
+        @OptionGroup var options: StoreCommandOptions
+
+        func run() async throws {
+            let reply = try await options.withStore(for: .retireKey) {
+                try await $0.perform(RetireKey(number: number))
+            }
+            try options.output.print(
+                reply,
+                """
+                key \(reply.retired) is gone from this key ring (with PostgreSQL, copy it to the other servers); for backups from \
+                before, the key ring of before is kept with .retired-\(reply.retired) behind its name
+                """
+            )
+        }
+    }
+}
+
+extension ListKeys.Reply {
+    /// The newest key, if it does not seal yet.
+    fileprivate var waiting: SealingKey? {
+        guard let newest = keys.max(by: { $0.number < $1.number }), !newest.seals else { return nil }
+        return newest
+    }
+}

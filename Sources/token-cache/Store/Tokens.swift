@@ -1,0 +1,164 @@
+import ArgumentParser
+import Audit
+import FoundationEssentials
+import Operations
+import TokenStore
+
+/// The command `token-cache get`.
+struct Get: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Print the token info of an id; the exit status is 1 if there is none.",
+        discussion: """
+            EXAMPLES
+              token-cache get 9f8a4c1e7b3d60528cd1e5f27a94b306
+              echo 9f8a4c1e7b3d60528cd1e5f27a94b306 | token-cache get -
+            """
+    )
+
+    @Argument(help: "The unique id; - reads it from standard input, so that other users cannot see it with ps.")
+    var id: String
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        let id = try options.text(id, of: "the id")
+        let reply = try await options.withStore(for: .read) { try await $0.perform(FetchToken(id: id)) }
+        if options.output.json {
+            try StandardOutput.print(try OutputOptions.text(reply))
+        } else if let tokenInfo = reply.tokenInfo {
+            try StandardOutput.print(tokenInfo)
+        }
+        if reply.tokenInfo == nil { throw options.configuration.fault("nothing is stored under this id") }
+    }
+}
+
+/// The command `token-cache put`.
+struct Put: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Store a token info under an id, as POST does.",
+        discussion: """
+            EXAMPLES
+              token-cache put 9f8a4c1e7b3d60528cd1e5f27a94b306 hello
+              token-cache put 9f8a4c1e7b3d60528cd1e5f27a94b306 - < token.json
+              printf '%s\\n%s' 9f8a4c1e7b3d60528cd1e5f27a94b306 hello | token-cache put -
+            """
+    )
+
+    @Argument(
+        help: "The unique id; - reads it from the first line of standard input, and the token info from the rest.")
+    var id: String
+
+    @Argument(help: "The token info; if it is missing or -, it is read from standard input.")
+    var tokenInfo = "-"
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func run() async throws {
+        var (id, tokenInfo) = (id, tokenInfo)
+        if id == "-" {
+            guard tokenInfo == "-" else {
+                throw options.configuration.fault("with - as the id, the token info is read from standard input too")
+            }
+            (id, tokenInfo) = StandardInput.firstLine(try options.text("-", of: "the id"))
+        } else {
+            tokenInfo = try options.text(tokenInfo, of: "the token info")
+        }
+        let entry = StoreTokens.Entry(id: id, tokenInfo: StoredText.tokenInfo(tokenInfo))
+        let reply = try await options.withStore(for: .store, creates: true) {
+            try await $0.perform(StoreTokens(tokens: [entry]))
+        }
+        if let failure = reply.failures.values.first { throw options.configuration.fault(failure) }
+        try options.output.print(reply, "stored")
+    }
+}
+
+/// The command `token-cache delete`.
+struct Delete: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Delete tokens, and their traces in the files; the exit status is 1 if there was none.",
+        discussion: """
+            EXAMPLES
+              token-cache delete 9f8a4c1e7b3d60528cd1e5f27a94b306 c41d09b7e2f85a6330d7b19e4ac5f862
+              token-cache delete - < ids.txt
+            """
+    )
+
+    @Argument(help: "The unique ids; - reads them from standard input, one per line.")
+    var ids: [String]
+
+    @OptionGroup var options: StoreCommandOptions
+
+    func validate() throws {
+        if ids.contains("-") && ids.count > 1 {
+            throw ValidationError("Give either ids, or - to read them from standard input.")
+        }
+    }
+
+    func run() async throws {
+        var ids = ids
+        if ids == ["-"] {
+            ids = StandardInput.lines(try options.text("-", of: "the ids"))
+        }
+        let named = ids
+        let reply = try await options.withStore(for: .remove) { try await $0.perform(RemoveTokens(ids: named)) }
+        try options.output.print(reply, "removed \(Text.count(reply.removed, "token"))")
+        if reply.removed == 0 { throw ExitCode.failure }
+    }
+}
+
+/// The command `token-cache list`.
+struct List: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "List the tokens with their ages and sizes, never with their contents.",
+        discussion: """
+            Prints one line per token, in no particular order: the time since it was written, the size of its token info, \
+            and when it expires according to the token info; then the totals. With --json, each line is an object.
+
+            EXAMPLES
+              token-cache list
+              token-cache list --show-ids --json
+            """
+    )
+
+    @Flag(name: .customLong("show-ids"), help: "Show the unique ids, which are secrets.")
+    var showIDs = false
+
+    @OptionGroup var options: StoreCommandOptions
+
+    /// How many tokens are requested at a time.
+    private static let page = 1_000
+
+    func run() async throws {
+        let now = Int64(Date.now.timeIntervalSince1970)
+        let count = try await options.withStore(for: .list) { store in
+            var (cursor, count, bytes): (StoreCursor?, Int, Int) = (nil, 0, 0)
+            while true {
+                let page = try await store.perform(ListTokens(after: cursor, limit: Self.page, showsIDs: showIDs))
+                let lines = try page.tokens.map { token in
+                    options.output.json ? try OutputOptions.text(token) : line(token, at: now)
+                }
+                if !lines.isEmpty { try StandardOutput.print(lines.joined(separator: "\n")) }
+                count += lines.count
+                bytes += page.tokens.reduce(0) { $0 + ($1.size ?? 0) }
+                cursor = page.next
+                if cursor == nil { return (count, bytes) }
+            }
+        }
+        if !options.output.json {
+            try StandardOutput.print("\(Text.count(count.0, "token")), \(Text.bytes(count.1))")
+        }
+    }
+
+    private func line(_ token: ListTokens.Entry, at now: Int64) -> String {
+        var parts = ["written \(Text.age(from: token.writtenAt, to: now)) ago"]
+        if let size = token.size { parts.append(Text.count(size, "byte")) }
+        if let expiresAt = token.expiresAt {
+            parts.append(
+                expiresAt <= now ? "expired" : "expires in \(Text.age(from: now, to: expiresAt))"
+            )
+        }
+        if let fault = token.fault { parts.append(fault) }
+        if let id = token.id { parts.append(Text.visible(id)) }
+        return parts.joined(separator: "  ")
+    }
+}

@@ -102,7 +102,7 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "Audit", "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
+                "Audit", .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

@@ -36,14 +36,7 @@ package enum StoreSelection {
             try postgres(settings, url, ignoresCredential: ignoresCredential), options: options)
         #else
         _ = url
-        throw .store(
-            StoreFault(
-                """
-                store.url names a PostgreSQL database, and this token-cache was built without PostgreSQL; build it with \
-                deploy/build --traits PostgreSQL, or install a package or a container image that was built so
-                """
-            )
-        )
+        preconditionFailure("without PostgreSQL, reading the settings refuses store.url")
         #endif
     }
 
@@ -54,25 +47,11 @@ package enum StoreSelection {
     private static func postgres(
         _ settings: Settings, _ url: StoreURL, ignoresCredential: Bool
     ) throws(StoreOpenError) -> PostgresOptions {
-        let known = PostgresLibrary.parameters
-        if let unknown = url.parameters.keys.sorted().first(where: { !known.contains($0) }) {
-            let suggestion = Suggestion.nearest(to: unknown, among: known.sorted())
-            throw .store(
-                StoreFault(
-                    """
-                    store.url has the parameter \(unknown), which libpq \(PostgresLibrary.version) does not know; \
-                    \(suggestion.map { "did you mean \($0)?" } ?? "remove it")
-                    """
-                )
-            )
-        }
-        let environment = ProcessInfo.processInfo.environment
-        let credential = ignoresCredential ? nil : PasswordCredential(environment)
+        let credential = ignoresCredential ? nil : PasswordCredential(ProcessInfo.processInfo.environment)
         _ = try credential?.read()
         return PostgresOptions(
             url: settings.store.url, password: { try? credential?.read() }, connections: settings.store.connections,
-            timeout: settings.store.timeout,
-            durability: settings.store.durability ?? url.durability(environment)
+            timeout: settings.store.timeout, durability: settings.store.durability ?? url.durability
         )
     }
     #else

@@ -69,9 +69,7 @@ extension Server {
                 """
             )
         }
-        if let weakness = settingsInForce.storeURL?.weakEncryption(ProcessInfo.processInfo.environment) {
-            warnings.append("\(weakness); \(weakness.advice)")
-        }
+        if let (fault, advice) = settingsInForce.storeURL?.weakEncryption { warnings.append("\(fault); \(advice)") }
         if settingsInForce.https.mode == .off {
             warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
         }

@@ -1,3 +1,4 @@
+#if PostgreSQL
 import Testing
 import TokenStore
 
@@ -93,3 +94,4 @@ import TokenStore
         #expect(change.postponed == [#"store.url from "" to "\#(Self.url)""#])
     }
 }
+#endif

@@ -48,8 +48,8 @@ package struct Doctor: Sendable {
 
     /// Warns about a database whose identity is not verified.
     private static func exposure(_ settings: Settings) -> [Finding] {
-        guard let weakness = settings.storeURL?.weakEncryption(ProcessInfo.processInfo.environment) else { return [] }
-        return [.warning("Store", "\(weakness)", weakness.advice)]
+        guard let (fault, advice) = settings.storeURL?.weakEncryption else { return [] }
+        return [.warning("Store", fault, advice)]
     }
 
     /// Warns about settings without effect.

@@ -44,7 +44,7 @@ struct OperatorAccess: Administration {
         let (reserve, administrators, acts) = (server.reserve, administrators, ActLog(logger))
         defer { acts.finish() }
         let endpoints = AdministrationEndpoints(
-            server, listenerNames: listenerNames, warnings: { warnings }, version, sampler.history, on: loop)
+            server, warnings: { warnings }, version, sampler.history, on: loop)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {

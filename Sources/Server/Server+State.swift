@@ -35,11 +35,6 @@ extension Server {
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 
-    /// The listeners whose sockets systemd has passed, with what is spoken on them.
-    package var passedListeners: [(name: String, isTLS: Bool, requiresProxyProtocol: Bool)] {
-        listeners.all.filter(\.isPassed).map { ($0.name, $0.tls != nil, $0.requiresProxyProtocol) }
-    }
-
     /// The number of requests by listener; listeners without a counter of their own are together under `others`.
     package var listenerRequests: [(name: String, count: UInt64)] {
         var names = listenerNames.prefix(ListenerCounts.limit).map(\.self)

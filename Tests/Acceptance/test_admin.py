@@ -1,15 +1,14 @@
 """The administration: its addresses, paths and methods, its refusals of pages in browsers, and what a reload does."""
 import json
 import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from administration import ADMINISTRATION, HOST, ask, readiness, steer
 from certificates import make_certificate
-from contract import STORED, check_http_error, fresh_id
-from http_client import Connection, exchange, get, lines, post
+from contract import check_http_error
+from http_client import Connection, exchange, lines
 from server_process import run, until
 
 PATHS = ("/", "/status", "/history", "/log", "/settings", "/healthz", "/readyz", "/reload")

@@ -7,19 +7,15 @@ import pty
 import re
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
-from certificates import make_certificate
+from certificates import certificate_until, make_certificate
 from contract import STORED
 from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of, with_settings
 from http_client import exchange, post
-from issuer import Issuer, Key
-from ports import free_ports
 from server_process import NO_FIXED_PORTS, Server, binary, clean_environment, run
-from service_manager import Service
 from store_files import command, printed
 
 
@@ -49,9 +45,7 @@ def test_a_running_server_has_no_problem_and_is_asked(serve):
     report = of(server, environment=addresses)
     assert problems(report) == []
     assert f"process {server.process.pid} serves on http://127.0.0.1:{server.address[1]}" in said(report, "Server")
-    assert said(report, "Listeners").count("the running server listens on 127.0.0.1:") == 2
     assert "1 token in " in said(report, "Store") and "the server has 1 key, number 1" in said(report, "Key ring")
-    assert "the server's core dumps are off" in said(report, "Machine")
     printed = json.dumps(report)
     key = re.search(r"^index ([0-9a-f]{64})", (server.data / "keys").read_text(), re.M)[1]
     assert "canary" not in printed and key not in printed and key[:16] not in printed
@@ -78,7 +72,6 @@ def test_settings_are_shown_with_where_they_are_from(tmp_path):
 
 # Problems
 
-
 def test_a_server_that_cannot_be_asked_is_a_problem(serve):
     server = serve()
     (server.data / "control.sock").unlink()
@@ -97,10 +90,13 @@ def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
     server = serve()
     report = examine("--data-directory", str(server.data), prefix=AS_SOMEBODY, folder="/",
                      environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
-    only_problem(report, "Data folder", f"the user nobody may not access {server.data}$")
-    assert "run token-cache doctor as the server's user; if that is nobody, " in advices(report)[0]
+    only_problem(report, "Start", f"the data directory {server.data} .*Permission denied")
     assert "nobody may not connect to control.sock" in said(report, "Server", "warning")
-    assert "by the running server or by another program" in said(report, "Listeners", "warning")
+
+
+def test_what_the_running_server_warns_of_is_told(serve):
+    server = serve({"https": {"mode": "off"}})
+    assert said(of(server), "Server", "warning") == "https.mode is off: tokens are accepted and given over plain HTTP"
 
 
 # The command
@@ -148,7 +144,6 @@ def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name,
     assert problems(of(stopped)) == []
 
 
-
 def test_a_full_disk_is_a_problem(small_disk, tmp_path):
     server = Server(tmp_path / "server", data=small_disk / "data")
     try:
@@ -156,7 +151,6 @@ def test_a_full_disk_is_a_problem(small_disk, tmp_path):
     finally:
         server.kill()
     only_problem(report, "Data folder", "MiB are free on the disk")
-
 
 
 def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
@@ -184,9 +178,6 @@ def test_a_log_that_a_crash_left_is_told_of(serve):
     report = of(server)
     assert problems(report) == [] and re.search(r"WAL of \d+ bytes", said(report, "Store"))
     assert state_of(server.folder) == before
-
-
-# The key ring
 
 
 # The user with whose rights it looks
@@ -222,42 +213,6 @@ def test_root_is_told_to_look_as_the_owner_of_the_data_folder_or_through_the_uni
 
 
 @needs_root
-def test_what_the_owner_of_the_data_folder_may_not_do_is_a_problem_with_its_remedy(public_folder):
-    of_nobody(public_folder)
-    server = Server(public_folder / "server", prefix=AS_SOMEBODY, data=public_folder / "data")
-    file = server.data / "tokens.db"
-    try:
-        address = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"}
-        os.chown(file, 0, 0)
-        report = of(server, environment=address, prefix=AS_SOMEBODY, folder="/")
-        only_problem(report, "Data folder", "^the user nobody may not read and write .*/tokens.db$")
-        (advice,) = advices(report)
-        subprocess.run(advice.split(), check=True)
-        # It is its own now, but that is not enough.
-        file.chmod(0)
-        report = of(server, environment=address, prefix=AS_SOMEBODY, folder="/")
-        assert advices(report) == [f"chmod u+rw {file}"]
-    finally:
-        server.kill()
-
-
-@needs_root
-def test_a_user_who_exists_only_while_the_service_runs_is_not_named_to_chown(public_folder):
-    data = public_folder / "data"
-    data.mkdir(mode=0o700)
-    (data / "tokens.db").touch(mode=0o600)
-    os.chown(data, 62000, 62000)
-    key = public_folder / "pair.pem"
-    key.touch(mode=0o600)
-    file = with_settings(public_folder, data, tls={"certificate": str(key), "private_key": str(key)})
-    report = examine("--config", str(file), prefix=["setpriv", "--reuid=62000", "--regid=62000", "--clear-groups"], folder="/")
-    # A file that is certificate and key is reported once.
-    assert [text for topic, text in problems(report) if topic == "Certificates"] == [f"the user 62000 may not read {key}"]
-    assert f"chown --reference={data}/ {data}/tokens.db" in advices(report)
-    assert any("LoadCredential=" in advice for advice in advices(report))
-
-
-@needs_root
 def test_files_of_another_user_in_the_data_folder_are_a_warning(public_folder):
     data = public_folder / "data"
     assert run("put", "me", "hello", "--data-directory", str(data)).returncode == 0
@@ -270,116 +225,44 @@ def test_files_of_another_user_in_the_data_folder_are_a_warning(public_folder):
     assert said(report, "Data folder", "warning") == ""
 
 
-# Listeners
+# What a start needs
 
-def test_a_running_server_that_is_elsewhere_has_to_be_restarted(serve):
-    server = serve()
-    port, = free_ports(1)
-    report = of(server, environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{port}"})
-    assert f"the running server does not listen on 127.0.0.1:{port}" in said(report, "Listeners", "warning")
+def test_each_file_that_a_start_cannot_use_is_a_problem(tmp_path):
+    good, key = make_certificate(tmp_path)
+    other, _ = certificate_until(tmp_path, "20240101000000Z", "20900101000000Z")
+    keys = tmp_path / "api-keys"
+
+    def found(**settings):
+        return problems(examine(environment={f"TOKEN_CACHE_{name}": str(value) for name, value in settings.items()}))
+
+    assert found(TLS_CERTIFICATE=good, TLS_PRIVATE_KEY=key) == []
+    assert "does not belong to" in found(TLS_CERTIFICATE=other, TLS_PRIVATE_KEY=key)[0][1]
+    both = found(TLS_CERTIFICATE=tmp_path / "none.pem", TLS_PRIVATE_KEY=key, ACCESS_MODE="session", ACCESS_API_KEYS_FILE=keys)
+    assert [topic for topic, _ in both] == ["Start"] * 2
+    assert "none.pem" in both[0][1] and str(keys) in both[1][1]
+    Path(key).chmod(0o644)
+    assert "private key" in found(TLS_CERTIFICATE=good, TLS_PRIVATE_KEY=key)[0][1]
+    assert "is no regular file" in found(SEALING_KEY_RING="/tmp")[0][1]
 
 
-def test_open_access_is_warned_of_where_other_machines_reach_it():
-    warned = "access.mode is open, and other machines reach 0.0.0.0:0: whoever knows or guesses an id reads and overwrites its token"
-    reached = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,0.0.0.0:0,unix:/tmp/none/a"})
-    assert said(reached, "Access", "warning") == warned
-    local = examine(environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0,[::1]:0"})
-    assert "only this machine reaches" in said(local, "Access") and said(local, "Access", "warning") == ""
-    header = examine(environment={
-        "TOKEN_CACHE_LISTEN": "0.0.0.0:0", "TOKEN_CACHE_ACCESS_MODE": "header",
-        "TOKEN_CACHE_ACCESS_HEADER_NAME": "Remote-User", "TOKEN_CACHE_TRUSTED_PROXIES": "10.0.0.1"})
-    assert said(header, "Access") == "access.mode is header" and said(header, "Access", "warning") == ""
-
+def test_a_port_of_another_program_is_a_problem(stopped):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
+            report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
+            only_problem(report, "Start", fr"^{key}: 127.0.0.1:{port} is in use by another program")
 
 
 @needs_root
-def test_a_unix_socket_of_somebody_else_is_not_taken_for_left_over(tmp_path):
-    # Other users cannot enter pytest's folders.
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as other:
-        Path(folder).chmod(0o755)
-        path = Path(folder) / "http.sock"
-        other.bind(str(path))
-        other.listen()
-        path.chmod(0o600)
-        report = examine("--data-directory", str(tmp_path / "data"), prefix=AS_SOMEBODY, folder="/",
-                         environment={"TOKEN_CACHE_LISTEN": f"unix:{path}"})
-    assert f"the user nobody may not connect to unix:{path}" in said(report, "Listeners", "problem")
-
-
-@pytest.fixture(name="tls", scope="module")
-def settings_of_tls(tmp_path_factory):
-    certificate, key = make_certificate(tmp_path_factory.mktemp("certificate"))[:2]
-    return {"TOKEN_CACHE_TLS_CERTIFICATE": str(certificate), "TOKEN_CACHE_TLS_PRIVATE_KEY": str(key)}
-
-
-def looked_at(folder, listen, sockets, names, environment=None, doctors_listen=None):
-    """The report about a server with these entries of `listen`, to which these sockets are passed."""
-    environment = environment or {}
-    with Service(folder, *(word for entry in listen for word in ("--listen", entry)), sockets=sockets,
-                 variables={"LISTEN_FDNAMES": ":".join(names), **environment}) as service:
-        service.wait_until_serving()
-        report = examine("--data-directory", str(folder / "data"), environment={
-            **environment, "TOKEN_CACHE_LISTEN": ",".join(doctors_listen or listen)})
-        assert service.stop() == 0
-    return report
-
-
-def test_a_socket_takes_the_place_of_the_address_that_speaks_the_same(tmp_path, tls):
-    plain, secure = free_ports(2)
-    with socket.create_server(("127.0.0.1", 0)) as passed:
-        report = looked_at(tmp_path / "service", [f"127.0.0.1:{plain}", f"https://127.0.0.1:{secure}"], [passed], ["https"], tls)
-        name = f"https://127.0.0.1:{passed.getsockname()[1]}"
-    assert said(report, "Listeners", "warning") == "" and said(report, "Listeners", "problem") == ""
-    assert f"listen: the running server listens on 127.0.0.1:{plain}" in said(report, "Listeners")
-    assert f"listen: a socket of systemd ({name}) takes the place of https://127.0.0.1:{secure}" in said(report, "Listeners")
-
-
-# Keys
-
-def test_api_keys_are_looked_at(tmp_path):
-    file = tmp_path / "api-keys"
-    environment = {"TOKEN_CACHE_ACCESS_MODE": "session", "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)}
-    only_problem(examine(environment=environment), "Access", f"{file} of access.api.keys_file does not exist")
-    secrets = [run("access", "keys", "add", name, "--scope", scope, environment=environment).stdout.strip()
-               for name, scope in [("reader", "tokens:read"), ("backend", "sessions")]]
-    fine = examine(environment=environment)
-    assert problems(fine) == [] and f"{file} has 2 API keys" in said(fine, "Access")
-    assert said(fine, "Access", "warning") == "" and not any(secret in json.dumps(fine) for secret in secrets)
-    run("access", "keys", "remove", "backend", environment=environment)
-    file.write_text(file.read_text().replace("}", ',"expires":7}'))
-    warned = said(examine(environment=environment), "Access", "warning")
-    assert "API keys that have expired: reader" in warned and "no valid API key has the scope sessions" in warned
-    file.chmod(0o666)
-    only_problem(examine(environment=environment), "Access", "can be changed by other users")
-
-
-def test_the_keys_of_jwts_are_read(tmp_path):
-    issuer = Issuer()
-    path = issuer.publish(tmp_path / "jwks.json")
-    file = tmp_path / "token-cache.yaml"
-    file.write_text(f"data_directory: {tmp_path / 'data'}\naccess:\n  mode: bearer\n  bearer:\n    issuer: {issuer.url}\n"
-                    f"    audience: token-cache\n    keys_file: {path}\n")
-
-    def examined(*keys):
-        if keys:
-            Path(path).write_text(json.dumps({"keys": keys}), encoding="utf-8")
-        return examine("--config", str(file))
-
-    assert said(examined(), "JWT keys") == f"{path} has 1 key"
-    weak, key = Key("RS256", "weak", bits=1024).jwk(), issuer.keys[0].jwk()
-    report = examined(key, weak, Key("ES384", "other").jwk(use="enc"))
-    assert "1024 bits" in said(report, "JWT keys", "warning") and "use is not sig" in said(report, "JWT keys")
-    assert problems(report) == []
-    only_problem(examined(weak), "JWT keys", "no usable key")
-    only_problem(examined(issuer.keys[0].jwk(d="AA")), "JWT keys", "private part of key 1")
-    examined(key)
-    Path(path).chmod(0o666)
-    only_problem(examined(), "JWT keys", "can be changed by other users")
-    Path(path).unlink()
-    only_problem(examined(), "JWT keys", "cannot be read")
-
-
-# The access log
+def test_what_this_user_may_not_read_is_a_problem_with_its_path(public_folder):
+    closed, data = public_folder / "closed", public_folder / "data"
+    closed.mkdir(mode=0o700)
+    data.mkdir(mode=0o700)
+    of_nobody(data)
+    pair = str(closed / "pair.pem")
+    file = with_settings(public_folder, data, tls={"certificate": pair, "private_key": pair})
+    report = examine("--config", str(file), prefix=AS_SOMEBODY, folder="/")
+    only_problem(report, "Start", f"{pair}.*Permission denied")
 
 
 @pytest.mark.parametrize("mode, state", [(os.O_RDWR, "ok"), (None, "refused")])
@@ -392,7 +275,6 @@ def test_a_pipe_for_the_access_log_needs_a_reader(tmp_path, mode, state):
                 "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")}
     reader = None if mode is None else os.open(pipe, mode)
     try:
-        assert "as soon as a program reads this pipe" in said(examine(environment=settings), "Access log", "ok")
         served = subprocess.Popen([binary(), "serve"], env=clean_environment({**NOWHERE, **settings}), stderr=subprocess.PIPE, text=True)
         try:
             line = next(line for line in served.stderr if "serves on" in line or line.startswith("token-cache: "))

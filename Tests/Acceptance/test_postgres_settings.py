@@ -1,6 +1,5 @@
 """The settings of the store on PostgreSQL, as far as they can be seen without a database."""
 import os
-import re
 import subprocess
 from pathlib import Path
 

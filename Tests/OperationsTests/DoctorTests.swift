@@ -1,4 +1,3 @@
-import EventLoop
 import Foundation
 import Testing
 import TokenStore
@@ -7,10 +6,6 @@ import TokenStore
 
 /// Findings of the doctor about conditions that a test cannot create on every machine.
 struct DoctorTests {
-    private let day: Int64 = 86_400
-    /// 2026-11-21.
-    private let now: Int64 = 1_795_219_200
-
     @Test(arguments: [UInt32(0x6969), 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x6573_5546])
     func `a network file system is a problem`(number: UInt32) {
         let finding = FolderCheck.fileSystem(number, "/data")
@@ -30,24 +25,6 @@ struct DoctorTests {
         #expect(FolderCheck.room(500 << 20, "/data").state == .warning)
         #expect(FolderCheck.room(60 << 20, "/data").state == .problem)
         #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
-    }
-
-    @Test func `a clock before 2026 or after 2099 is a problem`() {
-        #expect(MachineCheck.clock(now: now)[0].state == .ok)
-        #expect(MachineCheck.clock(now: 0)[0].state == .problem)
-        #expect(MachineCheck.clock(now: 4_200_000_000)[0].state == .problem)
-    }
-
-    @Test func `a certificate is a problem outside its dates, and gets a warning 14 days before its expiry`() {
-        let dates = { (start: Int64, end: Int64) in
-            let certificate = TLSCertificate(
-                path: "a.pem", start: now + start * day, expiry: now + end * day, names: ["a"])
-            return CertificateCheck.dates(of: certificate, now: now).state
-        }
-        #expect(dates(-1, 30) == .ok)
-        #expect(dates(-1, 13) == .warning)
-        #expect(dates(-30, -1) == .problem)
-        #expect(dates(1, 90) == .problem)
     }
 
     @Test func `a key ring in the service manager's credentials is found`() throws {

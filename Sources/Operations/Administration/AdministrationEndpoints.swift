@@ -28,19 +28,18 @@ struct AdministrationEndpoints: Sendable {
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
     private let history: HistoryAnswer
-    /// The server's addresses and limits, for commands on the control socket.
+    /// What the server reports of itself, for commands on the control socket.
     let facts: @Sendable () -> ServerFacts
 
     /// - Parameters:
     ///   - server: The server to report on.
-    ///   - listenerNames: The addresses of `admin.listen`.
     ///   - warnings: The present warnings about those listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.
     init(
-        _ server: Server, listenerNames: [String], warnings: @escaping @Sendable () -> [String], _ version: String,
-        _ history: History, on loop: EventLoop
+        _ server: Server, warnings: @escaping @Sendable () -> [String], _ version: String, _ history: History,
+        on loop: EventLoop
     ) {
         self.server = server
         status = SharedReport(on: loop) {
@@ -48,7 +47,7 @@ struct AdministrationEndpoints: Sendable {
         }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
         self.history = HistoryAnswer(history)
-        facts = { ServerFacts(server, administration: listenerNames, version: version) }
+        facts = { ServerFacts(server, version: version) }
     }
 
     /// Answers a request; nil when no endpoint has its path.

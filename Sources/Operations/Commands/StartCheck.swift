@@ -14,32 +14,58 @@ package enum StartCheck {
     ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
     /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
     ///   runs, and the authorities for clients' certificates.
-    package static func check(
-        _ settings: Settings, isSyntaxOnly: Bool
-    ) throws(StartError) -> [String] {
-        do throws(StoreOpenError) {
-            try StoreSelection.check(settings)
-        } catch {
-            throw .store(error)
+    package static func check(_ settings: Settings, isSyntaxOnly: Bool) throws(StartError) -> [String] {
+        let (faults, remarks) = findings(settings, isSyntaxOnly: isSyntaxOnly)
+        if let fault = faults.first { throw fault }
+        return remarks
+    }
+
+    /// The faults, at most one of each kind of file, and the remarks of `check`.
+    static func findings(_ settings: Settings, isSyntaxOnly: Bool) -> (faults: [StartError], remarks: [String]) {
+        var faults: [StartError] = []
+        func attempt<Value>(_ body: () throws(StartError) -> Value?) -> Value? {
+            do throws(StartError) {
+                return try body()
+            } catch {
+                faults.append(error)
+                return nil
+            }
         }
-        guard !isSyntaxOnly else { return [] }
+        func ofStore(_ body: () throws(StoreOpenError) -> Void) throws(StartError) {
+            do throws(StoreOpenError) { try body() } catch { throw .store(error) }
+        }
+        _ = attempt { () throws(StartError) in
+            try ofStore { () throws(StoreOpenError) in try StoreSelection.check(settings) }
+        }
+        guard !isSyntaxOnly else { return (faults, []) }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
             if StoreCredential.isTransient(path) { credentials.insert(path) }
             return credentials.contains(path)
         }
-        let authorities = try ClientListeners.examine(settings, except: isAwaited)
-        do throws(StoreOpenError) {
-            if !isAwaited(settings.dataDirectoryPath) { try DataDirectory.examine(settings) }
-            if !isAwaited(StoreSelection.keyRing(settings).path) { try checkKeyRing(settings) }
-        } catch {
-            throw .store(error)
+        let authorities = attempt { () throws(StartError) in
+            try ClientListeners.examine(settings, except: isAwaited)
         }
-        try Server.examineFiles(settings, except: isAwaited)
-        return credentials.sorted().map {
+        if !isAwaited(settings.dataDirectoryPath) {
+            _ = attempt { () throws(StartError) in
+                try ofStore { () throws(StoreOpenError) in try DataDirectory.examine(settings) }
+            }
+        }
+        // A folder that cannot be used has been named already, with the key ring in it.
+        if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
+            _ = attempt { () throws(StartError) in
+                try ofStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
+            }
+        }
+        _ = attempt { () throws(StartError) in try Server.examineFiles(settings, except: isAwaited) }
+        let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"
-        } + (authorities.map { [$0.trust] + $0.warnings() } ?? [])
+        }
+        return (faults, remarks + (authorities.map { [$0.trust] + $0.warnings() } ?? []))
     }
+
+    /// Whether this user can use a data folder, or make it.
+    static func canUse(_ directory: String) -> Bool { (try? DataDirectory.examine(directory)) != nil }
 
     private static func checkKeyRing(_ settings: Settings) throws(StoreOpenError) {
         guard settings.sealing.isEnabled else { return }

@@ -1,6 +1,7 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Glibc
+internal import Server
 package import Settings
 internal import System
 internal import TokenStore
@@ -46,12 +47,6 @@ package struct Doctor: Sendable {
         ]
     }
 
-    /// Warns about a database whose identity is not verified.
-    private static func exposure(_ settings: Settings) -> [Finding] {
-        guard let (fault, advice) = settings.storeURL?.weakEncryption else { return [] }
-        return [.warning("Store", fault, advice)]
-    }
-
     /// Warns about settings without effect.
     private static func contradictions(_ settings: Settings) -> [Finding] {
         guard settings.accessLog == .off, !settings.accessLogFile.isEmpty else { return [] }
@@ -76,44 +71,90 @@ package struct Doctor: Sendable {
                     "correct the settings, and run the doctor again"
                 )
             )
-            return DoctorReport(findings: findings + MachineCheck.clock(now: Int64(time(nil))))
+            return DoctorReport(findings: findings)
         }
         let settings = loaded.settings
-        var findings: [Finding] = []
-        var provider: (any StoreProvider)?
-        do throws(StoreOpenError) {
-            provider = try StoreSelection.provider(settings)
-        } catch {
-            findings.append(.problem("Store", error))
-        }
-        findings = versions(provider?.software) + findings
         let directory = settings.dataDirectoryPath
-        let rights = Rights(directory: directory)
-        findings += rights.findings
+        // A store that there is none of is a fault of the start.
+        let provider = try? StoreSelection.provider(settings)
         let server = RunningServer(directory: directory)
+        var findings = versions(provider?.software) + user(directory)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
-        findings += forgottenFile(directory)
-        findings += Self.contradictions(settings)
-        findings += Self.exposure(settings)
-        findings += server.findings(version: version)
-        findings += ListenerCheck(rights, server).findings(settings)
-        findings += AccessCheck.findings(settings, rights, now: Int64(time(nil)))
-        findings += FolderCheck(rights).findings(directory, provider)
-        if let provider {
-            findings += await StoreCheck(settings, provider, rights, directory: directory, server: server).findings()
+        findings += forgottenFile(directory) + Self.contradictions(settings)
+        findings += server.findings(version: version) + FolderCheck.findings(directory, provider)
+        if let provider, provider.isShared || StartCheck.canUse(directory) {
+            findings += await StoreCheck(settings, provider, directory: directory, server: server).findings()
         }
-        findings += CertificateCheck.findings(settings, rights, now: Int64(time(nil)))
-        findings += KeySetCheck.findings(settings, rights)
-        findings += LogCheck.findings(settings, rights, server)
-        findings += MachineCheck.findings(settings, server)
+        findings += start(settings, server)
         let values = Setting.all.map {
             DoctorReport.Value(
                 key: $0.key, value: $0.show(settings), default: $0.default, origin: loaded.origins[$0.key] ?? "default")
         }
-        // Such as those about a file that several settings name.
-        var seen: Set<Finding> = []
-        return DoctorReport(findings: findings.filter { seen.insert($0).inserted }, settings: values)
+        // Such as those about the key ring, which the store and a start both need.
+        var seen: Set<String> = []
+        return DoctorReport(findings: findings.filter { seen.insert($0.text).inserted }, settings: values)
+    }
+
+    /// With whose rights the findings are made: they are the server's if its user runs the doctor, who owns the data folder.
+    private func user(_ directory: String) -> [Finding] {
+        let isService = Self.isUnitInstalled
+        let unit = "systemctl start token-cache-doctor, and look with journalctl -eu token-cache-doctor"
+        let tried = "everything was tried with the rights of \(UserName.present)"
+        var findings = [Finding.ok("User", tried)]
+        if let owner = FileStatus(directory)?.user, owner != geteuid() {
+            let name = UserName.of(owner)
+            let command = "runuser -u \(name) -- token-cache doctor, with the same options"
+            findings = [
+                .warning(
+                    "User", "\(directory) is owned by \(name), and \(tried)",
+                    "look as the server's user: as root, \(isService ? unit : command)")
+            ]
+        }
+        guard isService else { return findings }
+        return findings + [
+            .ok("Service", "what the unit of the service keeps from the server was not tried: as root, \(unit)")
+        ]
+    }
+
+    /// Whether there is a unit that runs the doctor as the service, and this is not its process.
+    private static var isUnitInstalled: Bool {
+        let variables = ProcessInfo.processInfo.environment
+        guard variables["INVOCATION_ID"] == nil else { return false }
+        // As systemd searches them (systemd.unit(5)).
+        let folders = variables["SYSTEMD_UNIT_PATH"] ?? "/etc/systemd/system:/usr/lib/systemd/system"
+        return folders.split(separator: ":").contains { FileStatus("\($0)/token-cache-doctor.service") != nil }
+    }
+
+    /// What would make a start fail, and private keys that others may read.
+    private func start(_ settings: Settings, _ server: RunningServer) -> [Finding] {
+        let (faults, remarks) = StartCheck.findings(settings, isSyntaxOnly: false)
+        var findings = faults.map { Finding.problem("Start", $0) }
+        if server.isAbsent { findings += takenPorts(settings) }
+        if findings.isEmpty { findings = [.ok("Start", "a start finds the files and addresses that the settings name")] }
+        findings += remarks.map { .ok("Start", $0) }
+        return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
+    }
+
+    /// Ports that another program has.
+    private func takenPorts(_ settings: Settings) -> [Finding] {
+        let addresses = settings.listen.map { ("listen", $0) } + settings.admin.listen.map { ("admin.listen", $0) }
+        return addresses.flatMap { key, address in
+            guard case .tcp(let host, let port) = address.place else { return [Finding]() }
+            let resolved = (try? SocketAddress.resolve(host: host, port: port)) ?? []
+            return resolved.compactMap { address in
+                do throws(SystemError) {
+                    try Listener.tryBinding(address)
+                } catch where error.isAddressInUse {
+                    return .problem(
+                        "Start", "\(key): \(address) is in use by another program, perhaps another token-cache",
+                        "stop that program (as root, ss -ltnp shows it), or set \(key) to another address")
+                } catch {
+                    // A port below 1024 may be the service's alone.
+                }
+                return nil
+            }
+        }
     }
 }
 
@@ -150,8 +191,19 @@ package struct Finding: Hashable, Codable, Sendable {
 
     /// A problem from an error, or its text, that says after a semicolon what to do.
     static func problem(_ topic: String, _ error: some CustomStringConvertible) -> Finding {
-        let parts = "\(error)".split(separator: "; ", maxSplits: 1).map(String.init)
-        return problem(topic, parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
+        let parts = parts(of: "\(error)")
+        return problem(topic, parts.text, parts.advice)
+    }
+
+    /// A warning from a text that says after a semicolon what to do.
+    static func warning(_ topic: String, _ text: String) -> Finding {
+        let parts = parts(of: text)
+        return warning(topic, parts.text, parts.advice)
+    }
+
+    private static func parts(of text: String) -> (text: String, advice: String) {
+        let parts = text.split(separator: "; ", maxSplits: 1).map(String.init)
+        return (parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
     }
 }
 

@@ -5,88 +5,61 @@ internal import System
 internal import TokenStore
 
 /// Checks the data folder: its permissions, its file system and the free space there.
-struct FolderCheck {
-    private let rights: Rights
+///
+/// Whether this user may use it is what a start finds.
+enum FolderCheck {
     private static let topic = "Data folder"
     /// Less free space than this is a problem: the WAL takes about 16 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
 
-    init(_ rights: Rights) {
-        self.rights = rights
-    }
-
     /// - Parameter provider: Nil if it is not known where tokens are stored.
-    func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
+    static func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
         let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
-            guard status.isFolder else {
-                return [.problem(Self.topic, DataDirectoryError.notADirectory(path: directory))]
-            }
             findings += permissions(status, directory, provider?.fileNames ?? [])
-        } else if unsafe access(directory, F_OK) != 0 && errno == EACCES {
-            findings.append(inaccessible(directory))
-        } else if unsafe access(place, W_OK | X_OK) == 0 {
-            findings.append(.ok(Self.topic, "\(directory) does not exist yet; the first start creates it"))
-        } else if errno == EROFS {
-            findings.append(readOnly(directory))
-        } else {
-            findings.append(
-                rights.refusal(
-                    Self.topic, "create \(directory), which does not exist, in \(place)",
-                    rights.advice(forCreating: directory)
-                )
-            )
+        } else if errno == ENOENT {
+            findings.append(.ok(topic, "\(directory) does not exist yet; the first start creates it"))
         }
         // Otherwise there are only a key ring and a socket, and no tokens.
         guard provider?.fileNames.isEmpty != true else { return findings }
         let disk = FileSystem(of: place)
-        findings.append(Self.fileSystem(disk.type, place))
-        if let bytes = disk.freeBytes { findings.append(Self.room(bytes, place)) }
+        findings.append(fileSystem(disk.type, place))
+        if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }
         return findings
     }
 
-    private func permissions(
+    private static func permissions(
         _ status: FileStatus, _ directory: String, _ storeFiles: [String]
     ) -> [Finding] {
         var findings: [Finding] = []
         if let group = status.volumeGroup {
             findings.append(
-                .ok(Self.topic, "only its owner and group \(group), that of the pod's volumes, may enter \(directory)"))
+                .ok(topic, "only its owner and group \(group), that of the pod's volumes, may enter \(directory)"))
         } else if status.isOpenToOthers {
             findings.append(
-                .problem(
-                    Self.topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"
-                )
-            )
+                .problem(topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"))
         } else {
-            findings.append(.ok(Self.topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
+            findings.append(.ok(topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
         }
-        if unsafe access(directory, R_OK | W_OK | X_OK) != 0 {
-            findings.append(errno == EROFS ? readOnly(directory) : inaccessible(directory))
-        }
-        findings += controlSocket(directory)
-        findings += otherOwners(status, directory, storeFiles)
-        for name in [DataDirectory.lockName] + storeFiles where FileStatus(directory + "/" + name) != nil {
-            findings += rights.refusesWriting(directory + "/" + name, Self.topic).map { [$0] } ?? []
-        }
+        findings += controlSocket(directory) + otherOwners(status, directory, storeFiles)
         for name in DataDirectory.fileNames + storeFiles {
-            findings += FileCheck.secret(directory + "/" + name, Self.topic)
+            findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings
     }
 
     /// Warns of files of another user than the folder's, who may be the server's user.
-    private func otherOwners(_ status: FileStatus, _ directory: String, _ storeFiles: [String]) -> [Finding] {
+    private static func otherOwners(_ status: FileStatus, _ directory: String, _ storeFiles: [String]) -> [Finding] {
         let names = [DataDirectory.lockName, KeyRingFile.standardName] + storeFiles
         let found = names.lazy.compactMap { name in FileStatus("\(directory)/\(name)").map { (name, $0) } }
         guard let (name, file) = found.first(where: { $1.user != status.user }) else { return [] }
         let (owner, other) = (UserName.of(status.user), UserName.of(file.user))
         return [
             .warning(
-                Self.topic, "\(directory) is owned by \(owner), and \(name) in it by \(other)",
+                topic, "\(directory) is owned by \(owner), and \(name) in it by \(other)",
                 """
                 if the server runs as \(other), chown -R \(other) \(directory); if it runs as \(owner), chown -R \(owner) \(directory)
                 """
@@ -94,28 +67,17 @@ struct FolderCheck {
         ]
     }
 
-    private func readOnly(_ directory: String) -> Finding {
-        .problem(
-            Self.topic, "\(directory) is on a file system that is read-only",
-            "\(DataDirectoryError.readOnlyAdvice), or set data_directory to another folder"
-        )
-    }
-
     /// Warns if the path of the control socket is too long; the server then runs without that socket.
-    private func controlSocket(_ directory: String) -> [Finding] {
+    private static func controlSocket(_ directory: String) -> [Finding] {
         let path = ControlSocketAddress.path(in: directory)
         guard path.utf8.count > 107 else { return [] }
         return [
             .warning(
-                Self.topic,
+                topic,
                 "\(path) has more than 107 bytes, too long for a socket: commands cannot reach a running server",
                 "set data_directory to a folder with a shorter path"
             )
         ]
-    }
-
-    private func inaccessible(_ directory: String) -> Finding {
-        rights.refusal(Self.topic, "access \(directory)", rights.advice(for: directory, permissions: "rwx"))
     }
 
     /// Network file systems and those in user space, by the magic numbers of statfs(2).

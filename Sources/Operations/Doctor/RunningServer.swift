@@ -6,7 +6,7 @@ internal import TokenStore
 /// Whether a server uses the data folder; finding out does not change anything.
 enum RunningServer {
     case none
-    case running(ServerFacts)
+    case running(ServerFacts, warnings: [String])
     /// A process uses the folder but does not answer; nil if its id cannot be determined.
     case silent(processID: Int?, reason: String)
     /// This user has no permission to find out.
@@ -14,13 +14,23 @@ enum RunningServer {
 
     private static let topic = "Server"
 
+    /// What is read of `ServerStatus`.
+    private struct Status: Decodable {
+        struct Warning: Decodable {
+            let text: String
+        }
+        let warnings: [Warning]
+    }
+
     /// - Parameter directory: The data folder.
     init(directory: String) {
         let client = ServerClient(
             place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds
         )
         do throws(ServerClient.Failure) {
-            self = .running(try client.answer("GET", ServerFacts.path))
+            let facts: ServerFacts = try client.answer("GET", ServerFacts.path)
+            let status: Status? = try? client.answer("GET", "/status")
+            self = .running(facts, warnings: status?.warnings.map(\.text) ?? [])
         } catch {
             let holder = DataDirectory.holder(of: directory)
             switch error {
@@ -37,7 +47,7 @@ enum RunningServer {
     }
 
     var facts: ServerFacts? {
-        if case .running(let facts) = self { facts } else { nil }
+        if case .running(let facts, _) = self { facts } else { nil }
     }
 
     /// Whether certainly no server uses the folder.
@@ -48,15 +58,14 @@ enum RunningServer {
     func findings(version: String) -> [Finding] {
         switch self {
         case .none: return [.ok(Self.topic, "no server uses the data folder")]
-        case .running(let facts):
+        case .running(let facts, let warnings):
             let text = "process \(facts.processID) serves on \(facts.listeners.joined(separator: " "))"
-            guard facts.version != version else { return [.ok(Self.topic, text)] }
-            return [
-                .warning(
-                    Self.topic, "\(text), with version \(facts.version)",
-                    "restart it to run version \(version)"
-                )
-            ]
+            let finding: Finding =
+                facts.version == version
+                ? .ok(Self.topic, text)
+                : .warning(
+                    Self.topic, "\(text), with version \(facts.version)", "restart it to run version \(version)")
+            return [finding] + warnings.map { .warning(Self.topic, $0) }
         case .silent(let processID, let reason):
             let process = processID.map { "process \($0)" } ?? "another process"
             return [

@@ -8,7 +8,6 @@ internal import TokenStore
 /// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {
     private let settings: Settings
-    private let rights: Rights
     private let directory: String
     /// Nil for a store that cannot be examined while it is closed.
     private let examiner: (any StoreExaminer)?
@@ -23,10 +22,8 @@ struct StoreCheck {
     private static let timeoutInSeconds = 60
 
     init(
-        _ settings: Settings, _ provider: any StoreProvider, _ rights: Rights, directory: String,
-        server: RunningServer
+        _ settings: Settings, _ provider: any StoreProvider, directory: String, server: RunningServer
     ) {
-        self.rights = rights
         self.settings = settings
         self.directory = directory
         examiner = provider.examiner
@@ -117,8 +114,7 @@ struct StoreCheck {
         do throws(StoreOpenError) {
             found = try examiner.examine()
         } catch {
-            return [examiner.isUnreadable ? unreadable : .problem(Self.topic, error)]
-                + ring(file, permissions, of: nil, hasStore: false)
+            return [.problem(Self.topic, error)] + ring(file, permissions, of: nil, hasStore: false)
         }
         guard let found else {
             return [absentStore(file)] + ring(file, permissions, of: nil, hasStore: false)
@@ -163,15 +159,6 @@ struct StoreCheck {
         )
     }
 
-    /// The finding about a store that this user may not read, which is a problem of the data folder.
-    private var unreadable: Finding {
-        .warning(Self.topic, "the store could not be checked", "see the findings about the data folder")
-    }
-
-    private func refusal(_ topic: String, _ path: String) -> Finding {
-        rights.refusal(topic, "read \(path)", rights.advice(for: path, permissions: "r"))
-    }
-
     private func ring(
         _ file: KeyRingFile, _ permissions: [Finding], of fingerprint: String?, hasStore: Bool
     ) -> [Finding] {
@@ -202,8 +189,7 @@ struct StoreCheck {
             }
             return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.numbers)), fingerprint \(ring.fingerprint)")]
         } catch {
-            let isHidden = unsafe access(file.path, R_OK) != 0 && errno == EACCES
-            return [isHidden ? refusal(Self.ringTopic, file.path) : .problem(Self.ringTopic, error)]
+            return [.problem(Self.ringTopic, error)]
         }
     }
 

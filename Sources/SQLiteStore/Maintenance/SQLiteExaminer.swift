@@ -13,14 +13,6 @@ package struct SQLiteExaminer: StoreExaminer {
 
     package var path: String { directory + "/" + DatabaseFileName.database }
 
-    package var isUnreadable: Bool {
-        Self.isClosed(directory, R_OK | X_OK) || Self.isClosed(path, R_OK) || Self.isClosed(path + "-wal", R_OK)
-    }
-
-    private static func isClosed(_ path: String, _ access: Int32) -> Bool {
-        unsafe Glibc.access(path, access) != 0 && errno == EACCES
-    }
-
     package var damagedCopy: String? { DatabaseFileName.damagedCopy(of: path) }
 
     package func examine() throws(StoreOpenError) -> StoreExamination? {

@@ -139,8 +139,6 @@ package struct ClientListener: Sendable {
     /// Nil for plain HTTP.
     let tls: TLSContext?
     let clientAuthentication: TLSClientAuthentication
-    /// Whether systemd has passed the socket, maybe in the place of entries of `listen` that speak the same protocol.
-    var isPassed = false
     /// The place among all listeners, by which its requests are counted.
     var number = 0
 
@@ -194,7 +192,7 @@ package struct ClientListener: Sendable {
             let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
             return ClientListener(
                 listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
-                tls: address.isTLS ? tls : nil, clientAuthentication: clients, isPassed: true
+                tls: address.isTLS ? tls : nil, clientAuthentication: clients
             )
         } catch {
             throw .passedSockets(

@@ -2,8 +2,6 @@
 package protocol StoreExaminer: Sendable {
     /// Where the store's database is.
     var path: String { get }
-    /// Whether this user may not read the store.
-    var isUnreadable: Bool { get }
     /// The copy of a damaged WAL that is kept beside the store; nil if there is none.
     var damagedCopy: String? { get }
 

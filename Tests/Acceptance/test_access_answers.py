@@ -45,18 +45,6 @@ def test_other_methods_do_nothing_whatever_the_credential(world):
         assert response.status == 200 and "etag" not in response.headers
 
 
-def test_plain_http_is_redirected_before_the_credential_is_looked_at(world):
-    """With and without a good credential the answer is the same."""
-    answers = set()
-    with Connection(world.server.address) as connection:
-        for case in world.table.cases:
-            if case.unique_id is None:
-                data = fetch(*case.fields, "X-Forwarded-Proto: http", host="tokens.example.com")
-                response = connection.exchange(data)
-                answers.add((response.status, response.headers["location"], "www-authenticate" in response.headers))
-    assert answers == {(302, "https://tokens.example.com/token", False)}
-
-
 # Certificates belong to a connection and not to a request
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -90,21 +78,6 @@ def test_a_certificate_that_names_nobody_or_several_is_refused(tmp_path):
         pair = world.authority.issue("one", "subjectAltName=URI:user:anna,DNS:a.example.com,email:a@example.com")
         with world.connect(pair) as connection:
             assert connection.exchange(store("x", unique_id="user:anna")).body == STORED
-    finally:
-        finish(world.server)
-
-
-@pytest.mark.parametrize("kind, extension, user", [
-    ("san_dns", "subjectAltName=DNS:anna.example.com,URI:user:ben", "anna.example.com"),
-    ("subject_cn", "subjectAltName=URI:user:ben", "device"),
-])
-def test_the_name_of_a_certificate_is_of_the_kind_that_was_chosen(tmp_path, kind, extension, user):
-    world = certificate_world(tmp_path, name=kind)
-    try:
-        with world.connect(world.authority.issue("device", extension)) as connection:
-            assert connection.exchange(store("x", unique_id=user)).body == STORED
-            assert connection.exchange(fetch(unique_id=user)).body == found("x")
-            check_http_error(connection.exchange(fetch(unique_id="user:ben")), 403)
     finally:
         finish(world.server)
 

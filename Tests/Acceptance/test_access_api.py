@@ -1,15 +1,12 @@
 """The API of an app's server: its requests, and what it says of those that are wrong."""
 import json
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 
-from access import API, api_request, bearer, fetch, make_key, session_settings
+from access import API, api_request, bearer, fetch, session_settings
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, get
-from server_process import run, until
 
 
 @pytest.fixture(name="api")
@@ -139,18 +136,6 @@ def test_there_is_nothing_at_other_paths(api, path):
         check_http_error(api.call(method, path), 400 if path == "/v1/users/" else 404)
 
 
-@pytest.mark.parametrize("identity", ["x", "A" * 22, "A" * 21, "A" * 23, "%41" * 8, "+" * 22])
-def test_a_session_that_does_not_exist_cannot_be_ended(api, identity):
-    check_http_error(api.call("DELETE", f"/v1/sessions/{identity}"), 404)
-
-
-def test_without_keys_there_is_no_api(serve):
-    server = serve()
-    with Connection(server.address) as connection:
-        for method in ("GET", "POST", "PUT", "DELETE"):
-            check_http_error(connection.exchange(api_request("tck_" + "A" * 43, method, "/v1/sessions")), 404)
-
-
 def test_operators_have_no_api_at_their_address(api):
     for method, path in (("POST", "/v1/sessions"), ("GET", "/v1/users/anna/token"), ("DELETE", "/v1/users/anna")):
         for address in (api.server.administration[0], api.server.data / "control.sock"):
@@ -166,33 +151,6 @@ def test_the_api_obeys_the_rules_for_https(api):
     assert (response.status, response.headers["location"]) == (302, "https://tokens.example.com/v1/users/anna/token")
     page = api_request(api.key, "DELETE", "/v1/users/anna", None, "Origin: https://evil.example")
     check_http_error(exchange(api.server.address, page), 403)
-
-
-def test_keys_come_and_go_while_the_server_runs(serve, tmp_path):
-    settings, first = session_settings(tmp_path / "keys")
-    server, file = serve(settings), tmp_path / "keys" / "api-keys"
-    second = make_key(file, "second", "tokens:read")
-    until(lambda: API(server, second).get("anna").status == 200)
-    done = run("access", "keys", "remove", "backend", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
-    assert done.returncode == 0, done.stderr
-    until(lambda: API(server, first).get("anna").status == 401)
-    assert API(server, second).get("anna").status == 200
-    # A file that cannot be read changes nothing, and is reported.
-    shutil.copy(file, tmp_path / "good")
-    file.write_text("nonsense")
-    until(lambda: str(file) in server.log())
-    assert API(server, second).get("anna").status == 200
-    listed = run("access", "keys", "list", environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(tmp_path / "good")})
-    assert "second" in listed.stdout and second not in Path(tmp_path / "good").read_text() + listed.stdout
-
-
-def test_two_keys_in_one_request_are_refused(api, tmp_path):
-    other = make_key(tmp_path / "keys" / "api-keys", "other")
-    until(lambda: API(api.server, other).get("anna").status == 200)
-    for second in (api.key, other, "tck_x"):
-        response = api.call("PUT", "/v1/users/anna/token", {"token_info": "x"}, bearer(second), "If-None-Match: *")
-        check_http_error(response, 400)
-    assert api.get("anna").body == NOT_FOUND
 
 
 def test_without_a_key_nothing_is_told_of_paths(api):

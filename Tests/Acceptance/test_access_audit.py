@@ -6,9 +6,10 @@ import signal
 import pytest
 
 from access import (
-    API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, make_key, session_settings, store, token_of, unknown_session,
+    API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, make_key, session_settings, store, token_of,
+    unknown_session,
 )
-from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
 from server_process import run, until
 from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
@@ -85,50 +86,6 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
     verified(tmp_path)
     text = log.read_text()
     assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
-
-
-def test_what_a_client_repeats_is_two_lines_with_its_number(start, tmp_path):
-    (tmp_path / "keys").mkdir()
-    reader = make_key(tmp_path / "keys" / "api-keys", "reader", "tokens:read")
-    server, api, log = start()
-    session = api.session("anna")
-    repeated = {
-        "other_user": fetch(bearer(session), unique_id="ben"), "unknown": store("x", bearer(unknown_session())),
-        "scope": api_request(reader, "DELETE", "/v1/users/anna"), "precondition_failed": store("x", bearer(session), 'If-Match: "1"')}
-
-    def denied(reason):
-        return [event for event in events(log) if reason in (event.get("reason"), event["outcome"])]
-
-    with Connection(server.address) as connection:
-        for data in repeated.values():
-            statuses = {connection.exchange(data).status for _ in range(200)}
-            assert len(statuses) == 1 and statuses < {200, 401, 403, 412}
-        for reason in repeated:
-            event, = denied(reason)
-            assert "count" not in event and "request_id" in event
-        # What is allowed is a line each time.
-        before = len(events(log))
-        for _ in range(9):
-            connection.exchange(fetch(bearer(session)))
-        assert len(events(log)) == before + 9
-    assert server.stop() == 0
-    for reason in repeated:
-        first, rest = denied(reason)
-        assert (rest["count"], rest["address"]) == (199, first["address"]) and "request_id" not in rest
-    verified(tmp_path)
-
-
-def test_reads_may_be_left_out(start):
-    server, api, log = start(events="changes")
-    session = api.session("anna")
-    assert exchange(server.address, store("x", bearer(session))).body == STORED
-    before = len(events(log))
-    for _ in range(5):
-        assert exchange(server.address, fetch(bearer(session))).body == found("x")
-    assert len(events(log)) == before
-    # What is denied is no such read.
-    check_http_error(exchange(server.address, fetch(bearer(unknown_session()))), 401)
-    assert [event["outcome"] for event in events(log)[before:]] == ["denied"]
 
 
 def fill(server, session, log):

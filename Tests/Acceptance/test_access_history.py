@@ -14,6 +14,7 @@ import pytest
 from access import API, api_request, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED
 from http_client import Connection
+from postgres_store import PostgresStore
 from server_process import UNSEALED
 
 
@@ -155,3 +156,10 @@ def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, 
     # A disk that is slow for a while is no failure here.
     server = serve({**access, **settings, "loops": 2, "store": {"queue": {"max_wait": "120s"}}})
     History([server], key, users=4, rounds=600 if is_long else 80).run()
+
+
+def test_what_one_server_has_acknowledged_is_so_on_all(postgres_binary, postgres, tmp_path, is_long):
+    settings, key = session_settings(tmp_path / "keys")
+    with PostgresStore(postgres_binary, tmp_path, postgres) as store:
+        servers = [store.serve(f"server{number}", settings) for number in range(3)]
+        History(servers, key, users=4, rounds=600 if is_long else 80).run()

@@ -4,13 +4,11 @@ import hashlib
 import http.client
 import http.server
 import json
-import os
 import re
 import ssl
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,11 +18,11 @@ import pytest
 
 from access import API, bearer, bearer_settings, fetch, session_settings, store
 from access_worlds import HEADER
-from administration import ADMINISTRATION, metrics
+from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Response, exchange, lines
-from issuer import Issuer, Key
+from issuer import Issuer
 from ports import free_ports
 from proxies import HOST, Caddy, Nginx, TLSConnection
 from server_process import clean_environment, until
@@ -93,13 +91,6 @@ def test_the_backend_logs_users_in_on_each_device_and_out_on_all(backend):
         check_http_error(exchange(server.address, fetch(bearer(session))), 401)
     assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
     assert exchange(server.address, fetch(bearer(log_in(url, "anna")))).body == found("hello")
-
-
-def test_the_backend_is_a_short_program():
-    text = (DEPLOY / "examples/backend.py").read_text(encoding="utf-8").rpartition('"""')[2]
-    assert len([line for line in text.splitlines() if line.strip()]) <= 36
-    modules = re.findall(r"(?m)^import (.*)$", text)[0].split(", ")
-    assert {module.partition(".")[0] for module in modules} <= sys.stdlib_module_names
 
 
 # nginx and Caddy, which ask a login
@@ -263,26 +254,6 @@ class KeyServer:
         self.thread.join()
 
 
-@pytest.mark.parametrize("arguments", [[], ["https://localhost/jwks"], ["https://localhost/jwks", "file", "other"]])
-def test_fetching_keys_needs_a_url_and_a_file(tmp_path, arguments):
-    done = subprocess.run([DEPLOY / "examples/fetch-jwks", *arguments], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stderr) == (2, "usage: fetch-jwks URL FILE\n")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_fetch_has_left_is_removed(tmp_path):
-    # The second one may be of a run that is under way.
-    for name, age in ((".fetch-jwks.killed", 2 * 3600), (".fetch-jwks.recent", 0), ("jwks.json", 2 * 3600), ("other", 2 * 3600)):
-        (tmp_path / name).write_text("keys")
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    # Nobody listens there.
-    done = subprocess.run([DEPLOY / "examples/fetch-jwks", "https://127.0.0.1:1/jwks", "jwks.json"], capture_output=True, text=True,
-                          cwd=tmp_path, check=False)
-    assert done.returncode != 0 and "127.0.0.1" in done.stderr
-    assert sorted(os.listdir(tmp_path)) == [".fetch-jwks.recent", "jwks.json", "other"]
-    assert (tmp_path / "jwks.json").read_text() == "keys"
-
-
 def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
     issuer, file = Issuer(), tmp_path / "jwks.json"
     certificate, key = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
@@ -300,13 +271,12 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         first = issuer.token("anna")
         assert exchange(server.address, store("hello", bearer(first))).body == STORED
         # A key that is not yet fetched is not accepted; once it is, tokens of both keys are.
-        for algorithm in ("RS256", "EdDSA", "ES256"):
-            issuer.rotate(algorithm)
-            token = issuer.token("anna")
-            check_http_error(exchange(server.address, fetch(bearer(token))), 401)
-            assert refresh().returncode == 0
-            until(lambda: exchange(server.address, fetch(bearer(token))).body == found("hello"))
-            assert exchange(server.address, fetch(bearer(first))).body == found("hello")
+        issuer.rotate("EdDSA")
+        token = issuer.token("anna")
+        check_http_error(exchange(server.address, fetch(bearer(token))), 401)
+        assert refresh().returncode == 0
+        until(lambda: exchange(server.address, fetch(bearer(token))).body == found("hello"))
+        assert exchange(server.address, fetch(bearer(first))).body == found("hello")
         # Tokens of a key that was withdrawn are refused, also those that were accepted before.
         issuer.withdraw("key-1")
         assert refresh().returncode == 0
@@ -320,26 +290,6 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         file.write_text('{"keys": "nonsense"}')
         until(lambda: str(file) in server.log())
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
-
-
-def test_a_key_set_as_it_is_in_the_wild(serve, tmp_path):
-    """Some keys cannot be used, some have the id of another: what the log says of them, and when tokens are forgotten."""
-    issuer, file = Issuer(), tmp_path / "jwks.json"
-    issuer.keys[:0] = [Key("RS256", "weak-0", bits=1024), Key("RS256", "key-1")]
-    settings = bearer_settings(file, issuer)
-    server = serve({**settings, **ADMINISTRATION, "limits": {"head": "32 KiB"}, "access_log": "json", "loops": 1})
-    weak = "the keys for JWTs: key 1 (kid weak-0) is not used: its modulus has 1024 bits"
-    assert (server.log().count(weak), server.log().count("is not used")) == (1, 1)
-    for key in issuer.keys[1:]:
-        assert exchange(server.address, store("hello", bearer(issuer.token("anna", key=key)))).body == STORED
-    check_http_error(exchange(server.address, fetch(bearer(issuer.token("anna", padding="a" * 13_000)))), 431)
-    until(lambda: '"status":431,"errorCode":"43100"' in server.output())
-    # What other keys have verified is wiped, also if no request comes.
-    assert metrics(server)["token_cache_jwt_cache_bytes"] > 0
-    issuer.rotate("EdDSA")
-    until(lambda: server.log().count(weak) == 2)
-    until(lambda: metrics(server)["token_cache_jwt_cache_bytes"] == 0)
-    assert server.log().count("is not used") == 2
 
 
 # nginx in front of the administration

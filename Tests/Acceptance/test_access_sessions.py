@@ -1,15 +1,14 @@
-"""Sessions: several devices of one user, their end in each way that there is, and writes that do not overwrite each other."""
+"""Sessions: their end in each way that there is, writes that do not overwrite each other, versions and erasures."""
 import concurrent.futures
 import json
 import signal
-import time
 
 import pytest
 
-from access import API, DENIED, INVALID_TOKEN, api_request, bearer, fetch, session_settings, store
+from access import API, DENIED, INVALID_TOKEN, api_request, bearer, fetch, make_key, session_settings, store
 from contract import NOT_FOUND, STORED, check_http_error, found
-from http_client import Connection, exchange
-from server_process import UNSEALED, run, until
+from http_client import Connection, exchange, get, post
+from server_process import run, until
 
 
 @pytest.fixture(name="start")
@@ -32,17 +31,6 @@ def is_refused(server, session):
 
 
 # Devices
-
-@pytest.mark.parametrize("settings", [{}, UNSEALED], ids=["sealed", "unsealed"])
-def test_a_second_device_starts_logged_in(start, settings):
-    server, api = start(settings)
-    phone, tablet, other = api.session("anna"), api.session("anna"), api.session("ben")
-    assert exchange(server.address, store("hello", unique_id=phone)).body == STORED
-    assert exchange(server.address, fetch(unique_id=tablet)).body == found("hello")
-    assert exchange(server.address, fetch(bearer(tablet))).body == found("hello")
-    assert exchange(server.address, fetch(unique_id=other)).body == NOT_FOUND
-    assert exchange(server.address, store("", bearer(tablet))).body == STORED
-    assert exchange(server.address, fetch(unique_id=phone)).body == found("")
 
 
 def test_a_store_that_was_filled_under_users_ids_goes_on_working(start, serve):
@@ -87,29 +75,6 @@ def test_a_user_is_logged_out_everywhere(start):
     assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
 
 
-def test_the_oldest_session_of_a_user_makes_room(start):
-    server, api = start(per_user=3)
-    others = api.session("ben")
-    made = [api.make_session("anna") for _ in range(5)]
-    assert [session["id"] for session in api.sessions("anna")] in (
-        [one["id"] for one in made[2:]], [one["id"] for one in reversed(made[2:])])
-    for device in made[:2]:
-        assert is_refused(server, device["session"])
-    for session in (*(one["session"] for one in made[2:]), others):
-        assert exchange(server.address, fetch(bearer(session))).body == NOT_FOUND
-
-
-def test_what_the_list_of_sessions_tells(start):
-    server, api = start(max_age="1h")
-    # The server's clock ticks every few milliseconds and may still show the second before.
-    before = int(time.time() - 0.1)
-    made = api.make_session("anna")
-    listed, = api.sessions("anna")
-    assert listed.keys() == {"id", "created_at", "expires_at", "last_used_at"}
-    assert listed["id"] == made["id"] and listed["expires_at"] == made["expires_at"] == listed["created_at"] + 3600
-    assert before <= listed["created_at"] <= listed["last_used_at"] <= time.time() + 1
-
-
 # Ends by themselves
 
 def test_a_session_ends_after_its_greatest_age_however_often_it_is_used(start):
@@ -121,27 +86,6 @@ def test_a_session_ends_after_its_greatest_age_however_often_it_is_used(start):
     assert is_refused(server, session)
     assert api.get("anna").body == found("hello")
     assert api.sessions("anna") == []
-
-
-def test_a_session_ends_when_it_is_not_used(start):
-    server, api = start(max_age="1h", idle_timeout="2s")
-    session = api.session("anna")
-    # Asking would be a use: the list tells when it is over. The server counts whole seconds, by a clock that may lag.
-    until(lambda: not (listed := api.sessions("anna")) or listed[0]["last_used_at"] + 2 < time.time() - 1.5)
-    assert is_refused(server, session)
-
-
-def test_a_session_that_is_used_lives_on(start):
-    """Its use is noted when half of the idle time is over."""
-    server, api = start(max_age="1h", idle_timeout="4s")
-    session = api.session("anna")
-    first = api.sessions("anna")[0]["last_used_at"]
-
-    def was_noted():
-        assert exchange(server.address, fetch(bearer(session))).status == 200
-        return api.sessions("anna")[0]["last_used_at"] > first
-
-    until(was_noted, pause=0.1)
 
 
 def test_sessions_and_their_ends_survive_a_kill(start):
@@ -229,18 +173,6 @@ def test_one_of_many_refreshes_at_once_wins(start):
         assert response.body == found(f"token {winner}") and response.headers["etag"] == answers[winner].headers["etag"]
 
 
-def test_if_none_match_stores_only_what_is_not_there(start):
-    server, api = start()
-    session = bearer(api.session("anna"))
-    stored = exchange(server.address, store("first", session, "If-None-Match: *"))
-    assert stored.body == STORED
-    check_http_error(exchange(server.address, store("second", session, "If-None-Match: *")), 412)
-    assert exchange(server.address, fetch(session)).body == found("first")
-    tag = stored.headers["etag"]
-    check_http_error(exchange(server.address, store("second", session, f"If-None-Match: {tag}")), 412)
-    assert exchange(server.address, store("second", session, 'If-None-Match: "1", "2"')).body == STORED
-
-
 def test_a_get_with_the_present_tag_gets_304(start):
     server, api = start()
     session = api.session("anna")
@@ -280,13 +212,78 @@ def test_a_version_never_returns(start):
     assert len(set(tags)) == 4
 
 
-def test_the_api_and_apps_see_the_same_versions(start):
-    server, api = start()
+# Versions
+
+# Longer than what is answered at once.
+LONG = "x" * 100_000
+
+
+@pytest.fixture(name="api")
+def api_of_a_server(serve, tmp_path):
+    settings, key = session_settings(tmp_path / "access")
+    return API(serve(settings), key)
+
+
+def test_nothing_follows_the_answer_to_head_however_long_the_token(api):
+    assert api.put("anna", LONG).body == STORED
+    assert api.put("ben", "short").body == STORED
+    with Connection(api.server.address) as connection:
+        for _ in range(3):
+            connection.send(api_request(api.key, "HEAD", "/v1/users/anna/token"))
+            connection.send(api_request(api.key, "GET", "/v1/users/ben/token"))
+            head = connection.receive("HEAD")
+            assert (head.status, head.body) == (200, b"") and "etag" in head.headers
+            assert connection.receive().body == found("short")
+
+
+def test_conditions_on_long_tokens_are_answered_without_them(api):
+    tag = api.put("anna", LONG).headers["etag"]
     session = api.session("anna")
-    tag = api.put("anna", "from the backend").headers["etag"]
-    response = exchange(server.address, fetch(unique_id=session))
-    assert (response.body, response.headers["etag"]) == (found("from the backend"), tag)
-    assert exchange(server.address, store("from the app", bearer(session), f"If-Match: {tag}")).body == STORED
-    check_http_error(api.put("anna", "late", f"If-Match: {tag}"), 412)
-    response = exchange(server.address, api_request(api.key, "GET", "/v1/users/anna/token"))
-    assert response.body == found("from the app") and response.headers["etag"] != tag
+    with Connection(api.server.address) as connection:
+        response = connection.exchange(fetch(bearer(session), f"If-None-Match: {tag}"))
+        assert (response.status, response.body, response.headers["etag"]) == (304, b"", tag)
+        assert connection.exchange(fetch(bearer(session), 'If-Match: "1"')).status == 412
+        assert connection.exchange(fetch(bearer(session))).body == found(LONG)
+
+
+def test_the_api_shows_versions_in_mode_open_and_the_contract_does_not(serve, tmp_path):
+    key = make_key(tmp_path / "keys", "backend")
+    server = serve({"access": {"api": {"keys_file": str(tmp_path / "keys")}}})
+    api = API(server, key)
+    for info in "a", LONG:
+        assert "etag" not in exchange(server.address, post("anna", info)).headers
+        for _ in range(2):
+            response = exchange(server.address, get("anna"))
+            assert response.body == found(info) and "etag" not in response.headers
+            tag = api.get("anna").headers["etag"]
+        assert api.get("anna", f"If-None-Match: {tag}").status == 304
+        assert api.put("anna", "b", 'If-Match: "1"').status == 412
+        assert api.put("anna", "b", f"If-Match: {tag}").body == STORED
+        assert exchange(server.address, get("anna")).body == found("b")
+        # A condition that no answer of the contract could have led to means nothing.
+        assert exchange(server.address, get("anna", "If-Match: *", 'If-None-Match: "1"')).body == found("b")
+
+
+# Erasure
+
+def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service(serve, tmp_path):
+    source = tmp_path / "credentials" / "token-cache.keys"
+    source.parent.mkdir()
+    done = run("keys", "create", str(source))
+    assert done.returncode == 0, done.stderr
+    as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
+    server = serve(environment=as_a_service)
+    for user in ("anna", "ben"):
+        assert exchange(server.address, post(user, "hello")).body == STORED
+    backup = tmp_path / "backup.db"
+    folder = ["--data-directory", str(server.data)]
+    for command in (["backup", str(backup)], ["erase", "anna"]):
+        done = run(*command, *folder)
+        assert done.returncode == 0, done.stderr
+    assert server.stop() == 0
+    assert (server.data / "erasures").exists()
+    done = run("restore", str(backup), *folder, environment={"TOKEN_CACHE_SEALING_KEY_RING": str(source)})
+    assert done.returncode == 0, done.stderr
+    server = serve(data=server.data, environment=as_a_service)
+    assert exchange(server.address, get("anna")).body == NOT_FOUND
+    assert exchange(server.address, get("ben")).body == found("hello")

@@ -1,14 +1,12 @@
 """An address that fails too often gets 429 for whatever it sends; other addresses are served as before."""
 import json
-import re
 
 import pytest
 
-from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store, unknown_session
+from access import API, api_request, bearer, fetch, session_settings, store, unknown_session
 from administration import metrics
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
 from http_client import Connection, exchange, get, post
-from issuer import Issuer
 from server_process import run, until
 
 LIMITED = {"access": {"failures": "5/h"}}
@@ -27,14 +25,6 @@ def guess(server, *lines, index=0):
 
 
 # Mode open
-
-def test_by_default_nothing_is_limited_in_any_mode(serve, tmp_path):
-    settings, _ = session_settings(tmp_path / "keys")
-    for mode, expected in (({}, 200), (settings, 401)):
-        server = serve(mode)
-        request = fetch(bearer(unknown_session())) if mode else get(fresh_id())
-        with Connection(server.address) as connection:
-            assert {connection.exchange(request).status for _ in range(200)} == {expected}
 
 
 def test_an_address_that_guesses_does_not_learn_which_id_exists(serve):
@@ -68,11 +58,6 @@ def test_behind_a_trusted_proxy_the_clients_are_limited_each(serve):
     # All of a network with 64 bits is one.
     assert [statuses(f"2001:db8:0:1::{number}", 1)[0] for number in range(1, 8)] == [200] * 5 + [429] * 2
     assert statuses("2001:db8:0:2::1", 1) == [200]
-
-
-def test_a_claim_of_somebody_who_is_no_proxy_does_not_count(serve):
-    server = serve({**LIMITED, "https": {"mode": "off"}, "trusted_proxies": "none"})
-    assert [guess(server, f"X-Forwarded-For: 192.0.2.{number}").status for number in range(7)] == [200] * 5 + [429] * 2
 
 
 def test_a_reload_changes_the_rate(serve):
@@ -133,34 +118,6 @@ def test_what_is_no_guess_is_never_limited(limited):
         check_http_error(connection.exchange(fetch(bearer(unknown_session()))), 401)
 
 
-def test_in_mode_bearer_bad_tokens_are_limited(serve, tmp_path):
-    issuer = Issuer()
-    settings = bearer_settings(tmp_path / "keys.json", issuer)
-    settings["access"]["failures"] = "5/h"
-    server, bad = serve(settings), Issuer().token("anna")
-    with Connection(server.address) as connection:
-        assert connection.exchange(fetch(bearer(issuer.token("anna")))).body == NOT_FOUND
-        assert [connection.exchange(fetch(bearer(bad))).status for _ in range(7)] == [401] * 5 + [429] * 2
-        check_limited(connection.exchange(fetch(bearer(issuer.token("anna")))))
-
-
-def test_failures_are_counted_by_their_reasons(limited):
-    server, api = limited
-    session = api.session("anna")
-    with Connection(server.address) as connection:
-        for _ in range(3):
-            connection.exchange(fetch())
-            connection.exchange(fetch(bearer(session), unique_id="ben"))
-        for _ in range(7):
-            connection.exchange(GUESSES["unknown session in unique_id"]())
-
-    def counts():
-        return {re.search('"(.*)"', name)[1]: value for name, value in metrics(server).items()
-                if name.startswith("token_cache_access_failures_total{") and value}
-
-    until(lambda: counts() == {"missing": 3, "other_user": 3, "unknown": 5, "limited": 2})
-
-
 # Files of API keys
 
 def test_api_keys_are_taken_and_refused_as_their_file_changes(serve, tmp_path):
@@ -189,14 +146,3 @@ def test_api_keys_are_taken_and_refused_as_their_file_changes(serve, tmp_path):
     until(lambda: "the file of API keys cannot be used, so the previous keys stay in use" in server.log())
     assert status(second) != 401
     assert first not in server.log() and second not in server.log()
-
-
-@pytest.mark.parametrize("content, fragment", [(None, "does not exist"), ("{}", "line 1: a key needs name")])
-def test_a_server_does_not_start_without_its_api_keys(tmp_path, content, fragment):
-    file = tmp_path / "api-keys"
-    if content is not None:
-        file.write_text(content)
-        file.chmod(0o600)
-    done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"),
-               environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
-    assert done.returncode == 1 and fragment in done.stderr, done

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from access import API, api_request, bearer, session_settings, unknown_session
+from access import API, api_request, bearer, session_settings
 from administration import ADMINISTRATION, steer
 from contract import fresh_id
 from http_client import Connection, exchange, get, lines, post

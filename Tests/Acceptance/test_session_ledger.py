@@ -140,21 +140,6 @@ def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
     assert "sound" in printed(data, "verify")
 
 
-def test_commands_make_show_and_end_sessions(serve):
-    server = serve()
-    first = printed(server.data, "access", "sessions", "add", "-", input="anna\n").strip()
-    assert first.startswith("tcs_") and len(first) == 47
-    reply = json.loads(printed(server.data, "access", "sessions", "add", "anna", "--json"))
-    listed = printed(server.data, "access", "sessions", "list", "anna")
-    assert reply["id"] in listed and listed.count("expires") == 2 and "tcs_" not in listed
-    assert "ended 1 session" in printed(server.data, "access", "sessions", "remove", reply["id"])
-    assert "ended 1 session" in printed(server.data, "access", "sessions", "remove", "--user", "anna")
-    assert "the user has no session" in printed(server.data, "access", "sessions", "list", "anna")
-    assert first not in server.log()
-    assert server.stop() == 0
-    assert not holds(server.data, first, first.removeprefix("tcs_"))
-
-
 def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp_path):
     server = serve()
     for user in ("anna", "berta"):

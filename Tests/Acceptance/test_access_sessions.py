@@ -269,7 +269,7 @@ def test_the_api_shows_versions_in_mode_open_and_the_contract_does_not(serve, tm
 def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service(serve, tmp_path):
     source = tmp_path / "credentials" / "token-cache.keys"
     source.parent.mkdir()
-    done = run("keys", "create", str(source))
+    done = run("keyring", "create", str(source))
     assert done.returncode == 0, done.stderr
     as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
     server = serve(environment=as_a_service)

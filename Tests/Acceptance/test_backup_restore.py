@@ -117,41 +117,6 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
     assert printed(server.data, "get", "me") == "again\n"
 
 
-def test_an_unfinished_backup_is_replaced_and_what_only_has_its_name_is_not(serve, tmp_path):
-    server = serve()
-    fill(server.address, 10)
-    backup, partial = tmp_path / "backup.db", tmp_path / "backup.db.partial"
-    partial.write_text("not to be lost")
-    assert "is no unfinished backup" in refused(server.data, "backup", str(backup))
-    assert partial.read_text() == "not to be lost" and not backup.exists()
-    for left_behind in (b"", bytes(8_192), b"SQLite format 3\0" + bytes(100)):
-        partial.write_bytes(left_behind)
-        printed(server.data, "backup", str(backup))
-        assert backup.read_bytes().startswith(b"SQLite format 3") and not partial.exists()
-
-
-def test_what_a_killed_command_left_is_not_taken_for_a_part_of_a_backup(serve, tmp_path):
-    server = serve()
-    fill(server.address, 10)
-    printed(server.data, "backup", str(tmp_path / "backup.db"))
-    fill(server.address, 20, "later")
-    shutil.copy(server.data / "tokens.db-wal", server.data / "tokens.db.new-wal")
-    # A file that SQLite's own shell left behind.
-    (server.data / "tokens.db.new-shm").write_bytes(bytes(32_768))
-    server.kill()
-    assert "restored 10 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
-    (server.data / "tokens.db.new").write_text("left behind")
-    again = serve(data=server.data)
-    assert exchange(again.address, get("id7")).body == found("value7" * 20)
-    assert not (server.data / "tokens.db.new").exists()
-
-
-def test_a_restore_over_a_running_server_is_refused(serve, tmp_path):
-    server = serve()
-    printed(server.data, "backup", str(tmp_path / "backup.db"))
-    assert f"in use by process {server.process.pid}" in refused(server.data, "restore", str(tmp_path / "backup.db"))
-
-
 def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     server = serve()
     fill(server.address, 50)
@@ -183,32 +148,6 @@ def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, 
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
     assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
     assert "50 tokens checked\nthe store is sound" in printed(server.data, "verify")
-
-
-def test_a_restore_takes_the_place_of_a_store_whose_log_cannot_be_moved(serve, tmp_path):
-    server, other = serve(), serve()
-    fill(server.address, 50)
-    printed(server.data, "backup", str(tmp_path / "backup.db"))
-    fill(other.address, 5_000, "other")
-    server.stop()
-    other.kill()
-    # The WAL of a larger database.
-    shutil.copy(other.data / "tokens.db-wal", server.data / "tokens.db-wal")
-    damage(server.data / "tokens.db")
-    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
-    assert "50 tokens checked\nthe store is sound" in printed(server.data, "verify")
-
-
-def test_a_restore_takes_the_place_of_what_sqlite_does_not_open(serve, tmp_path):
-    server = serve()
-    fill(server.address, 50)
-    printed(server.data, "backup", str(tmp_path / "backup.db"))
-    server.stop()
-    # A schema format that no version of SQLite knows.
-    with open(server.data / "tokens.db", "r+b") as file:
-        file.seek(44)
-        file.write(b"\0\0\0\x09")
-    assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
 
 
 def test_a_backup_can_be_restored_into_an_empty_folder_with_its_key_ring(serve, tmp_path):
@@ -293,18 +232,6 @@ def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):
         assert printed(server.data, "get", "now") == "here\n", name
     assert "301 tokens checked\nthe store is sound" in printed(server.data, "verify")
     assert not [name for name in os.listdir(server.data) if ".new" in name]
-
-
-def test_a_damaged_store_is_replaced_by_its_backup(serve, tmp_path):
-    server = serve()
-    fill(server.address, 300)
-    printed(server.data, "backup", str(tmp_path / "backup.db"))
-    server.stop()
-    (server.data / "tokens.db").write_bytes(b"nothing of use" * 1000)
-    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
-    assert "is not a usable database" in message and "token-cache restore" in message
-    assert "restored 300 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))
-    assert printed(server.data, "get", "id7") == "value7" * 20 + "\n"
 
 
 def test_a_backup_of_a_damaged_store_says_so_with_what_to_do(serve, tmp_path):

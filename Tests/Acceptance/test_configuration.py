@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from contract import STORED, check_http_error, fresh_id
-from http_client import exchange, get, post
+from contract import INVALID_INPUT, STORED, check_http_error, found, fresh_id
+from http_client import exchange, get, lines, post
 from server_process import run
 
 
@@ -84,6 +84,16 @@ def test_other_paths_may_be_served(serve):
         assert exchange(server.address, post(fresh_id(), "abc", path=path)).body == STORED
     for path in ("/token", "/token.php", "/a"):
         check_http_error(exchange(server.address, get("a", path=path)), 404)
+
+
+def test_json_bodies_are_read_when_that_is_set(serve, plain):
+    server, unique_id = serve({"json_bodies": "on"}), fresh_id()
+    body = json.dumps({"unique_id": unique_id, "token_info": {"a": "ä"}}).encode()
+    request = lines("POST /token HTTP/1.1", "Host: localhost", "Content-Type: application/json; charset=utf-8",
+                    f"Content-Length: {len(body)}", body=body)
+    assert exchange(server.address, request).body == STORED
+    assert exchange(server.address, get(unique_id)).body == found('{"a": "\\u00e4"}')
+    assert exchange(plain.address, request).body == INVALID_INPUT
 
 
 @pytest.mark.parametrize("loops", ["auto", 1, 3])

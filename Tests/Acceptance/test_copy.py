@@ -7,12 +7,12 @@ import subprocess
 
 import pytest
 
-from access import bearer, fetch, session_settings, store, API
+from access import API, bearer, fetch, session_settings, store
 from contract import STORED, found
 from http_client import Connection, exchange, post
 from server_process import UNSEALED, binary, clean_environment, run, until
 from small_disk import SmallDisk
-from store_files import holds, opened, printed, refused
+from store_files import holds, printed, refused
 
 TOKENS = 1_200
 OFF = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
@@ -104,32 +104,6 @@ def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serv
     assert f"{TOKENS:,} tokens" in copy(server.data, target)
     assert "the store is sound" in printed(target, "verify")
     assert not [path for path in target.iterdir() if ".new" in path.name]
-
-
-def test_rows_that_cannot_be_decrypted_stay_behind_only_if_that_is_asked_for(serve, tmp_path):
-    server = serve()
-    fill(server, range(3))
-    printed(server.data, "keyring", "add")
-    fill(server, range(3, 5))
-    assert server.stop() == 0
-    ring, target = server.data / "keys", tmp_path / "target"
-    ring.write_text("".join(line + "\n" for line in ring.read_text().splitlines() if not line.startswith("1 ")))
-    message = refusal(server.data, target)
-    assert "the source has 3 rows that cannot be decrypted" in message and "--skip-unreadable" in message
-    done = run("copy", "--from", str(server.data), "--to", str(target), "--skip-unreadable")
-    assert done.returncode == 1 and done.stdout.startswith("2 tokens and 0 sessions copied"), done
-    assert "3 rows left out: " in done.stdout
-    assert printed(target, "get", "id4") == "info 4\n"
-
-
-def test_lost_rows_are_told(serve, tmp_path):
-    server = serve()
-    fill(server, range(3))
-    assert server.stop() == 0
-    with opened(server.data) as database:
-        database.execute("DELETE FROM token WHERE slot = (SELECT min(slot) FROM token)")
-    done = run("copy", "--from", str(server.data), "--to", str(tmp_path / "target"))
-    assert done.returncode == 1 and "the source's own count is 3 tokens and 0 sessions: rows may be lost" in done.stdout, done
 
 
 def test_refusals_say_what_to_do(serve, tmp_path):

@@ -1,12 +1,9 @@
 """Backups by the time: each is verified before it counts, earlier ones are rotated, and nothing else is touched."""
-import fcntl
 import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
-import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from administration import ADMINISTRATION, metrics
 from contract import STORED
 from http_client import Connection, exchange, post
-from server_process import UNSEALED, binary, clean_environment, run
+from server_process import run
 from small_disk import SmallDisk
 from store_files import command, opened, printed, refused
 
@@ -128,43 +125,6 @@ def test_a_command_that_fails_makes_the_backup_fail_and_keeps_it(serve, folder):
     assert "was killed by signal 9" in refused(server.data, "backup", "--into", str(folder), "--after", "kill -9 $$")
 
 
-def test_the_metrics_know_whether_the_backup_and_what_follows_it_have_succeeded(serve, folder):
-    server = serve(ADMINISTRATION)
-    fill(server.address, 1)
-
-    def metric():
-        return metrics(server)["token_cache_last_backup_successful"]
-
-    printed(server.data, "backup", "--into", str(folder))
-    assert metric() == 1
-    refused(server.data, "backup", "--into", str(folder), "--after", "false")
-    assert metric() == 0
-    printed(server.data, "backup", "--into", str(folder), "--after", "true")
-    assert metric() == 1
-    # What could not even begin, as by a mistake on the command line or beside another backup, is no failed backup.
-    refused(server.data, "backup", "--into", str(folder / "none"))
-    refused(server.data, "backup", str(folder / "none" / "tokens.db"))
-    locked = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        refused(server.data, "backup", "--into", str(folder))
-    finally:
-        os.close(locked)
-    assert metric() == 1
-
-
-def test_two_backups_into_one_folder_do_not_meet(serve, folder):
-    server = serve()
-    fill(server.address, 1)
-    lock = subprocess.Popen(["flock", "--exclusive", str(folder), "sh", "-c", "echo locked; read line"],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with lock:
-        assert lock.stdout.readline() == "locked\n"
-        assert "another process is backing up into" in refused(server.data, "backup", "--into", str(folder))
-        lock.stdin.close()
-    printed(server.data, "backup", "--into", str(folder))
-
-
 def test_a_backup_is_being_copied_while_no_other_process_can_rotate_the_folder(serve, folder):
     server = serve()
     fill(server.address, 1)
@@ -173,16 +133,6 @@ def test_a_backup_is_being_copied_while_no_other_process_can_rotate_the_folder(s
     printed(server.data, "backup", "--into", str(folder), "--after", after)
     printed(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", after)
     printed(server.data, "backup", "--into", str(folder), "--keep", "last=1")
-
-
-def test_a_backup_is_copied_elsewhere_before_earlier_ones_are_removed(serve, folder, tmp_path):
-    server = serve()
-    fill(server.address, 1)
-    earlier = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"]
-    copy = tmp_path / "copy.db"
-    after = f'test -e {earlier} && cp "$BACKUP_FILE" {copy}'
-    printed(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--after", after)
-    assert copy.exists() and not os.path.exists(earlier)
 
 
 def test_an_earlier_backup_that_cannot_be_removed_keeps_nothing_from_being_copied_or_removed(serve, folder, tmp_path):
@@ -256,64 +206,9 @@ def test_verifying_changes_nothing_and_needs_neither_a_store_nor_write_access(se
     assert not elsewhere.exists()
 
 
-def test_what_is_no_backup_is_not_verified(serve, tmp_path):
-    server = serve(UNSEALED)
-    fill(server.address, 300)
-    good = tmp_path / "good.db"
-    assert run("backup", str(good), "--config", str(server.folder / "token-cache.yaml")).returncode == 0
-    content = good.read_bytes()
-    (tmp_path / "damaged.db").write_bytes(content[:16384] + b"\xff" * 4096 + content[20480:])
-    (tmp_path / "short.db").write_bytes(content[:8192])
-    (tmp_path / "text.db").write_text("no database at all" * 1000)
-    (tmp_path / "empty.db").touch()
-    shutil.copy(good, tmp_path / "with-log.db")
-    (tmp_path / "with-log.db-wal").write_bytes(b"x")
-    with sqlite3.connect(tmp_path / "foreign.db") as database:
-        database.execute("CREATE TABLE other (a)")
-    expected = {
-        "short.db": "is damaged", "text.db": "is no backup", "empty.db": "is empty", "foreign.db": "is no backup",
-        "with-log.db": "would be left out", "none.db": "there is no file", "": "is no file",
-    }
-    for file, fragment in expected.items():
-        done = run("verify", str(tmp_path / file), "--config", str(server.folder / "token-cache.yaml"))
-        assert done.returncode == 1 and fragment in done.stderr, (file, done)
-    done = run("verify", str(tmp_path / "damaged.db"), "--config", str(server.folder / "token-cache.yaml"))
-    assert done.returncode == 1 and "damage: " in done.stdout + done.stderr or "is damaged" in done.stderr, done
-    assert "is sealed" not in refused(server.data, "verify", str(good))
-
-
 @pytest.mark.parametrize("arguments, fragment", [
-    ([], "name a <file>, or a folder with --into"), (["x.db", "--into", "."], "exclude each other"),
-    (["x.db", "--keep", "last=1"], "--keep needs --into"), (["--into", ".", "--keep", "yearly=1"], '"yearly=1" is not one of'),
-    (["--into", ".", "--keep", "last=1,last=2"], "last is there twice"), (["verify"], "Missing expected argument '<file>'"),
+    ([], "name a <file>, or a folder with --into"), (["--into", ".", "--keep", "yearly=1"], '"yearly=1" is not one of'),
 ])
 def test_a_mistake_on_the_command_line_is_said(arguments, fragment):
     done = run("backup", *arguments)
     assert done.returncode == 64 and fragment in done.stderr
-
-
-def test_a_folder_that_is_missing_is_said(serve, tmp_path):
-    server = serve()
-    assert "there is no folder" in refused(server.data, "backup", "--into", str(tmp_path / "none"))
-    (tmp_path / "file").touch()
-    assert "cannot be opened" in refused(server.data, "backup", "--into", str(tmp_path / "file"))
-
-
-def test_a_file_with_the_name_of_a_subcommand_is_reached_by_its_path(serve, tmp_path):
-    server = serve()
-    fill(server.address, 1)
-    for file in "verify", "create":
-        done = subprocess.run(
-            [binary(), "backup", f"./{file}", "--data-directory", str(server.data)], cwd=tmp_path, env=clean_environment(),
-            capture_output=True, text=True, timeout=30, check=False)
-        assert done.returncode == 0 and (tmp_path / file).exists(), done
-
-
-def test_backups_of_one_second_have_two_names(serve, folder):
-    server = serve()
-    fill(server.address, 1)
-    for _ in range(3):
-        printed(server.data, "backup", "--into", str(folder))
-    assert len(os.listdir(folder)) == 3
-    # None of them is in the future.
-    assert max(os.listdir(folder)) <= name(datetime.fromtimestamp(time.time() + 1, timezone.utc))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract import NOT_FOUND, STORED, found, fresh_id
+from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
-from server_process import UNSEALED, run, until
+from server_process import run, until
 from store_files import command, holds, opened, printed, refused
 
 SECRET_ID = "somebody4711@example"
@@ -30,12 +30,6 @@ def test_no_file_holds_an_id_or_a_token_info_in_clear(serve):
     assert holds(server.data, SECRET_ID, SECRET_INFO) == []
 
 
-def test_without_sealing_they_do_so_the_search_can_find_them(serve):
-    server = serve(UNSEALED)
-    assert exchange(server.address, post(SECRET_ID, SECRET_INFO)).body == STORED
-    assert holds(server.data, SECRET_ID) and holds(server.data, SECRET_INFO)
-
-
 def test_the_first_start_makes_a_key_ring_for_its_owner_alone_and_says_so_once(serve):
     server = serve()
     ring = server.data / "keys"
@@ -48,22 +42,6 @@ def test_the_first_start_makes_a_key_ring_for_its_owner_alone_and_says_so_once(s
     assert ring.read_bytes() == content
     keys = [word for word in ring.read_text().split() if re.fullmatch("[0-9a-f]{64}", word)]
     assert len(keys) == 2 and all(key not in server.log() + again.log() for key in keys)
-
-
-def test_the_key_ring_may_be_a_credential_of_systemds(serve, tmp_path):
-    first = serve()
-    assert exchange(first.address, post("me", "hello")).body == STORED
-    first.stop()
-    credentials = tmp_path / "credentials"
-    credentials.mkdir()
-    os.rename(first.data / "keys", credentials / "token-cache.keys")
-    os.chmod(credentials / "token-cache.keys", 0o440)
-    server = serve(data=first.data, environment={"CREDENTIALS_DIRECTORY": str(credentials)})
-    assert exchange(server.address, get("me")).body == found("hello")
-    assert not (first.data / "keys").exists()
-    message = refused(server.data, "keyring", "add")
-    assert "token-cache.keys is a credential, which cannot be changed here" in message
-    assert "TOKEN_CACHE_SEALING_KEY_RING=" in message
 
 
 def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped(tmp_path):
@@ -96,42 +74,17 @@ def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped
         assert server.stdout == "hello\n", server
 
 
-@pytest.mark.parametrize("change, fragment", [
-    (lambda ring: ring.unlink(), "is missing; put a backup of the file in its place"),
-    (lambda ring: ring.chmod(0o644), "can be read by others (mode 0644)"),
-    (lambda ring: ring.write_text("index 12\n"), "line 1: expected: index KEY"),
-    (lambda ring: ring.write_text(re.sub("index [0-9a-f]{4}", "index 0000", ring.read_text())),
-     "is not the one that the store was sealed with"),
-], ids=["missing", "readable by others", "malformed", "another store's"])
-def test_a_key_ring_that_cannot_be_used_stops_the_start_and_changes_nothing(serve, change, fragment):
-    server = serve()
-    assert exchange(server.address, post("me", "hello")).body == STORED
-    server.stop()
-    ring = server.data / "keys"
-    content = ring.read_text()
-    change(ring)
-    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
-    assert str(ring) in message and fragment in message
-    ring.write_text(content)
-    ring.chmod(0o600)
-    assert printed(server.data, "get", "me") == "hello\n"
-
-
 CHANGES = {
     "a byte of the value": """
         UPDATE token SET value = CAST(substr(value, 1, 20)
         || CASE substr(value, 21, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 22) AS BLOB) WHERE slot = :first""",
     "the value of another row": """
         UPDATE token SET value = (SELECT value FROM token WHERE slot = :second) WHERE slot = :first""",
-    "the number of a key that is missing": "UPDATE token SET key_number = 9 WHERE slot = :first",
     "a value cut short": "UPDATE token SET value = substr(value, 1, 10) WHERE slot = :first",
-    "an empty value": "UPDATE token SET value = x'' WHERE slot = :first",
     "an earlier time of its writing": "UPDATE token SET written_at = written_at - 1 WHERE slot = :first",
-    "another expiration": "UPDATE token SET expires_at = 4102444800 WHERE slot = :first",
     "the number of another seal": """
         UPDATE token SET value = CAST(substr(value, 1, 4)
         || CASE substr(value, 5, 1) WHEN x'00' THEN x'01' ELSE x'00' END || substr(value, 6) AS BLOB) WHERE slot = :first""",
-    "text": "UPDATE token SET value = CAST('hello' AS BLOB) WHERE slot = :first",
 }
 
 
@@ -228,14 +181,6 @@ def test_a_rotation_that_is_cut_off_loses_nothing_and_can_go_on(serve):
     assert "6,000 tokens checked" in printed(server.data, "keyring", "rotate")
     assert printed(server.data, "keyring", "list").startswith("5  ")
     assert exchange(server.address, get("id5999")).body == found("value5999")
-
-
-def test_sealing_can_be_off_from_the_start_only(serve):
-    server = serve()
-    assert exchange(server.address, post(fresh_id(), "x")).body == STORED
-    server.stop()
-    message = refused(server.data, "stats", environment={"TOKEN_CACHE_SEALING_ENABLED": "off"})
-    assert "is sealed, and sealing is off" in message
 
 
 def test_a_former_value_does_not_open_with_the_times_of_the_later_one(serve):

@@ -37,17 +37,17 @@ package struct PostgresStoreProvider: StoreProvider {
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {
-        try open(lookingEvery: RegularChecks.lookInterval, report: report)
+        try open(Upkeep.Times(), report: report)
     }
 
-    /// - Parameter interval: Between two looks at what servers have agreed on; shorter for tests.
+    /// - Parameter times: Shorter ones for tests.
     func open(
-        lookingEvery interval: Duration, report: @escaping @Sendable (StoreEvent) -> Void
+        _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let target = try target()
         // Until the store is open, nothing is stored or looked for with this key.
         let sealing = Sealing(.clear(index: try random { () throws(CryptographyError) in try .random() }))
-        let (versions, holder) = try identity()
+        let versions = try random { () throws(CryptographyError) in try VersionClock() }
         let state = PostgresState(
             sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
             report: report)
@@ -58,19 +58,12 @@ package struct PostgresStoreProvider: StoreProvider {
         }
         let agreement = StoreAgreement(options, state)
         let opening = StoreOpening(
-            waits: options.waitsForDatabase, target, postgres.durability, state, agreement)
+            waits: options.waitsForDatabase, PrimarySessions(target, postgres.durability), state, agreement)
         let store = PostgresTokenStore(
-            postgres, target, state, sessions, options.isSealed ? agreement : nil, opening, holder: holder,
-            RegularChecks(sessions, state, agreement, lookingEvery: interval))
-        do throws(StoreOpenError) {
-            try opening.open()
-        } catch {
-            guard options.waitsForDatabase, error.mayRetry else { throw error }
-            try checkKeyRing()
-            opening.openLater(after: error) { store.begin() }
-            return store
-        }
-        store.begin()
+            postgres, target, state, sessions, options.isSealed ? agreement : nil, opening,
+            Upkeep(sessions, state, agreement, times))
+        if options.waitsForDatabase { try checkKeyRing() }
+        try store.open(opening, waits: options.waitsForDatabase)
         return store
     }
 
@@ -90,11 +83,6 @@ package struct PostgresStoreProvider: StoreProvider {
         } catch {
             throw StoreOpenError(error)
         }
-    }
-
-    /// Distinguishes this process from all others that use the database.
-    private func identity() throws(StoreOpenError) -> (versions: VersionClock, holder: [UInt8]) {
-        try random { () throws(CryptographyError) in (try VersionClock(), try RandomBytes.published(16)) }
     }
 
     private func random<Value>(_ body: () throws(CryptographyError) -> Value) throws(StoreOpenError) -> Value {
@@ -123,14 +111,14 @@ package struct PostgresStoreProvider: StoreProvider {
     package func copyTarget(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(try target(), postgres.durability, report: report) { () throws(StoreOpenError) in
+        try PostgresCopyTarget(try target(), postgres.durability) { () throws(StoreOpenError) in
             try keys(report: report)
         }
     }
 
     /// Opens the store as a command does, for its keys.
     private func keys(report: @escaping @Sendable (StoreEvent) -> Void) throws(StoreOpenError) -> PostgresKeys {
-        let store = try open(lookingEvery: RegularChecks.lookInterval, report: report)
+        let store = try open(Upkeep.Times(), report: report)
         defer { store.close() }
         return PostgresKeys(sealing: store.state.sealing, versions: store.state.versions)
     }

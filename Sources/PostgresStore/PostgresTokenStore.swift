@@ -12,20 +12,11 @@ package final class PostgresTokenStore: TokenStore {
     let state: PostgresState
     private let finder: PrimaryFinder
     private let sessions: PrimarySessions
-    private let sweeper: Sweeper
-    private let checks: RegularChecks
+    private let upkeep: Upkeep
     /// Nil in the clear.
     private let keyRing: PostgresKeyRing?
     private let opening: StoreOpening?
     private let users: WaitingHandle
-    /// A command makes no handle but that of `users`, and leaves to servers what they do for all.
-    private let use = Mutex(Use())
-
-    private struct Use {
-        var isServing = false
-        /// Whether the store is open, so that the database may be used.
-        var hasBegun = false
-    }
 
     /// - Parameters:
     ///   - options: What the operator has decided.
@@ -34,14 +25,13 @@ package final class PostgresTokenStore: TokenStore {
     ///   - sessions: For administration.
     ///   - agreement: Has the key ring; nil in the clear, and for tests whose ring is in no file.
     ///   - opening: Nil for tests that need none.
-    ///   - holder: What tells this process from all others that use the database.
-    ///   - checks: What a server does regularly.
+    ///   - upkeep: What a server does beside requests; a command makes no handle but that of `users`, and leaves it to servers.
     init(
         _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, _ sessions: PrimarySessions,
-        _ agreement: StoreAgreement?, _ opening: StoreOpening?, holder: [UInt8], _ checks: RegularChecks
+        _ agreement: StoreAgreement?, _ opening: StoreOpening?, _ upkeep: Upkeep
     ) {
         (self.options, self.state, self.sessions) = (options, state, sessions)
-        (self.opening, self.checks) = (opening, checks)
+        (self.opening, self.upkeep) = (opening, upkeep)
         finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
@@ -58,24 +48,29 @@ package final class PostgresTokenStore: TokenStore {
             return try Self.handle(state, one, finder, deliver)
         }
         keyRing = agreement.map { [users] in PostgresKeyRing(sessions, state, users: users, $0) }
-        sweeper = Sweeper(sessions, state, holder: holder)
+    }
+
+    /// Opens the store.
+    ///
+    /// - Parameter waits: Whether it is opened later if the database cannot be reached, and serves nobody until then.
+    func open(_ opening: StoreOpening, waits: Bool) throws(StoreOpenError) {
+        do throws(StoreOpenError) {
+            try opening.open()
+        } catch {
+            guard waits, error.mayRetry else { throw error }
+            let first = Mutex<Duration?>(opening.pause(after: error))
+            return upkeep.start { [finder] in
+                if let pause = first.withLock({ $0.take() }) { return pause }
+                let pause = opening.attempt()
+                if pause == nil { finder.start() }
+                return pause
+            }
+        }
+        startFinding()
     }
 
     /// The store is open: connections are made from now on, also those that were ordered before.
-    func begin() {
-        finder.start()
-        let isServing = use.withLock { use in
-            use.hasBegun = true
-            return use.isServing
-        }
-        if isServing { serve() }
-    }
-
-    /// Starts the work that a server does in the background, for itself and for all servers.
-    private func serve() {
-        sweeper.start()
-        checks.start()
-    }
+    func startFinding() { finder.start() }
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
@@ -106,11 +101,7 @@ package final class PostgresTokenStore: TokenStore {
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
-        let isFirst = use.withLock { use in
-            defer { use.isServing = true }
-            return !use.isServing && use.hasBegun
-        }
-        if isFirst { serve() }
+        upkeep.start()
         return try Self.handle(state, options, finder, deliver)
     }
 
@@ -127,7 +118,7 @@ package final class PostgresTokenStore: TokenStore {
 
     package func change(_ retention: Retention) async throws(StoreError) {
         state.change(retention)
-        sweeper.wake()
+        upkeep.wake()
     }
 
     package func close() {
@@ -135,12 +126,9 @@ package final class PostgresTokenStore: TokenStore {
         // The handles' loops go on with what was handed over.
         let end = MonotonicTime.now + Nanoseconds(options.timeout)
         while state.waitingRequests.load(ordering: .acquiring) > 0, .now < end { usleep(1_000) }
-        opening?.stop()
+        opening?.close()
         finder.close()
-        if use.withLock({ $0.isServing && $0.hasBegun }) {
-            checks.stop()
-            sweeper.stop()
-        }
+        upkeep.stop()
         sessions.close()
     }
 }
@@ -183,7 +171,6 @@ extension PostgresTokenStore {
         remote.unacknowledged = counted.unacknowledged.load(ordering: .relaxed)
         remote.clockDifference = primary.map { Double($0.clockDifference) / 1e6 }
         remote.usesTLS = primary?.usesTLS
-        remote.isSweeper = counted.isSweeper.load(ordering: .relaxed)
         remote.missingKeys = counted.missingKeys.load(ordering: .relaxed)
         return remote
     }

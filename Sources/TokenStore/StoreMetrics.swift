@@ -142,8 +142,6 @@ package struct RemoteStoreMetrics: Sendable {
     /// Whether connections to the primary use TLS; nil before the first one.
     package var usesTLS: Bool?
     package var durability: StoreDurability
-    /// Whether this server deletes expired rows for all servers.
-    package var isSweeper = false
     /// Keys with which tokens in the database are sealed, and which this server lacks.
     package var missingKeys = 0
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from access import API, bearer, fetch, session_settings, store
-from contract import NOT_FOUND, STORED, found
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import exchange, get, post
 from postgres_cluster import Database
 from server_process import binary, clean_environment, run, until
@@ -123,28 +123,36 @@ def test_a_database_that_is_used_is_no_target(serve, url, tmp_path):
     used, other = serve({"store": {"url": url}}), serve()
     fill(other, range(2))
     assert other.stop() == 0
-    assert "the target: a server uses the store" in refusal(other.data, url)
+    assert "the target: a server or another token-cache copy uses the store" in refusal(other.data, url)
     assert exchange(used.address, post("a", "b")).body == STORED
-    assert "the target: the store holds tokens or sessions" in refusal(other.data, url)
     assert exchange(used.address, get("a")).body == found("b")
+    assert used.stop() == 0
+    assert "the target: the store holds tokens or sessions" in refusal(other.data, url)
 
 
-def test_a_copy_that_is_killed_leaves_an_empty_store_that_no_server_opens(serve, url, postgres, tmp_path):
+def test_while_a_copy_runs_no_server_uses_the_store_and_one_that_is_killed_leaves_it_empty(serve, url, postgres, tmp_path):
     server = serve()
     fill(server, range(1_200))
     assert server.stop() == 0
     with postgres.session() as session:
-        # Holds up the first row.
+        # Holds it up.
         session.sql("BEGIN")
         session.sql("LOCK TABLE token IN SHARE MODE")
         process = subprocess.Popen(
             [binary(), "copy", "--from", str(server.data), "--to", url], env=clean_environment(), stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        until(lambda: postgres.value("SELECT schema_version FROM store") == "0" or process.poll() is not None)
+        locked = ("SELECT count(*) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+                  " WHERE locktype = 'advisory' AND datname = current_database()")
+        until(lambda: postgres.value(locked) == "1" or process.poll() is not None)
+        early = serve({"store": {"url": url, "timeout": "1s"}}, data=folder_beside(server.data, tmp_path))
+        assert exchange(early.address, post("a", "b")).body == WRITE_FAILED
+        until(lambda: "token-cache copy fills the store" in early.log())
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    message = run("serve", "--listen", "127.0.0.1:0", environment=settings_of(url, server.data)).stderr
-    assert "token-cache copy fills this database, or was interrupted: let it end, or run it again" in message
-    until(lambda: postgres.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "0")
+    until(lambda: exchange(early.address, post("a", "b")).body == STORED)
+    assert printed(settings_of(url, early.data), "delete", "a") == "removed 1 token\n"
+    assert early.stop() == 0
+    postgres.sql("DELETE FROM token")
+    until(lambda: postgres.value(locked) == "0")
     assert "1,200 tokens and 0 sessions copied" in copy(server.data, url)
     assert printed(settings_of(url, server.data), "get", "id7") == "info 7\n"

@@ -61,9 +61,9 @@ def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, m
     message = refusal("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
     assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
     assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
-    assert migrate() == "the tables are made, with schema 3\n"
-    assert migrate() == "the tables have schema 3, as this version needs\n"
-    assert json.loads(migrate("--json")) == {"is_new": False, "version": 3}
+    assert migrate() == "the tables are made, with schema 4\n"
+    assert migrate() == "the tables have schema 4, as this version needs\n"
+    assert json.loads(migrate("--json")) == {"is_new": False, "version": 4}
     assert served(serve(settings(postgres.url())))
 
 
@@ -94,7 +94,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         assert "roles.sql" in message
         owner_url = postgres.server.url(owner, database)
         done = run("migrate", "--url", owner_url)
-        assert done.stdout == "the tables are made, with schema 3\n", done
+        assert done.stdout == "the tables are made, with schema 4\n", done
         message = refusal("serve", "--listen", "127.0.0.1:0", "--config", config)
         assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
         assert f"token-cache migrate --server-role {server}" in message
@@ -123,7 +123,7 @@ def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, m
     server = serve(settings(postgres.url()))
     assert served(server)
     postgres.sql("UPDATE store SET schema_version = 1")
-    text = "the database has schema 1, and this version of token-cache reads and writes schema 3 only: run the version that made it"
+    text = "the database has schema 1, and this version of token-cache reads and writes schema 4 only: run the version that made it"
     until(lambda: text in server.log())
     server.stop()
     config = str(server.folder / "token-cache.yaml")

@@ -90,7 +90,7 @@ def spoil_the_password(store, database):
 
 
 def remove_the_tables(store, database):
-    database.sql("DROP TABLE store, token, session, sealing_key, lease", "tokens", SUPERUSER)
+    database.sql("DROP TABLE store, token, session, sealing_key", "tokens", SUPERUSER)
 
 
 FAULTS = {

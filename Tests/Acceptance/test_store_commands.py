@@ -129,17 +129,6 @@ def test_verify_looks_at_everything(data):
     assert json.loads(printed(data, "verify", "--json"))["is_sound"] is True
 
 
-<<<<<<< HEAD
-def test_keys_are_listed_without_the_keys(data):
-    ring = (data / "keys").read_text()
-    shown = printed(data, "keyring", "list") + printed(data, "keyring", "list", "--json")
-    assert not any(word in shown for word in ring.split() if re.fullmatch("[0-9a-f]{64}", word))
-    assert "the key ring has no key 7" in refused(data, "keyring", "retire", "7")
-    assert "key 1 is the newest" in refused(data, "keyring", "retire", "1")
-
-
-=======
->>>>>>> c82a21bb (tests: commands on a store are tested by what operators get)
 def test_what_a_command_stores_a_client_gets_at_once(serve):
     server = serve()
     for number in range(20):
@@ -160,44 +149,6 @@ def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     assert not (tmp_path / "none" / "tokens.db").exists()
 
 
-<<<<<<< HEAD
-def test_a_lock_that_leads_elsewhere_is_not_followed(tmp_path):
-    data, victim = tmp_path / "data", tmp_path / "victim"
-    data.mkdir(mode=0o700)
-    victim.write_text("not to be lost")
-    (data / "lock").symlink_to(victim)
-    assert f"{data}/lock is a link, which is not allowed for this file" in refused(data, "put", "me", "x")
-    assert victim.read_text() == "not to be lost"
-
-
-def test_a_database_that_is_a_link_is_not_used(tmp_path):
-    data, target = tmp_path / "data", tmp_path / "made.db"
-    data.mkdir(mode=0o700)
-    (data / "tokens.db").symlink_to(target)
-    for arguments in ("put", "me", "x"), ("import", str(tmp_path)), ("restore", str(tmp_path / "none")), ("doctor",):
-        done = run(*arguments, "--data-directory", str(data))
-        assert done.returncode == 1
-        assert f"{data}/tokens.db is a link, which is not allowed for this file" in done.stdout + done.stderr, arguments
-    done = run("serve", "--listen", "127.0.0.1:0", "--data-directory", str(data))
-    assert done.returncode == 1 and "which is not allowed for this file" in done.stderr
-    assert os.listdir(tmp_path) == ["data"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links of others")
-def test_root_follows_no_link_of_somebody_else(tmp_path):
-    """Otherwise the folder's owner could make root read or replace any file."""
-    data = tmp_path / "data"
-    printed(data, "put", "me", "hello")
-    (data / "keys").rename(tmp_path / "keys")
-    (data / "keys").symlink_to(tmp_path / "keys")
-    assert printed(data, "get", "me") == "hello\n"
-    os.chown(data / "keys", 65534, 65534, follow_symlinks=False)
-    for arguments in ("get", "me"), ("keyring", "add"):
-        assert f"{data}/keys is a link that other users than root can change" in refused(data, *arguments)
-
-
-=======
->>>>>>> c82a21bb (tests: commands on a store are tested by what operators get)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
 @pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "made"])
 def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_restored):

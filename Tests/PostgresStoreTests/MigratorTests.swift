@@ -47,9 +47,9 @@ import Testing
     @Test func `tables of which one cannot be made are not made`() throws {
         let database = try TestDatabase(isEmpty: true)
         // Another program's, as it would be found last.
-        try database.sql("CREATE TABLE lease (a int)")
+        try database.sql("CREATE TABLE store (a int)")
         #expect(throws: SchemaFault.self) { try Migrator(database.session()).makeTables() }
-        #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'store')") == 0)
+        #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'session')") == 0)
     }
 
     @Test(arguments: [1, Schema.version + 1]) func `tables of another version are refused and left alone`(number: Int)
@@ -125,10 +125,10 @@ import Testing
                 "the role \(role) lacks privileges: INSERT on token, UPDATE on token, DELETE on token, "))
         try database.sql("REVOKE SELECT ON store FROM \(role)")
         #expect(try fault(user: role).hasPrefix("the role \(role) lacks privileges: "))
-        try database.sql("UPDATE store SET schema_version = 4")
+        try database.sql("UPDATE store SET schema_version = 5")
         #expect(
             try fault().hasPrefix(
-                "the database has schema 4, and this version of token-cache reads and writes schema 3 only: run the version that"
+                "the database has schema 5, and this version of token-cache reads and writes schema 4 only: run the version that"
             ))
     }
 }

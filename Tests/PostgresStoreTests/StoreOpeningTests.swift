@@ -25,7 +25,7 @@ import Testing
             let provider = TestServer.provider(
                 database, folder, url: "postgresql://postgres@/\(database.name)?host=\(path)", waits: true)
             (self.database, self.folder, self.place) = (database, folder, place)
-            store = try provider.open(lookingEvery: TestServer.interval) { events.add($0) }
+            store = try provider.open(TestServer.times) { events.add($0) }
         }
 
         func comeUp() throws {
@@ -119,7 +119,7 @@ import Testing
         func refusal(_ database: TestDatabase, url: String? = nil) throws -> String {
             let provider = TestServer.provider(database, folder, url: url, waits: true)
             let error = #expect(throws: StoreOpenError.self) {
-                try provider.open(lookingEvery: TestServer.interval) { _ in }.close()
+                try provider.open(TestServer.times) { _ in }.close()
             }
             return error?.description ?? ""
         }

@@ -27,11 +27,6 @@ extension MetricsReport {
         writeFailovers(remote)
         writeProofs(remote)
         text.single(
-            "token_cache_database_sweeper", .gauge,
-            "1 on the server that deletes expired tokens for all servers of the database, otherwise 0.",
-            UInt64(remote.isSweeper ? 1 : 0)
-        )
-        text.single(
             "token_cache_database_missing_keys", .gauge,
             "Keys with which tokens in the database are or will be sealed, and which this server lacks.",
             UInt64(max(0, remote.missingKeys))

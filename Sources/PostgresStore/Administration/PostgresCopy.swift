@@ -137,7 +137,7 @@ final class PostgresCopySource: CopySource {
 
 /// Fills an empty store on PostgreSQL in one transaction, which an interruption rolls back.
 ///
-/// Before it, the store is marked as unfinished, so that no server opens it meanwhile, and the last statement takes the mark away.
+/// Until it ends, the tables of tokens and sessions are locked, and no server takes a connection into use.
 final class PostgresCopyTarget: CopyTarget {
     private let copy: CopySession
     private let sealing: Sealing
@@ -146,70 +146,37 @@ final class PostgresCopyTarget: CopyTarget {
     /// - Parameters:
     ///   - target: Where the hosts are.
     ///   - durability: Where a commit must be on disk.
-    ///   - report: Told why this takes long.
     ///   - keys: Opens the store for its keys.
     init(
-        _ target: ConnectionTarget, _ durability: StoreDurability, report: @escaping @Sendable (StoreEvent) -> Void,
-        _ keys: () throws(StoreOpenError) -> PostgresKeys
+        _ target: ConnectionTarget, _ durability: StoreDurability, _ keys: () throws(StoreOpenError) -> PostgresKeys
     ) throws(StoreOpenError) {
         let copy = try CopySession(target, durability)
-        let refusal = try copy.opening { () throws(PostgresError) in
-            // Without tables, the attempt to open the store says what to do.
-            guard let row = try StoreRow.read(from: copy.session, until: copy.deadline) else { return String?.none }
-            if let refusal = try Self.refusal(copy, report) { return refusal }
-            if row.schemaVersion == Schema.unfinished { try copy.run(Self.removalOfMark) }
-            return nil
-        }
+        let refusal = try copy.opening { () throws(PostgresError) in try Self.refusal(copy) }
         if let refusal { throw .store(StoreFault(refusal)) }
         self.copy = copy
         sealing = try keys().sealing
         coder = RowCoder(sealing)
-        try copy.opening { () throws(PostgresError) in
-            try copy.run("UPDATE store SET schema_version = \(Schema.unfinished) WHERE one = 1")
-            try copy.run("BEGIN")
-        }
     }
 
-    private static let removalOfMark = """
-        UPDATE store SET schema_version = \(Schema.version) WHERE one = 1 AND schema_version = \(Schema.unfinished)
-        """
-
-    /// Why the store cannot be filled; nil if it can.
-    private static func refusal(
-        _ copy: CopySession, _ report: @Sendable (StoreEvent) -> Void
-    ) throws(PostgresError) -> String? {
-        // Until the session ends. Of each store of the database another one.
-        guard try copy.integer("SELECT pg_try_advisory_lock(1953461099, 'store'::regclass::oid::integer)") == 1 else {
-            return "another token-cache copy fills this store; let it end"
-        }
-        for table in ["token", "session"]
-        where try copy.integer("SELECT EXISTS (SELECT 1 FROM \(table))") == 1 {
+    /// Begins the transaction.
+    ///
+    /// - Returns: Why the store cannot be filled; nil if it can.
+    private static func refusal(_ copy: CopySession) throws(PostgresError) -> String? {
+        // Without tables, the attempt to open the store says what to do.
+        guard try StoreRow.read(from: copy.session, until: copy.deadline) != nil else { return nil }
+        guard try copy.integer("SELECT pg_try_advisory_lock\(Schema.useLock)") == 1 else {
             return """
-                the store holds tokens or sessions, or what is kept for an hour of tokens that were removed, and rows are copied into \
-                an empty store only; make the tables anew in another database or schema, with token-cache migrate
+                a server or another token-cache copy uses the store, and rows are copied into one that none uses; stop it first
                 """
         }
-        // A running server counts the beat up every few seconds; one that was killed leaves it as it is.
-        func beat() throws(PostgresError) -> Int64? {
-            try copy.integer("SELECT beat FROM lease WHERE name = '\(Sweeper.leaseName)' AND holder <> ''::bytea")
-        }
-        guard let first = try beat() else { return nil }
-        let patience = Sweeper.Times().patience
-        report(
-            .own(
-                StoreNotice(
-                    .warning,
-                    "a server has used the store; waiting for up to \(patience.components.seconds) s to see whether it still does"
-                )))
-        let end = MonotonicTime.now + Nanoseconds(patience)
-        while .now < end {
-            guard let present = try beat() else { return nil }
-            if present != first {
-                return "a server uses the store, and rows are copied into one that none uses; stop it first"
-            }
-            usleep(500_000)
-        }
-        return nil
+        try copy.run("BEGIN")
+        try copy.run("LOCK TABLE token, session IN ACCESS EXCLUSIVE MODE")
+        let isEmpty = try copy.integer("SELECT EXISTS (SELECT FROM token) OR EXISTS (SELECT FROM session)") == 0
+        guard !isEmpty else { return nil }
+        return """
+            the store holds tokens or sessions, or what is kept for an hour of tokens that were removed, and rows are copied into \
+            an empty store only; make the tables anew in another database or schema, with token-cache migrate
+            """
     }
 
     func add(_ rows: [CopiedRow]) throws(StoreError) {
@@ -276,7 +243,6 @@ final class PostgresCopyTarget: CopyTarget {
             var parameters = Parameters()
             parameters.append(clockLook)
             try copy.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", parameters)
-            try copy.run(Self.removalOfMark)
             _ = copy.session.connection.takeWarning()
             try copy.run("COMMIT")
             // Such as one that the standby did not acknowledge.
@@ -286,7 +252,6 @@ final class PostgresCopyTarget: CopyTarget {
 
     func abandon() {
         try? copy.run("ROLLBACK")
-        try? copy.run(Self.removalOfMark)
     }
 
     private func writing<Value>(_ body: () throws(PostgresError) -> Value) throws(StoreError) -> Value {

@@ -5,42 +5,29 @@ internal import TokenStore
 
 /// Opens a store: agrees with other servers on its keys, and only then lets clients and operators use the database.
 ///
-/// A server whose database cannot be reached goes on with that on a thread of its own until it succeeds, and serves nobody
-/// meanwhile. No key ring is made before the database has said that there is none.
-///
-/// Any thread.
-final class StoreOpening: Sendable {
+/// No key ring is made before the database has said that there is none.
+struct StoreOpening: Sendable {
     private let agreement: StoreAgreement
     private let limit: Duration
     /// Its own: others may not be used yet.
     private let sessions: PrimarySessions
     private let state: PostgresState
     private let said = OnceEach()
-    private let isStopped = Atomic<Bool>(false)
-    private let isStarted = Atomic<Bool>(false)
-    private let finished = Semaphore()
 
     /// How long a step may take, the search for the primary included: of a command, which fails then, and of a server, which then
     /// begins to listen, and tries again.
     private static let times = (command: Duration.seconds(30), server: Duration.seconds(3))
     /// The pause before another attempt, in milliseconds: for the database, and for an operator who mends what is wrong.
     private static let pauses = (database: Int64(200), operator: Int64(2_000))
-    /// The least time between two lines about a database that cannot be reached.
-    private static let quiet = Nanoseconds(.seconds(10))
 
     /// - Parameters:
     ///   - waits: Whether it is a server's, which goes on trying.
-    ///   - target: Where the hosts are.
-    ///   - durability: Where a write must be on disk before it is acknowledged.
+    ///   - sessions: Used by nobody else.
     ///   - state: Is told whether the store is open.
     ///   - agreement: Finds the keys.
-    init(
-        waits: Bool, _ target: ConnectionTarget, _ durability: StoreDurability, _ state: PostgresState,
-        _ agreement: StoreAgreement
-    ) {
-        sessions = PrimarySessions(target, durability)
+    init(waits: Bool, _ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement) {
         limit = waits ? Self.times.server : Self.times.command
-        (self.state, self.agreement) = (state, agreement)
+        (self.sessions, self.state, self.agreement) = (sessions, state, agreement)
     }
 
     /// Opens the store; the caller waits for the database.
@@ -51,64 +38,41 @@ final class StoreOpening: Sendable {
         state.noteOpened()
     }
 
-    /// Goes on trying on a thread.
+    /// Tries again.
     ///
-    /// - Parameters:
-    ///   - error: Of the first attempt.
-    ///   - begin: Called when the store is open.
-    func openLater(after error: StoreOpenError, then begin: @escaping @Sendable () -> Void) {
-        isStarted.store(true, ordering: .releasing)
-        var lastLine = MonotonicTime.now
-        tell(error, isFirst: true, &lastLine)
-        NamedThread.startOrExit("pg-opening") { [self, lastLine] in
-            var (error, lastLine) = (error, lastLine)
-            while !isStopped.load(ordering: .acquiring) {
-                let pause = error.mayRetry ? Self.pauses.database : Self.pauses.operator
-                wake.wait(atMost: .milliseconds(Int64.random(in: pause / 2...pause)))
-                guard !isStopped.load(ordering: .acquiring) else { break }
-                do throws(StoreOpenError) {
-                    try open()
-                    begin()
-                    break
-                } catch let another {
-                    error = another
-                    tell(error, isFirst: false, &lastLine)
-                }
-            }
-            finished.signal()
+    /// - Returns: The pause before the next attempt; nil if the store is open.
+    func attempt() -> Duration? {
+        do throws(StoreOpenError) {
+            try open()
+            return nil
+        } catch {
+            return pause(after: error)
         }
     }
 
-    private let wake = Semaphore()
-
-    /// Gives up; waits for that, though not for a database that does not answer.
-    func stop() {
-        isStopped.store(true, ordering: .releasing)
-        sessions.close()
-        wake.signal()
-        if isStarted.load(ordering: .acquiring) { finished.wait(atMost: .seconds(4)) }
+    /// Tells operators why an attempt has failed; a database that cannot be reached is told of once, for whatever reasons.
+    ///
+    /// - Returns: The pause before the next one.
+    func pause(after error: StoreOpenError) -> Duration {
+        state.noteNotOpened(error)
+        if !state.isClosed.load(ordering: .acquiring), said.isNew(error.mayRetry ? "" : "\(error)") {
+            let (problem, hope) =
+                error.mayRetry
+                ? ("reached", "goes on by itself as soon as it can")
+                : ("used", "looks every few seconds whether that is mended")
+            let text = """
+                the database cannot be \(problem), and clients are told that tokens can be neither stored nor read; this server \
+                \(hope): \(error)
+                """
+            state.report(.own(StoreNotice(.fault, text)))
+        }
+        let pause = error.mayRetry ? Self.pauses.database : Self.pauses.operator
+        return .milliseconds(Int64.random(in: pause / 2...pause))
     }
 
-    private func tell(_ error: StoreOpenError, isFirst: Bool, _ lastLine: inout MonotonicTime) {
-        state.noteNotOpened(error)
-        guard !isStopped.load(ordering: .acquiring) else { return }
-        // Reasons of a network change often, those that an operator has to mend do not.
-        let isQuiet = error.mayRetry && !isFirst && (MonotonicTime.now - lastLine).count < Self.quiet.count
-        guard !isQuiet, said.isNew("\(error)") else { return }
-        lastLine = .now
-        let text =
-            if error.mayRetry {
-                """
-                the database cannot be reached, and clients are told that tokens can be neither stored nor read; this server \
-                goes on by itself as soon as it can: \(error)
-                """
-            } else {
-                """
-                the database cannot be used, and clients are told that tokens can be neither stored nor read; this server \
-                looks every few seconds whether that is mended: \(error)
-                """
-            }
-        state.report(.own(StoreNotice(.fault, text)))
+    /// Ends an attempt that is under way.
+    func close() {
+        sessions.close()
     }
 }
 

@@ -84,6 +84,12 @@ struct Dial: Sendable {
         }
         if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
         if needsProof { try awaitUse(session, facts, until: deadline) }
+        let isFree = try session.run("SELECT pg_try_advisory_lock_shared\(Schema.useLock)", until: deadline) {
+            (result) throws(PostgresError) in result.integer(0, 0) != 0
+        }
+        guard isFree else {
+            throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
+        }
         try saying("has not prepared the statements") { () throws(PostgresError) in
             try prepare(session, until: .now + Nanoseconds(timeout))
         }

@@ -116,11 +116,7 @@ enum SchemaCheck {
 
     /// What is wrong with the version of the tables; nil if nothing is.
     static func fault(of row: StoreRow) -> SchemaFault? {
-        switch row.schemaVersion {
-        case Schema.version: nil
-        case Schema.unfinished: .unfinished
-        default: .otherVersion(row.schemaVersion)
-        }
+        row.schemaVersion == Schema.version ? nil : .otherVersion(row.schemaVersion)
     }
 }
 
@@ -130,8 +126,6 @@ enum SchemaFault: Error, Hashable, CustomStringConvertible {
     case missing(place: String)
     /// Another version of the program has made them.
     case otherVersion(Int)
-    /// Rows are being copied into it, or were until that was interrupted.
-    case unfinished
     /// The server's role may not do everything that a server does.
     case privileges(role: String, missing: [String])
     /// The role may not make tables.
@@ -154,11 +148,6 @@ enum SchemaFault: Error, Hashable, CustomStringConvertible {
             the database has schema \(version), and this version of token-cache reads and writes schema \(Schema.version) only: run \
             the version that made it, or take its tokens over (token-cache export with that version, token-cache import with this \
             one, into a new database); nothing was changed
-            """
-        case .unfinished:
-            """
-            token-cache copy fills this database, or was interrupted: let it end, or run it again, which begins anew; to begin with \
-            an empty store instead, drop the tables and run token-cache migrate
             """
         case .privileges(let role, let missing):
             """

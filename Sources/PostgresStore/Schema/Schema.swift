@@ -5,10 +5,13 @@ internal import TokenStore
 /// The tables, of which there is one form: another one is another version's, and has another number.
 enum Schema {
     /// Stands in the table `store`.
-    static let version = 3
+    static let version = 4
 
-    /// Stands there while rows of another store are copied into this one, and after that was interrupted.
-    static let unfinished = 0
+    /// The advisory lock that each connection of a server shares, and that who fills the store has alone: its number stands for nothing
+    /// else in the database, and each store of the database has another one.
+    static let useLock = "(1953461099, 'store'::regclass::oid::integer)"
+    /// The lock of the server that deletes what has expired.
+    static let sweepLock = "(1953461100, 'store'::regclass::oid::integer)"
 
     /// Makes all of it.
     static let statements =
@@ -37,8 +40,6 @@ enum Schema {
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
             key_number bigint NOT NULL REFERENCES sealing_key, user_value bytea NOT NULL)
         """,
-        // Work that one server does for all, and which one does it.
-        "CREATE TABLE lease (name text PRIMARY KEY, holder bytea NOT NULL, beat bigint NOT NULL)",
         // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true. `sealing_key` seals.
         """
         CREATE TABLE store (
@@ -68,8 +69,6 @@ enum Schema {
         ALTER TABLE session SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02,
             autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
         """,
-        // Small and written every few seconds: without this, dead rows would be most of the table.
-        "ALTER TABLE lease SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)",
         // What is sealed cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
     ]
@@ -124,7 +123,6 @@ enum TablePrivileges {
         ("session", changing),
         // DELETE for a key that is retired.
         ("sealing_key", ["SELECT", "INSERT", "DELETE"]),
-        ("lease", ["SELECT", "INSERT", "UPDATE"]),
         ("store", ["SELECT", "UPDATE"]),
     ]
 

@@ -31,12 +31,10 @@ extension PostgresTokenStore {
         let sessions = PrimarySessions(target, postgres.durability)
         try database.allow(keys: 1)
         // Never looked at: the ring is not in a file.
-        let checks = RegularChecks(
-            sessions, state, StoreAgreement(options, state), lookingEvery: .seconds(86_400))
-        self.init(
-            postgres, target, state, sessions, nil, nil, holder: try RandomBytes.published(16), checks)
+        let upkeep = Upkeep(sessions, state, StoreAgreement(options, state), Upkeep.Times(look: .seconds(86_400)))
+        self.init(postgres, target, state, sessions, nil, nil, upkeep)
         state.noteOpened()
-        begin()
+        startFinding()
     }
 }
 #endif

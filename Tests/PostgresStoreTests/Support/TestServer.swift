@@ -14,8 +14,7 @@ final class TestServer: Sendable {
     let events = TestAdministration.Events()
     let store: PostgresTokenStore
 
-    /// Between two looks at what servers have agreed on.
-    static let interval = Duration.milliseconds(100)
+    static let times = Upkeep.Times(look: .milliseconds(100))
 
     /// - Parameters:
     ///   - database: Shared with other servers.
@@ -24,13 +23,13 @@ final class TestServer: Sendable {
     ///   - interval: Between two looks at what servers have agreed on; only once it serves.
     init(
         _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true,
-        lookingEvery interval: Duration = TestServer.interval
+        lookingEvery interval: Duration = TestServer.times.look
     ) throws {
         let folder = try folder ?? TemporaryDirectory()
         let events = events
         self.database = database
         self.folder = folder
-        store = try Self.provider(database, folder, isSealed: isSealed).open(lookingEvery: interval) {
+        store = try Self.provider(database, folder, isSealed: isSealed).open(Upkeep.Times(look: interval)) {
             events.add($0)
         }
     }

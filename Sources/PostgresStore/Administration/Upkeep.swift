@@ -4,63 +4,80 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// What a server looks at regularly: what servers have agreed on, and, while no client sends requests, whether those that have failed
-/// would still fail.
+/// What a server does beside requests, on a thread of its own.
+///
+/// It opens the store if the database could not be reached at first, looks at what servers have agreed on, and deletes what has
+/// expired. While no client sends requests, it also tries whether those that have failed would still fail.
 ///
 /// A server whose requests fail is not ready, so that a load balancer may send it no more of them: without trials it could not
 /// learn that a disk has room again. While clients' requests fail, they are trials enough.
 ///
 /// Any thread.
-final class RegularChecks: Sendable {
+final class Upkeep: Sendable {
     private let sessions: PrimarySessions
     private let state: PostgresState
     private let agreement: StoreAgreement
-    private let interval: Duration
+    private let times: Times
     private let said = OnceEach()
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
-    private let wake = Semaphore()
+    private let alarm = Semaphore()
     private let finished = Semaphore()
 
-    /// The time between two looks at what servers have agreed on, and so until a key seals on all of them.
-    static let lookInterval = Duration.seconds(3)
+    struct Times: Sendable {
+        /// Between two looks at what servers have agreed on, and so until a key seals on all of them.
+        var look = Duration.seconds(3)
+        /// The longest time between two deletions, if something expires.
+        var deletion = Duration.seconds(60)
+    }
+
     /// The longest time between two trials.
     private static let pause = Duration.seconds(1)
     private static let limit = Duration.seconds(4)
     /// The length of the value that is tried, in bytes: more than what is left free in the pages of a table.
     private static let size = 64 << 10
 
-    init(
-        _ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement,
-        lookingEvery interval: Duration = RegularChecks.lookInterval
-    ) {
-        (self.sessions, self.state) = (sessions, state)
-        (self.agreement, self.interval) = (agreement, interval)
+    /// - Parameters:
+    ///   - sessions: Used one at a time.
+    ///   - state: Has the retention; gets the counts.
+    ///   - agreement: Looks which key seals.
+    ///   - times: Shorter ones for tests.
+    init(_ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times = Times()) {
+        (self.sessions, self.state, self.agreement, self.times) = (sessions, state, agreement, times)
     }
 
-    /// Begins, on a thread of its own.
-    func start() {
-        isStarted.store(true, ordering: .releasing)
-        NamedThread.startOrExit("pg-checks") { [self] in
-            var nextLook = MonotonicTime.now + Nanoseconds(interval)
+    /// Begins, unless it has already.
+    ///
+    /// - Parameter opening: Opens the store first, again and again until it succeeds; returns the pause until the next attempt, or nil.
+    func start(opening: (@Sendable () -> Duration?)? = nil) {
+        guard !isStarted.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        NamedThread.startOrExit("pg-upkeep") { [self] in
+            while !isStopped.load(ordering: .acquiring), let pause = opening?() { alarm.wait(atMost: pause) }
+            var sweeper = Sweeper(sessions, state, interval: times.deletion)
+            var nextLook = MonotonicTime.now + Nanoseconds(times.look)
             while !isStopped.load(ordering: .acquiring) {
                 if nextLook <= .now || state.hasRefusedKey.load(ordering: .relaxed) {
                     look()
-                    nextLook = .now + Nanoseconds(interval)
+                    nextLook = .now + Nanoseconds(times.look)
                 }
                 for areWrites in [true, false] where state.needsTrial(ofWrites: areWrites) { attempt(areWrites) }
-                wake.wait(atMost: min(Self.pause, interval))
+                sweeper.proceed()
+                alarm.wait(atMost: min(Self.pause, times.look, sweeper.pause))
             }
             finished.signal()
         }
     }
 
+    /// Has it look at once, as another retention is in force.
+    func wake() {
+        alarm.signal()
+    }
+
     /// Ends it; waits for that, though not for a database that does not answer.
     func stop() {
-        guard isStarted.load(ordering: .acquiring) else { return }
         isStopped.store(true, ordering: .releasing)
-        wake.signal()
-        finished.wait(atMost: .seconds(2))
+        alarm.signal()
+        if isStarted.load(ordering: .acquiring) { finished.wait(atMost: .seconds(4)) }
     }
 
     private func look() {

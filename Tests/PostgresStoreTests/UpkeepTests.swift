@@ -6,7 +6,7 @@ import Testing
 @testable import TokenStore
 
 /// How a server without requests finds out that they would not fail any more.
-@Suite struct RegularChecksTests {
+@Suite struct UpkeepTests {
     @Test(arguments: [true, false])
     func `a trial that succeeds ends the trouble, and leaves nothing behind`(isWrite: Bool) async throws {
         let database = try TestDatabase()

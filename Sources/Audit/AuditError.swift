@@ -6,6 +6,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case file(path: String, SystemError)
     /// The disk took only a part of the lines, which was cut off again.
     case full(path: String)
+    /// The disk has not answered for `SubmittedEvents.patience`.
+    case stalled(path: String)
     /// A part of some lines is in the file, and cutting it off has failed so far.
     case torn(path: String, SystemError)
     case notAFile(path: String)
@@ -40,6 +42,7 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             """
         case .full(let path):
             "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"
+        case .stalled(let path): "the disk of \(path) does not answer; look after it"
         case .torn(let path, let error):
             "the end of \(path) is half a line, which cannot be cut off (\(error)); look after its disk"
         case .notAFile(let path): "\(path) is no regular file; an audit log needs one"

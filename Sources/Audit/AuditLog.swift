@@ -1,13 +1,15 @@
 internal import Cryptography
+internal import Dispatch
 internal import Glibc
 internal import Synchronization
-internal import System
+package import System
 
 /// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.
 ///
-/// The lines of a call are written with one write(2), under one lock, so that their order is that of their numbers. They are
-/// on the disk, and survive a power cut, when the key or the file changes and at the end. Before that they survive the
-/// process, however that ends.
+/// Lines are written with one write(2), under one lock, so that their order is that of their numbers: those of loops by a thread
+/// of the log's own, which takes all that have gathered while it wrote, others by the thread that records them. They are on the
+/// disk, and survive a power cut, when the key or the file changes and at the end. Before that they survive the process, however
+/// that ends.
 ///
 /// Any thread.
 package final class AuditLog: Sendable {
@@ -18,6 +20,11 @@ package final class AuditLog: Sendable {
     private let keyPath: String
     private let pseudonymKey: SecretKey
     private let writer: Mutex<ChainWriter>
+    private let queue = DispatchQueue(label: "audit log")
+    private let background = DispatchQueue(label: "audit log upkeep")
+    private let submitted = Mutex(SubmittedEvents())
+    /// Whether the disk does not answer; changed while `submitted` is locked.
+    private let isStalled = Atomic<Bool>(false)
     private let repeated = Mutex(RepeatedEvents())
     /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
     private let published: Mutex<AuditFigures>
@@ -90,11 +97,58 @@ package final class AuditLog: Sendable {
         }
     }
 
-    package var figures: AuditFigures { published.withLock(\.self) }
+    package var figures: AuditFigures {
+        var figures = published.withLock(\.self)
+        if isStalled.load(ordering: .relaxed) { figures.isFailing = true }
+        return figures
+    }
 
-    /// Records events: all of them or, with an error, none.
+    // MARK: - Recording
+
+    /// Has events recorded without waiting for the disk.
     ///
-    /// An answer that is sent after this has returned is in the log for certain.
+    /// - Parameter done: Called once, on any thread, when the events are in the log for certain, or when they are not in it and
+    ///   shall not be waited for any longer.
+    package func submit(_ events: [AuditEvent], done: @escaping SubmittedEvents.Done) {
+        let (isFirst, isAwaited) = submitted.withLock {
+            $0.add(events, isStalled.load(ordering: .relaxed) ? nil : done, at: .now)
+        }
+        if isFirst { queue.async { [self] in writeSubmitted() } }
+        if !isAwaited { done(false) }
+    }
+
+    private func writeSubmitted() {
+        let (events, lost) = submitted.withLock { $0.take(at: .now) }
+        let isWritten =
+            (try? perform { (writer, now) throws(AuditError) -> Void in
+                writer.lose(lost)
+                try writer.write(events, at: now)
+            }) != nil
+        let (done, wasStalled) = submitted.withLock {
+            ($0.finish(at: .now), isStalled.exchange(false, ordering: .relaxed))
+        }
+        for done in done { done(isWritten) }
+        if wasStalled, isWritten { report(.working(lostEvents: 0)) }
+    }
+
+    /// Gives up waiting for a disk that has not answered for too long; to be called every second or so.
+    package func checkProgress(at now: MonotonicTime = .now) {
+        let (done, isNew) = submitted.withLock { submitted -> ([SubmittedEvents.Done], Bool) in
+            guard submitted.isLate(at: now) else { return ([], false) }
+            return (submitted.giveUp(), !isStalled.exchange(true, ordering: .relaxed))
+        }
+        if isNew { report(.failing(.stalled(path: path))) }
+        for done in done { done(false) }
+    }
+
+    /// Does what waits for the disk on a thread for that, one after the other.
+    package func inBackground<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result {
+        await withCheckedContinuation { continuation in
+            background.async { [self] in continuation.resume(returning: work(self)) }
+        }
+    }
+
+    /// Records events: all of them or, with an error, none; waits for the disk.
     ///
     /// - Parameter retried: How many of the events the caller appends again if they cannot be written; these do not count as
     ///   lost.
@@ -153,6 +207,7 @@ package final class AuditLog: Sendable {
 
     /// Records the server's end; later events are refused.
     package func close() {
+        queue.sync {}
         record(repeated.withLock { $0.takeAll() })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }

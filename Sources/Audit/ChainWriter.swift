@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import System
 
 /// Writes a chain to its file.
 ///
@@ -67,6 +68,13 @@ struct ChainWriter: ~Copyable {
         headFile.save(encoder.head, period: encoder.period)
     }
 
+    /// Notes that events were dropped, which the next lines tell.
+    mutating func lose(_ count: UInt64) {
+        guard count > 0 else { return }
+        lostEvents += count
+        figures.isFailing = true
+    }
+
     private mutating func encode(_ events: [AuditEvent], _ own: LogEvent?, _ microseconds: Int64) throws(AuditError) {
         lines.removeAll(keepingCapacity: true)
         let chain = running.chain
@@ -124,6 +132,61 @@ struct ChainWriter: ~Copyable {
     /// Refuses further lines.
     mutating func close() {
         isClosed = true
+    }
+}
+
+/// Events that wait to be written by the log's thread, and who waits for them.
+///
+/// Used by one thread at a time.
+package struct SubmittedEvents {
+    package typealias Done = @Sendable (_ isRecorded: Bool) -> Void
+
+    private var events: [AuditEvent] = []
+    private var waiting: [Done] = []
+    /// Those of the events that are being written.
+    private var waitingForDisk: [Done] = []
+    /// Since when the disk has been working, or the first of the events has been waiting; nil if neither.
+    private var start: MonotonicTime?
+    /// How many were dropped since the last ones were taken.
+    private var lost: UInt64 = 0
+
+    /// The most that are kept, some 10 MiB; further ones are lost.
+    static let limit = 20_000
+    /// How long answers wait for a disk.
+    static let patience = Nanoseconds(.seconds(5))
+
+    /// - Parameter done: Nil if nobody waits.
+    /// - Returns: Whether the events are the first to be taken, and whether `done` will be called.
+    mutating func add(_ more: [AuditEvent], _ done: Done?, at now: MonotonicTime) -> (isFirst: Bool, isAwaited: Bool) {
+        guard events.count + more.count <= Self.limit else {
+            lost += UInt64(more.count)
+            return (false, false)
+        }
+        defer { events += more }
+        start = start ?? now
+        if let done { waiting.append(done) }
+        return (events.isEmpty, done != nil)
+    }
+
+    /// Takes all events, to write them.
+    mutating func take(at now: MonotonicTime) -> (events: [AuditEvent], lost: UInt64) {
+        defer { (events, lost, waitingForDisk, waiting, start) = ([], 0, waiting, [], now) }
+        return (events, lost)
+    }
+
+    /// Who waits for the events that were taken, now that they are written or not.
+    mutating func finish(at now: MonotonicTime) -> [Done] {
+        defer { (waitingForDisk, start) = ([], events.isEmpty ? nil : now) }
+        return waitingForDisk
+    }
+
+    /// Whether the disk has not answered for too long.
+    func isLate(at now: MonotonicTime) -> Bool { start.map { $0 + Self.patience < now } ?? false }
+
+    /// Everybody who waits, and does so no more; the events stay.
+    mutating func giveUp() -> [Done] {
+        defer { (waitingForDisk, waiting) = ([], []) }
+        return waitingForDisk + waiting
     }
 }
 

@@ -31,7 +31,10 @@ struct LineReader: ~Copyable {
     init(_ path: String) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
-            file = try FileDescriptor(opening: path, O_RDONLY)
+            // A pipe by name may have no writer to wait for; standard input may be one.
+            file =
+                path == "/dev/stdin"
+                ? try FileDescriptor(opening: path, O_RDONLY) : try FileDescriptor(openingFile: path)
         } catch {
             throw .file(path: path, error)
         }

@@ -115,23 +115,31 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when its time is over, and tries again to write after a failure.
+    /// Replaces the audit log's key when its time is over, tries again to write after a failure, and notices a disk that hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
-        while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.keepUp() }
+        await withDiscardingTaskGroup { group in
+            group.addTask {
+                while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
+            }
+            group.addTask {
+                while (try? await Task.sleep(for: Self.auditInterval)) != nil {
+                    await audit.inBackground { $0.keepUp() }
+                }
+            }
+        }
     }
 
     /// Begins to record an act that concerns the server as a whole.
     ///
     /// Reload and stop are carried out even if they cannot be recorded, because they may repair the log.
     ///
-    /// - Returns: A task that ends when the act is recorded. It runs apart from the caller's loop, which must not wait for a
-    ///   disk.
+    /// - Returns: A task that ends when the act is recorded.
     func record(
         _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor
     ) -> Task<Void, Never> {
         let event = AuditEvent(action, outcome, by: actor)
-        return Task { [audit] in _ = try? audit?.append([event]) }
+        return Task { [audit] in _ = await audit?.inBackground { try? $0.append([event]) } }
     }
 
     /// Why requests are refused for lack of the audit log; nil if they are not.

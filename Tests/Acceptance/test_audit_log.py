@@ -1,6 +1,7 @@
 """The audit log of a running server: its keys, its start and end, rotation, and the command that verifies it."""
 import gzip
 import json
+import os
 import re
 import resource
 import signal
@@ -75,7 +76,10 @@ def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     assert command("audit", "verify", log, "--key", key).returncode == 0
     found = command("audit", "verify", log, "--key", key, "--head", f"{head['sequence']}:{head['head']}")
     assert found.returncode == 1 and "the log ends here, but it had a line 4" in found.stdout
-    assert command("audit", "verify", tmp_path / "nothing", "--key", key).returncode == 2
+    os.mkfifo(tmp_path / "pipe")
+    for file, reason in ((tmp_path / "nothing", "No such file"), (tmp_path / "pipe", "no regular file")):
+        refused = command("audit", "verify", file, "--key", key)
+        assert refused.returncode == 2 and reason in refused.stderr, refused
 
 
 def test_a_rotation_continues_the_chain(audited, tmp_path):

@@ -8,7 +8,8 @@ import pytest
 
 from access import api_request, bearer, bearer_settings, fetch, make_key
 from administration import ADMINISTRATION, HOST, ask
-from http_client import Connection, exchange, lines
+from contract import NOT_FOUND, found
+from http_client import Connection, exchange, get, lines
 from issuer import Issuer
 from server_process import Server, run, until
 from storage_shim import compile_library
@@ -129,7 +130,7 @@ def compiled_library(tmp_path_factory):
 class Remote:
     """A server whose file of API keys and audit log are in a folder that can be made to hang."""
 
-    def __init__(self, serve, folder, library):
+    def __init__(self, serve, folder, library, required="on"):
         folder = Path(os.path.realpath(folder))
         self.folder, data, first_key = folder / "remote", folder / "data", folder / "first.key"
         self.folder.mkdir()
@@ -137,7 +138,8 @@ class Remote:
         self.key = make_key(self.file, "anna")
         assert command("audit", "key", first_key, "--data-directory", data).returncode == 0
         self.switch = folder / "hangs"
-        settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": {"file": str(self.audit)}}
+        audit = {"file": str(self.audit), "required": required}
+        settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": audit, "loops": 1}
         environment = {
             "LD_PRELOAD": str(library), "HANGING_FOLDER": str(self.folder) + "/", "HANGING_SWITCH": str(self.switch)}
         self.server = serve(settings, data=data, environment=environment)
@@ -219,6 +221,44 @@ def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(ser
     remote.server.was_ended = True
     text = remote.audit.read_text()
     assert text.index('"reload"') < text.index('"drain"') < text.index('"close_log"')
+
+
+@pytest.mark.parametrize("required", ["on", "off"])
+def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve, tmp_path, hanging_library, required):
+    remote = Remote(serve, tmp_path, hanging_library, required)
+    server, unrecorded = remote.server, 503 if required == "on" else 200
+
+    def put(user):
+        return api_request(remote.key, "PUT", f"/v1/users/{user}/token", {"token_info": user}, "If-None-Match: *")
+
+    switch = remote.hang("write")
+    try:
+        with Connection(server.address) as writer:
+            writer.send(put("anna"))
+            until(lambda: remote.hangs("write"))
+            # The only loop serves others: what is not recorded, and a token that is stored already.
+            assert accepts(server, remote.key)
+            until(lambda: exchange(server.address, get("anna")).body == found("anna"))
+            with Connection(remote.control) as reloader:
+                reloader.send(lines("POST /reload HTTP/1.1", HOST))
+                # Not for ever.
+                assert writer.receive().status == unrecorded
+                assert "the audit log cannot be written: the disk of" in server.log()
+                assert exchange(server.address, put("ben")).status == unrecorded
+                assert exchange(server.address, get("ben")).body == (
+                    NOT_FOUND if required == "on" else found("ben"))
+                assert remote.is_alive() and accepts(server, remote.key)
+                switch.unlink()
+                assert reloader.receive().status == 200
+    finally:
+        switch.unlink(missing_ok=True)
+    until(lambda: "the audit log is written again; 0 events are not in it" in server.log())
+    assert exchange(server.address, put("carl")).status == 200
+    assert server.stop() == 0
+    recorded = [event["action"] for event in map(json.loads, remote.audit.read_text().splitlines()) if event["actor"] == "api_key"]
+    assert recorded == ["store_token"] * (2 if required == "on" else 3)
+    done = command("audit", "verify", remote.audit, "--key", remote.folder.parent / "first.key")
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_start_that_is_refused_over_its_keys_leaves_no_store_behind(tmp_path):

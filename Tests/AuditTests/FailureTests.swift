@@ -92,4 +92,65 @@ import Testing
         #expect(failures.load(ordering: .relaxed) == 0)
         #expect(found.isSound && found.lines == 1...UInt64(counts.reduce(1, +)))
     }
+
+    @Test("a disk that does not answer holds up nobody for long, and what was submitted is written once it does")
+    func stalledDisk() throws {
+        let fixture = try LogFixture()
+        let isHanging = Atomic<Bool>(false)
+        let (reached, answers) = (Semaphore(), Semaphore())
+        // The clock is read by the thread that is about to write.
+        let log = try AuditLog(
+            path: fixture.path, keyPath: fixture.keyPath,
+            clock: {
+                if isHanging.load(ordering: .relaxed) {
+                    reached.signal()
+                    answers.wait()
+                }
+                return 1_795_000_000_123_456
+            }, report: { notice in fixture.note(notice) })
+        let found = Mutex<[Bool]>([])
+        func submit() { log.submit([.stored]) { isRecorded in found.withLock { $0.append(isRecorded) } } }
+        isHanging.store(true, ordering: .relaxed)
+        submit()
+        reached.wait()
+        isHanging.store(false, ordering: .relaxed)
+        submit()
+        log.checkProgress()
+        #expect(found.withLock(\.isEmpty) && !log.figures.isFailing)
+        let late = MonotonicTime.now + Nanoseconds(.seconds(6))
+        log.checkProgress(at: late)
+        log.checkProgress(at: late)
+        #expect(found.withLock(\.self) == [false, false] && log.figures.isFailing)
+        let advice = "the disk of \(fixture.path) does not answer; look after it"
+        #expect(fixture.takeNotices() == ["the audit log cannot be written: \(advice)"])
+        submit()
+        #expect(found.withLock(\.count) == 3)
+        answers.signal()
+        log.close()
+        #expect(fixture.takeNotices() == ["the audit log is written again; 0 events are not in it"])
+        #expect(!log.figures.isFailing && found.withLock(\.count) == 3)
+        #expect(fixture.lines().filter { $0.contains("store_token") }.count == 3)
+        #expect(try fixture.verify().isSound)
+    }
+
+    @Test("events that come while the log writes wait together, up to a limit, and those beyond it are lost")
+    func submittedEvents() {
+        var submitted = SubmittedEvents()
+        let (start, later) = (MonotonicTime(nanoseconds: 0), MonotonicTime(nanoseconds: 6_000_000_000))
+        func add(_ count: Int, at now: MonotonicTime) -> [Bool] {
+            let added = submitted.add(Array(repeating: .stored, count: count), { _ in }, at: now)
+            return [added.isFirst, added.isAwaited]
+        }
+        #expect(add(1, at: start) == [true, true] && add(1, at: later) == [false, true])
+        #expect(submitted.isLate(at: later) && submitted.take(at: later).events.count == 2)
+        // The disk has its time anew for each writing.
+        #expect(!submitted.isLate(at: later))
+        #expect(add(SubmittedEvents.limit, at: later) == [true, true] && add(2, at: later) == [false, false])
+        #expect(submitted.finish(at: later).count == 2)
+        let taken = submitted.take(at: later)
+        #expect(taken.events.count == SubmittedEvents.limit && taken.lost == 2)
+        #expect(add(1, at: later) == [true, true] && submitted.giveUp().count == 2)
+        #expect(submitted.finish(at: later).isEmpty && submitted.take(at: later).events.count == 1)
+        #expect(submitted.finish(at: later).isEmpty && !submitted.isLate(at: .never))
+    }
 }

@@ -25,9 +25,11 @@ final class LogFixture: Sendable {
     func open() throws(AuditError) -> AuditLog {
         try AuditLog(
             path: path, keyPath: keyPath, clock: { [self] in time.withLock(\.self) },
-            report: { [self] notice in reported.withLock { $0.append("\(notice)") } }
+            report: { [self] in note($0) }
         )
     }
+
+    func note(_ notice: AuditNotice) { reported.withLock { $0.append("\(notice)") } }
 
     func pass(seconds: Int64) { time.withLock { $0 += seconds * 1_000_000 } }
 

@@ -1,6 +1,8 @@
 import Audit
 import Glibc
 import HTTP
+import Synchronization
+import System
 import TestSupport
 import Testing
 import TokenStore
@@ -17,13 +19,32 @@ import TokenStore
         let session: (text: String, id: SessionID)
         var path: String { folder.path + "/audit.log" }
 
+        /// What the log has the loop do.
+        private final class Loop: Sendable {
+            let work = Mutex<[@Sendable () -> Void]>([])
+            let arrived = Semaphore()
+        }
+
+        private let loop = Loop()
+
         init(_ events: AuditEvents, readsLater: Bool = false) throws {
             folder = try TemporaryDirectory()
             try RunningKey(.random(), at: 1_795_000_000).create(folder.path + "/key")
             let log = try AuditLog(path: folder.path + "/audit.log", keyPath: folder.path + "/key", report: { _ in })
-            trail = try AuditTrail(log, events, isRequired: true)
+            trail = try AuditTrail(log, events, isRequired: true) { [loop] work in
+                loop.work.withLock { $0.append(work) }
+                loop.arrived.signal()
+            }
             harness = try AccessHarness(readsLater: readsLater, trail: trail)
             session = try harness.makeSession(of: "anna")
+        }
+
+        /// Ends a turn, and waits until its events are written.
+        func flush() {
+            guard !trail.isEmpty else { return }
+            trail.flush()
+            loop.arrived.wait()
+            loop.work.withLock { $0.removeFirst() }()
         }
 
         func begin(_ request: String) -> AccessHarness.Exchange { harness.begin(harness.answer(request)) }
@@ -56,18 +77,18 @@ import TokenStore
         #expect(write.response == nil)
         // Its client does not learn of it, but it was done.
         left.leave()
-        fixture.trail.flush()
+        fixture.flush()
         #expect(write.body == stored && left.response == nil)
         #expect(fixture.count("store_token", "ok") == 2)
         let read = fixture.read()
         fixture.harness.finish()
         #expect(read.response == nil && fixture.count("read_token") == 0)
-        fixture.trail.flush()
+        fixture.flush()
         #expect(read.body == #"{"status":"true","token_info":"2"}"#)
         #expect(fixture.count("read_token", "ok") == 1)
         let refused = fixture.begin("GET /token?unique_id=anna")
         #expect(refused.response == nil)
-        fixture.trail.flush()
+        fixture.flush()
         #expect(refused.body == unknown)
         #expect(fixture.count("authenticate", "malformed") == 1)
         #expect(fixture.trail.isEmpty)
@@ -93,7 +114,7 @@ import TokenStore
             let done = fixture.write("1")
             fixture.harness.finish()
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &full)
-            fixture.trail.flush()
+            fixture.flush()
             let refused = fixture.write("2")
             let isAtOnce = refused.response?.code == .writeFailed
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &usual)

@@ -52,20 +52,25 @@ import TokenStore
         for isAbandoned in [false, true] {
             var made: [Int] = []
             let (first, second, taker) = (Self.pending(), Self.pending(), Taker())
-            let note: (Int) -> (Answer) -> Answer = { number in
-                { answer in
+            let note: (Int) -> Answer.Change = { number in
+                { answer, _ in
                     made.append(number)
                     return answer
                 }
             }
-            _ = Answer.later(first).then(note(1)).then { _ in .later(second) }.then(note(2)).then(note(3))
+            // The second one waits once more itself.
+            let wait: Answer.Change = { answer, waiting in waiting.map { .later($0) } ?? answer }
+            _ = Answer.later(first).then(note(1)).then { _, _ in .later(second) }.then(note(2)).then(wait).then(note(3))
             #expect(first.begin(for: taker) == nil)
             if isAbandoned { first.abandon() }
             first.finish(Self.answer)
             #expect(made == [1])
+            if !isAbandoned { #expect(second.begin(for: taker) == nil) }
+            second.finish(Self.answer)
+            #expect(made == [1, 2])
             second.finish(Self.answer)
             #expect(made == [1, 2, 3])
-            #expect(taker.count == (isAbandoned ? 0 : 1))
+            #expect(taker.count == (isAbandoned ? 0 : 2))
         }
     }
 

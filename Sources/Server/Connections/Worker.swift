@@ -68,7 +68,7 @@ package final class Worker: @unchecked Sendable {
         let tokens = access.jwtKeys.map { VerifiedTokens($0.content, counts: metrics.verifiedTokens) }
         self.tokens = tokens
         let trail = try access.audit.map {
-            try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired)
+            try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired) { loop.execute($0) }
         }
         self.trail = trail
         self.failures = failures
@@ -83,11 +83,9 @@ package final class Worker: @unchecked Sendable {
         }
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
-            trail?.flush()
             handle.flush()
-            // The answers that went out just now may have let their connections read further requests, whose events need
-            // another turn to be written.
-            if let trail, !trail.isEmpty { loop.execute {} }
+            // After it, as a write that is refused has an event too.
+            trail?.flush()
             metrics.endTurn(began: loop.lastWait)
         }
     }

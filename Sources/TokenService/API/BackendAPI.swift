@@ -112,11 +112,8 @@ package final class BackendAPI {
         case .listSessions(let user): return recorded(list(user, call), action, user, call)
         case .endSessions(let user): return recorded(end(user, call), action, user, call)
         case .readToken(let user):
-            let answer = service.fetch(user, call.requestID)
-            let preconditions = call.preconditions
             return recorded(
-                preconditions == Preconditions() ? answer : answer.then { $0.applying(preconditions) }, action, user,
-                call)
+                service.fetch(user, call.requestID).applying(call.preconditions), action, user, call)
         case .storeToken(let user): return recorded(store(body, user, call), action, user, call)
         case .removeToken(let user): return recorded(remove(user, call), action, user, call)
         case .erase(let user): return recorded(erase(user, call), action, user, call)

@@ -3,7 +3,7 @@ internal import Cryptography
 internal import HTTP
 internal import TokenStore
 
-/// The events of a loop's turn, and the answers that wait until these are in the audit log.
+/// The events of a loop's turn, and the answers that wait until these are in the audit log, which another thread writes.
 ///
 /// Requests without a credential, with two different ones, and those beyond `access.failures` are not recorded; the metrics
 /// count them.
@@ -14,22 +14,28 @@ package final class AuditTrail {
     private var recorded: AuditEvents
     private var isRequired: Bool
     private let hasher: AuditHasher
+    private let execute: @Sendable (@escaping @Sendable () -> Void) -> Void
     private var events: [AuditEvent] = []
-    private var waiting: [Held] = []
+    private var turn = Turn()
 
-    /// An answer that waits until its event is in the audit log.
-    private struct Held {
-        let pending: PendingAnswer
-        let answer: Answer
-        let failure: () -> Response
+    /// The answers that wait until the events of a turn are in the audit log.
+    private final class Turn: @unchecked Sendable {
+        // Unchecked: only the loop's thread looks into it; the log keeps it in between.
+
+        var answers: [(pending: PendingAnswer, answer: Answer, failure: () -> Response)] = []
     }
 
     /// - Parameters:
     ///   - log: The process's.
     ///   - events: Which events are recorded.
     ///   - isRequired: Whether an answer whose event cannot be recorded is not given.
-    package init(_ log: AuditLog, _ events: AuditEvents, isRequired: Bool) throws(AuditError) {
+    ///   - execute: Has the loop do something.
+    package init(
+        _ log: AuditLog, _ events: AuditEvents, isRequired: Bool,
+        execute: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(AuditError) {
         self.log = log
+        self.execute = execute
         recorded = events
         self.isRequired = isRequired
         hasher = try log.makeHasher()
@@ -76,20 +82,34 @@ package final class AuditTrail {
         _ answer: Answer, _ action: AuditEvent.Action, from address: IPAddress?,
         orElse failure: @escaping () -> Response, _ event: @escaping (AuditEvent.Outcome) -> AuditEvent
     ) -> Answer {
-        answer.then { [self] answer in
+        answer.then { [self] answer, waiting in
             let outcome = Self.outcome(of: answer)
             guard recorded.includes(action, outcome) else { return answer }
             var event = event(outcome)
             if isRepeated(event, from: address) { return answer }
             event.address = address?.description
             events.append(event)
-            // Of no bytes: refused for lack of room, it would deny what the log is about to say. It waits until the end of the
-            // turn, which limits how much waits.
-            let pending = PendingAnswer(bytes: 0, timeLimit: nil, failure: { _ in failure() })
-            waiting.append(Held(pending: pending, answer: answer, failure: failure))
+            let bytes = Self.bytes(of: answer)
+            let pending =
+                if let waiting, bytes <= waiting.bytes { waiting } else {
+                    PendingAnswer(bytes: bytes, timeLimit: nil, failure: { _ in failure() })
+                }
+            turn.answers.append((pending, answer, failure))
             return .later(pending)
         }
     }
+
+    /// Bytes that an answer holds while it waits; 0 for a short one, as one that is refused for lack of room denies what the log
+    /// is about to say.
+    private static func bytes(of answer: Answer) -> Int {
+        switch answer {
+        case .now(let response): response.body.count > shortBody ? response.body.count : 0
+        case .inPieces(let long): long.capacity
+        case .later: 0
+        }
+    }
+
+    private static let shortBody = 4 << 10
 
     /// Whether an event is only counted: what is refused, a client can send again at once, and as often as it likes.
     private func isRepeated(_ event: AuditEvent, from address: IPAddress?) -> Bool {
@@ -126,24 +146,22 @@ package final class AuditTrail {
 
     // MARK: - Turns
 
-    /// Whether there is something to write.
-    package var isEmpty: Bool { waiting.isEmpty }
+    /// Whether there is nothing to write.
+    var isEmpty: Bool { events.isEmpty }
 
-    /// Writes the events of the turn, and lets the answers go.
+    /// Has the events of the turn written, and then the answers let go; to be called at the end of a turn.
     package func flush() {
-        guard !waiting.isEmpty else { return }
-        var (events, answers): ([AuditEvent], [Held]) = ([], [])
+        guard !events.isEmpty else { return }
+        var (events, turn): ([AuditEvent], Turn) = ([], Turn())
         swap(&events, &self.events)
-        swap(&answers, &waiting)
-        var isRecorded = true
-        do throws(AuditError) {
-            try log.append(events)
-        } catch {
+        swap(&turn, &self.turn)
+        log.submit(events) { [turn, execute, isRequired] isRecorded in
             // The log reports that it fails, and that it works again.
-            isRecorded = false
-        }
-        for held in answers {
-            held.pending.finish(isRecorded || !isRequired ? held.answer : .now(held.failure()))
+            execute {
+                for (pending, answer, failure) in turn.answers {
+                    pending.finish(isRecorded || !isRequired ? answer : .now(failure()))
+                }
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Emptied when it is begun, so that a token is not held twice.
     private var work: Work
     /// Made to the answer when it comes, in this order.
-    private var changes: [(Answer) -> Answer] = []
+    private var changes: [Answer.Change] = []
     private let failure: Failure
 
     /// What the answer needs.
@@ -193,14 +193,14 @@ package final class PendingAnswer: OutcomeWaiter {
         }
     }
 
-    /// Gives the answer; to be called once.
+    /// Gives the answer once its changes are made; to be called once, and once more if a change has this wait for something else.
     func finish(_ answer: Answer) {
-        if !changes.isEmpty {
-            var changes: [(Answer) -> Answer] = []
-            swap(&changes, &self.changes)
-            return give(changes.reduce(answer) { $0.then($1) })
-        }
-        give(answer)
+        guard !changes.isEmpty else { return give(answer) }
+        var changes: [Answer.Change] = []
+        swap(&changes, &self.changes)
+        let changed = changes.reduce(answer) { $0.then($1, for: self) }
+        if case .later(let pending) = changed, pending === self { return }
+        give(changed)
     }
 
     private func give(_ answer: Answer) {
@@ -215,20 +215,26 @@ package final class PendingAnswer: OutcomeWaiter {
     }
 
     /// Has the answer changed when it comes; too late once it has come.
-    fileprivate func add(_ change: @escaping (Answer) -> Answer) {
-        guard case .new = state else { preconditionFailure("a change that comes after the answer would be lost") }
-        changes.append(change)
+    fileprivate func add(_ change: @escaping Answer.Change) {
+        switch state {
+        case .new, .awaited, .abandoned: changes.append(change)
+        case .answered, .over: preconditionFailure("a change that comes after the answer would be lost")
+        }
     }
 }
 
 extension Answer {
+    /// A change of an answer that is there; with the object that waits for it, if there is one.
+    typealias Change = (Answer, PendingAnswer?) -> Answer
+
     /// Changes an answer, or what it leads to, once it is there.
     ///
     /// The change also runs if the client has left in the meantime, so it may record what was done for that client. It does not run
-    /// for a pending answer that was given up: then the answer of failure goes out as it is.
-    func then(_ change: @escaping (Answer) -> Answer) -> Answer {
+    /// for a pending answer that was given up: then the answer of failure goes out as it is. It may return the object that waits, as
+    /// an answer that comes later: then that waits on until its `finish` is called again.
+    func then(_ change: @escaping Change, for waiting: PendingAnswer? = nil) -> Answer {
         switch self {
-        case .now, .inPieces: return change(self)
+        case .now, .inPieces: return change(self, waiting)
         case .later(let pending):
             pending.add(change)
             return self

@@ -60,12 +60,15 @@ extension Response {
 extension Answer {
     /// The answer to a GET, if the preconditions allow it.
     func applying(_ preconditions: Preconditions) -> Answer {
-        switch self {
-        case .now(let response): return .now(preconditions.applied(to: response))
-        case .inPieces(let long):
-            let response = preconditions.applied(to: Response(body: [], version: long.version))
-            return response.status == .ok ? self : .now(response)
-        case .later: preconditionFailure("an answer is changed when it is there")
+        if preconditions == Preconditions() { return self }
+        return then { answer, _ in
+            switch answer {
+            case .now(let response): return .now(preconditions.applied(to: response))
+            case .inPieces(let long):
+                let response = preconditions.applied(to: Response(body: [], version: long.version))
+                return response.status == .ok ? answer : .now(response)
+            case .later: preconditionFailure("an answer is changed when it is there")
+            }
         }
     }
 }

@@ -89,7 +89,7 @@ package final class TokenService {
     /// An answer as `token.php` gives it: only the API, which may be there as well, shows versions.
     private func plain(_ answer: Answer) -> Answer {
         guard showsVersions else { return answer }
-        return answer.then { answer in
+        return answer.then { answer, _ in
             switch answer {
             case .now(var response):
                 response.version = nil

@@ -167,10 +167,7 @@ final class AuthorizedContract {
 
     private func unrecorded(_ request: AuthorizedRequest, for grant: Grant) -> Answer {
         guard let preconditions = request.preconditions else { return .now(.malformedPreconditions) }
-        guard request.isWrite else {
-            let answer = fetch(for: grant, request, request.requestID)
-            return preconditions == Preconditions() ? answer : answer.then { $0.applying(preconditions) }
-        }
+        guard request.isWrite else { return fetch(for: grant, request, request.requestID).applying(preconditions) }
         guard let tokenInfo = request.tokenInfo, UniqueID.isUTF8(tokenInfo) else {
             return .now(Response(.invalidInput))
         }
@@ -194,7 +191,7 @@ final class AuthorizedContract {
         guard let entry = grant.session else { return answer }
         if case .now = answer, sessions.isValid(entry) { return answer }
         let request = request()
-        return answer.then { [self] answer in
+        return answer.then { [self] answer, _ in
             if sessions.isValid(entry) { return answer }
             // It may have been another session of its group that has ended.
             return read(entry.key, for: request) { found in

@@ -56,7 +56,7 @@ package final class RequestRouter {
         let answer = service.answer(to: request, in: bytes, requestID: requestID)
         guard guardian.limitsFailures, method == .get else { return answer }
         let (guardian, address) = (guardian, source.address(of: head, in: bytes))
-        return answer.then { answer in
+        return answer.then { answer, _ in
             if case .now(let response) = answer, response.code == .notFound, !response.isFailure {
                 guardian.noteGuess(from: address)
             }

@@ -248,20 +248,9 @@ enum KeyFile {
     ///
     /// The former text is overwritten afterwards, as a file that is only removed often stays readable on its disk.
     static func replace(_ path: String, _ text: [UInt8]) throws(AuditError) {
-        let temporary = path + ".new"
         do throws(SystemError) {
             let former = try? FileDescriptor(opening: path, O_WRONLY | O_NOFOLLOW)
-            _ = unsafe unlink(temporary)
-            let file = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-            file.adoptOwner(of: path)
-            do throws(SystemError) {
-                try write(text, to: file.number)
-                guard unsafe rename(temporary, path) == 0 else { throw SystemError.last("rename") }
-            } catch {
-                _ = unsafe unlink(temporary)
-                throw error
-            }
-            try Folder.synchronize(Path.folder(of: path))
+            try FileReplacement.replace(path, with: text)
             if let former {
                 try? BlockingIO.write([UInt8](repeating: 0x23, count: text.count)[...], to: former.number, at: 0)
                 try? BlockingIO.synchronizeData(former.number)

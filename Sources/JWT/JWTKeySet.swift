@@ -1,3 +1,4 @@
+internal import JSON
 package import System
 
 /// The public keys of the issuer: a JWK set (RFC 7517, section 5) without what cannot verify signatures here.

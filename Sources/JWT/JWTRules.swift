@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import JSON
 
 /// What a token has to be, beside being signed with a known key.
 package struct JWTRules: Hashable, Sendable {

@@ -253,3 +253,13 @@ enum DER {
         sequence(algorithm, element(Tag.bitString, [0] + key))
     }
 }
+
+extension Span<UInt8> {
+    /// A copy of some of the bytes.
+    func bytes(_ range: Range<Int>) -> [UInt8] {
+        let part = extracting(range)
+        return [UInt8](capacity: part.count) { output in
+            for index in part.indices { output.append(part[index]) }
+        }
+    }
+}

@@ -148,98 +148,58 @@ enum APIKeysText {
         let reason: String
     }
 
-    /// The members of a line.
-    private struct Members {
-        var name: String?
-        var scopes: Set<APIScope>?
-        var digest: [UInt8]?
-        var created: Int64?
-        var expires: Int64?
-        var seen: Set<[UInt8]> = []
-        /// Why the line is refused although it is JSON.
-        var reason: String?
-    }
+    private static let memberNames = ["name", "scopes", "sha256", "created", "expires"]
 
     private static func entry(_ line: [UInt8]) throws(Fault) -> APIKeys.Entry {
-        let bytes = line.span
-        var scanner = JSONScanner(position: 0, end: bytes.count)
-        var members = Members()
-        do throws(JSONScanner.Malformed) {
-            try scanner.expect(UInt8(ascii: "{"), bytes)
-            try scanner.forEachMember(bytes) { (name, scanner) throws(JSONScanner.Malformed) in
-                try read(name, &members, &scanner, bytes)
-            }
-            scanner.skipSpace(bytes)
-            guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
+        let object: JSONObject
+        do throws(JSONObject.Failure) {
+            object = try JSONObject(line.span, memberLimit: 2 * memberNames.count)
         } catch {
             throw Fault(
-                reason: members.reason
-                    ?? "it is no API key as token-cache access keys add writes one")
+                reason: error == .repeatedMember
+                    ? "a member is there twice" : "it is no API key as token-cache access keys add writes one")
         }
-        guard let name = members.name, let scopes = members.scopes, let digest = members.digest,
-            let created = members.created
+        guard object.names.allSatisfy({ name in memberNames.contains { $0.utf8.elementsEqual(name) } }) else {
+            throw Fault(reason: "it has an unknown member; allowed are name, scopes, sha256, created and expires")
+        }
+        guard let name = object["name"], let scopes = object["scopes"], let digest = object["sha256"],
+            object.has("created")
         else { throw Fault(reason: "a key needs name, scopes, sha256 and created") }
-        let key = APIKey(name: name, scopes: scopes, createdAt: created, expiresAt: members.expires)
+        guard case .string(let text) = name, APIKey.isName(String(decoding: text, as: UTF8.self)) else {
+            throw Fault(reason: "its name is not allowed; allowed is \(APIKey.allowedNames)")
+        }
+        guard case .string(let digits) = digest, let digest = self.digest(digits) else {
+            throw Fault(reason: "its sha256 is not 64 hexadecimal digits in lower case")
+        }
+        let key = APIKey(
+            name: String(decoding: text, as: UTF8.self), scopes: try self.scopes(scopes, of: line),
+            createdAt: try time("created", of: object),
+            expiresAt: object.has("expires") ? try time("expires", of: object) : nil)
         return APIKeys.Entry(key: key, digest: digest)
     }
 
-    private static func read(
-        _ name: [UInt8], _ members: inout Members, _ scanner: inout JSONScanner, _ bytes: Span<UInt8>
-    ) throws(JSONScanner.Malformed) {
-        let member = String(decoding: name, as: UTF8.self)
-        guard members.seen.insert(name).inserted else { throw refuse("a member is there twice", &members) }
-        switch member {
-        case "name":
-            let text = String(decoding: try scanner.string(bytes), as: UTF8.self)
-            guard APIKey.isName(text) else {
-                throw refuse("its name is not allowed; allowed is \(APIKey.allowedNames)", &members)
-            }
-            members.name = text
-        case "scopes": members.scopes = try scopes(&members, &scanner, bytes)
-        case "sha256":
-            guard let digest = digest(try scanner.string(bytes)) else {
-                throw refuse("its sha256 is not 64 hexadecimal digits in lower case", &members)
-            }
-            members.digest = digest
-        case "created", "expires":
-            let start = scanner.position
-            try scanner.skipValue(bytes, depth: 0)
-            let text = bytes.extracting(start..<scanner.position)
-            var digits = ""
-            for index in text.indices { digits.unicodeScalars.append(Unicode.Scalar(text[index])) }
-            guard let time = Int64(digits), time >= 0 else {
-                throw refuse("\(member) is no number of seconds since 1970", &members)
-            }
-            if member == "created" { members.created = time } else { members.expires = time }
-        default:
-            throw refuse("it has an unknown member; allowed are name, scopes, sha256, created and expires", &members)
-        }
+    private static func time(_ name: String, of object: JSONObject) throws(Fault) -> Int64 {
+        guard case .number(let digits) = object[name], let time = Int64(String(decoding: digits, as: UTF8.self)),
+            time >= 0
+        else { throw Fault(reason: "\(name) is no number of seconds since 1970") }
+        return time
     }
 
-    private static func scopes(
-        _ members: inout Members, _ scanner: inout JSONScanner, _ bytes: Span<UInt8>
-    ) throws(JSONScanner.Malformed) -> Set<APIScope> {
-        let allowed = APIScope.allCases.map(\.rawValue).joined(separator: ", ")
+    private static func scopes(_ value: JSONObject.Value, of line: [UInt8]) throws(Fault) -> Set<APIScope> {
+        guard case .array(let range) = value,
+            let names = JSONObject.strings(line.span, range, limit: 2 * APIScope.allCases.count), !names.isEmpty
+        else { throw unknownScope }
         var scopes: Set<APIScope> = []
-        try scanner.expect(UInt8(ascii: "["), bytes)
-        repeat {
-            scanner.skipSpace(bytes)
-            guard scanner.peek(bytes) == UInt8(ascii: "\""),
-                let scope = APIScope(rawValue: String(decoding: try scanner.string(bytes), as: UTF8.self))
-            else { throw refuse("it has an unknown scope or none; allowed are \(allowed)", &members) }
+        for name in names {
+            guard let scope = APIScope(rawValue: String(decoding: name, as: UTF8.self)) else { throw unknownScope }
             scopes.insert(scope)
-            scanner.skipSpace(bytes)
-            if scanner.peek(bytes) == UInt8(ascii: "]") { break }
-            try scanner.expect(UInt8(ascii: ","), bytes)
-        } while true
-        try scanner.expect(UInt8(ascii: "]"), bytes)
+        }
         return scopes
     }
 
-    /// Ends the reading of a line for a reason.
-    private static func refuse(_ reason: String, _ members: inout Members) -> JSONScanner.Malformed {
-        members.reason = reason
-        return JSONScanner.Malformed()
+    private static var unknownScope: Fault {
+        let allowed = APIScope.allCases.map(\.rawValue).joined(separator: ", ")
+        return Fault(reason: "it has an unknown scope or none; allowed are \(allowed)")
     }
 
     // MARK: - Digests

@@ -1,19 +1,17 @@
-internal import JSON
-
 /// The members of one JSON object (RFC 8259), each of them once.
 ///
 /// A name that stands there twice is refused, as RFC 7515 (section 4) and RFC 7519 (section 4) allow: two readers that each
 /// take another one of the two values would judge two different tokens.
-struct JSONObject {
+package struct JSONObject {
     /// Why a text is not read.
-    enum Failure: Error {
+    package enum Failure: Error {
         /// Not UTF-8, not JSON, nested too deeply, or something else than an object.
         case malformed
         case repeatedMember
         case tooManyMembers
     }
 
-    enum Value {
+    package enum Value {
         case string([UInt8])
         /// The number's text, for example `17.5`.
         case number([UInt8])
@@ -33,7 +31,7 @@ struct JSONObject {
     /// - Parameters:
     ///   - text: The whole text.
     ///   - memberLimit: How many members it may have at most; those of objects inside it do not count.
-    init(_ text: Span<UInt8>, memberLimit: Int) throws(Failure) {
+    package init(_ text: Span<UInt8>, memberLimit: Int) throws(Failure) {
         guard (try? UTF8Span(validating: text)) != nil else { throw .malformed }
         try self.init(text, 0..<text.count, memberLimit: memberLimit)
     }
@@ -44,7 +42,7 @@ struct JSONObject {
     ///   - text: The text that `Value.object` belongs to.
     ///   - range: The object, which white space may surround.
     ///   - memberLimit: As above.
-    init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
+    package init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
         var scanner = JSONScanner(position: range.lowerBound, end: range.upperBound)
         var names: Set<[UInt8]> = []
         var failure: Failure?
@@ -86,32 +84,33 @@ struct JSONObject {
             return .other
         default:
             try scanner.skipValue(text, depth: 1)
-            return .number(text.bytes(start..<scanner.position))
+            let number = text.extracting(start..<scanner.position)
+            return .number([UInt8](capacity: number.count) { for index in number.indices { $0.append(number[index]) } })
         }
     }
 
     /// The value of a member; nil if there is none of that name.
-    subscript(name: String) -> Value? {
+    package subscript(name: String) -> Value? {
         members.first { $0.name.elementsEqual(name.utf8) }?.value
     }
 
     /// Whether there is a member of that name, whatever its value.
-    func has(_ name: String) -> Bool { self[name] != nil }
+    package func has(_ name: String) -> Bool { self[name] != nil }
 
     /// The object without the members that are null.
-    var withoutNulls: JSONObject {
+    package var withoutNulls: JSONObject {
         var object = self
         object.members.removeAll { if case .null = $0.value { true } else { false } }
         return object
     }
 
     /// The names of all members, in their order.
-    var names: [[UInt8]] { members.map(\.name) }
+    package var names: [[UInt8]] { members.map(\.name) }
 
     // MARK: - Arrays
 
     /// The strings of an array; nil if it has an element of another kind or more of them than the limit.
-    static func strings(_ text: Span<UInt8>, _ array: Range<Int>, limit: Int) -> [[UInt8]]? {
+    package static func strings(_ text: Span<UInt8>, _ array: Range<Int>, limit: Int) -> [[UInt8]]? {
         var strings: [[UInt8]] = []
         let isRead = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
             guard strings.count < limit else { throw JSONScanner.Malformed() }
@@ -121,7 +120,7 @@ struct JSONObject {
     }
 
     /// Where the objects of an array are, with nil for elements of another kind.
-    static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>?] {
+    package static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>?] {
         var objects: [Range<Int>?] = []
         _ = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
             let (start, isObject) = (scanner.position, scanner.peek(text) == UInt8(ascii: "{"))
@@ -141,16 +140,6 @@ struct JSONObject {
             return true
         } catch {
             return false
-        }
-    }
-}
-
-extension Span<UInt8> {
-    /// A copy of some of the bytes.
-    func bytes(_ range: Range<Int>) -> [UInt8] {
-        let part = extracting(range)
-        return [UInt8](capacity: part.count) { output in
-            for index in part.indices { output.append(part[index]) }
         }
     }
 }

@@ -13,7 +13,9 @@ import Testing
         var text = MetricsText()
         RequestCounts.write(table, "r", to: &text)
         let columns = RequestCounts.outcomes.count
-        let errors = table.indices.filter { RequestCounts.outcomes[$0 % columns].isError }.map { table[$0] }
+        let errors = table.indices.filter { index in
+            [.refused, .failed].contains(RequestCounts.outcomes[index % columns].kind)
+        }.map { table[$0] }
         return (text.text, errors.reduce(0, +))
     }
 
@@ -22,7 +24,7 @@ import Testing
         let (text, errors) = samples([Response(body: [], code: code)])
         let label = code == .none ? "none" : "\(code.rawValue)"
         #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
-        #expect(errors == (code.isFailure ? 1 : 0))
+        #expect(errors == ([.none, .notFound].contains(code) ? 0 : 1))
     }
 
     @Test("each method has a count of its own", arguments: Method.allCases)

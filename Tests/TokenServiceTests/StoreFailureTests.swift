@@ -69,13 +69,13 @@ import TokenStore
                 case .inPieces: nil
                 }
             #expect(response?.status == .ok)
-            #expect(response?.isFailure == (failure != nil))
+            #expect((response?.outcome == .failed) == (failure != nil))
             #expect((response?.extras?.retryAfter ?? 0 > 0) == (failure != nil))
         }
         for place: AccessFailure.Place in [.parameter, .field] {
             let isWrite = method == "POST"
-            #expect(AccessFailure.unrecorded.response(in: place, isWrite: isWrite).isFailure == (place == .parameter))
-            #expect(!AccessFailure.unknown.response(in: place, isWrite: isWrite).isFailure)
+            #expect(AccessFailure.unrecorded.response(in: place, isWrite: isWrite).outcome == .failed)
+            #expect(AccessFailure.unknown.response(in: place, isWrite: isWrite).outcome == .refused)
         }
     }
 

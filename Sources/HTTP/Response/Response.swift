@@ -33,8 +33,29 @@ package struct Response: Sendable {
         }
     }
 
-    /// Whether the contract's answer says that the server failed, for example because of its disk.
-    package var isFailure: Bool { status == .ok && extras?.retryAfter != nil }
+    /// What came of a request.
+    package enum Outcome: Sendable {
+        case done
+        /// Nothing is stored under the id.
+        case notFound
+        /// The request, or the credential in it, is not accepted.
+        case refused
+        /// The server could not do it.
+        case failed
+
+        /// The outcome that a status and, with status 200, a code stand for.
+        package init(_ status: Status, _ code: ErrorCode) {
+            self =
+                switch code {
+                case .none: status.rawValue < 400 ? .done : status.rawValue < 500 ? .refused : .failed
+                case .notFound: .notFound
+                case .invalidInput, .denied, .unsupportedMethod: .refused
+                case .writeFailed: .failed
+                }
+        }
+    }
+
+    package var outcome: Outcome { status == .ok && extras?.retryAfter != nil ? .failed : Outcome(status, code) }
 
     /// The number of the version that the answer shows, for ETag, which is not negative; -1 for none.
     private var versionOrNone: Int64
@@ -78,7 +99,7 @@ package struct Response: Sendable {
 
 /// The error code that the body of an answer with status 200 holds; requests are counted by it.
 ///
-/// Whoever adds one decides here whether it is a failure, and `RequestCounts` gives it a column.
+/// Whoever adds one decides in `Response.Outcome` what it stands for, and `RequestCounts` gives it a column.
 package enum ErrorCode: UInt16, Sendable, CaseIterable {
     /// The request succeeded, or its status says it all.
     case none = 0
@@ -92,13 +113,5 @@ package enum ErrorCode: UInt16, Sendable, CaseIterable {
     /// The number by which an answer is counted and logged: its code, or that of an error of HTTP; 0 if it is no error.
     package static func number(of status: Status, _ code: ErrorCode) -> UInt16 {
         status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
-    }
-
-    /// Whether a request that is answered with it has failed; one for an id without a token has not.
-    package var isFailure: Bool {
-        switch self {
-        case .none, .notFound, .denied: false
-        case .invalidInput, .writeFailed, .unsupportedMethod: true
-        }
     }
 }

@@ -151,12 +151,17 @@ extension HistoryReading {
                 switch method {
                 case .get:
                     get += count
-                    if outcome.isNotFound { notFound += count }
+                    if outcome.kind == .notFound { notFound += count }
                 case .post: post += count
                 default: other += count
                 }
-                if outcome.isError { errors += count }
-                if outcome.isFailureOfServer { failures += count }
+                switch outcome.kind {
+                case .done, .notFound: break
+                case .refused: errors += count
+                case .failed:
+                    errors += count
+                    failures += count
+                }
             }
         }
     }

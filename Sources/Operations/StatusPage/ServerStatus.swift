@@ -273,8 +273,13 @@ extension ServerStatus.Requests {
         var (errors, notFound): (UInt64, UInt64) = (0, 0)
         var codes: [Code] = []
         for (index, outcome) in RequestCounts.outcomes.enumerated() where counts[index] > 0 {
-            if outcome.isNotFound { notFound += counts[index] }
-            guard outcome.isError else { continue }
+            switch outcome.kind {
+            case .done: continue
+            case .notFound:
+                notFound += counts[index]
+                continue
+            case .refused, .failed: break
+            }
             errors += counts[index]
             codes.append(
                 Code(

@@ -11,18 +11,7 @@ package final class RequestCounts: Sendable {
         /// `none` for every status but 200.
         fileprivate let code: ErrorCode
 
-        package var isError: Bool {
-            status == .ok ? code.isFailure : status.rawValue >= 400
-        }
-
-        /// Whether no token was stored under the id.
-        package var isNotFound: Bool { status == .ok && code == .notFound }
-
-        /// Whether the server has failed: 50001, or a status from 500 on.
-        package var isFailureOfServer: Bool {
-            if status == .ok, case .writeFailed = code { return true }
-            return status.rawValue >= 500
-        }
+        package var kind: Response.Outcome { Response.Outcome(status, code) }
 
         /// The number of the HTTP status.
         package var statusNumber: Int { Int(status.rawValue) }

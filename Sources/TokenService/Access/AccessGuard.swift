@@ -80,12 +80,9 @@ extension AccessGuard {
     ) -> Answer {
         guard let trail else { return answer }
         let names = grant.session?.auditNames ?? trail.names(user: grant.user)
-        return trail.recorded(
-            answer, action, from: address, orElse: { [self] in unrecorded(in: grant.place, isWrite: isWrite) },
-            { outcome in
-                AuditEvent(
-                    action, outcome, by: .user, user: names.user, session: names.session, requestID: requestID.text)
-            })
+        let event = AuditEvent(
+            action, .ok, by: .user, user: names.user, session: names.session, requestID: requestID.text)
+        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: grant.place, isWrite: isWrite) }
     }
 
     /// Has a request of an app's server recorded.
@@ -95,13 +92,9 @@ extension AccessGuard {
     ) -> Answer {
         guard let trail else { return answer }
         let names = trail.names(user: user, session: session)
-        return trail.recorded(
-            answer, action, from: address, orElse: { [self] in unrecorded(in: .field, isWrite: true) },
-            { outcome in
-                AuditEvent(
-                    action, outcome, by: .apiKey(name), user: names.user, session: names.session,
-                    requestID: requestID.text)
-            })
+        let event = AuditEvent(
+            action, .ok, by: .apiKey(name), user: names.user, session: names.session, requestID: requestID.text)
+        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: .field, isWrite: true) }
     }
 
     /// Has a refusal recorded.
@@ -110,11 +103,8 @@ extension AccessGuard {
         from address: IPAddress?, _ requestID: RequestID
     ) -> Answer {
         guard let trail, failure.isRecorded else { return answer }
-        return trail.recorded(
-            answer, .authenticate, from: address, orElse: { [self] in unrecorded(in: place, isWrite: isWrite) },
-            { _ in
-                AuditEvent(.authenticate, .denied(failure.rawValue), by: .none, requestID: requestID.text)
-            })
+        let event = AuditEvent(.authenticate, .denied(failure.rawValue), by: .none, requestID: requestID.text)
+        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: place, isWrite: isWrite) }
     }
 
     private func unrecorded(in place: AccessFailure.Place, isWrite: Bool) -> Response {

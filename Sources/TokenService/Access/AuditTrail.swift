@@ -74,18 +74,16 @@ package final class AuditTrail {
     ///
     /// - Parameters:
     ///   - answer: The answer.
-    ///   - action: What the request asked for.
+    ///   - event: Without the address; unless it is denied already, the answer says what came of it.
     ///   - address: The client's; nil for a client of a Unix socket.
     ///   - failure: The answer if the event cannot be recorded.
-    ///   - event: Makes the event with its outcome, without the address.
     func recorded(
-        _ answer: Answer, _ action: AuditEvent.Action, from address: IPAddress?,
-        orElse failure: @escaping () -> Response, _ event: @escaping (AuditEvent.Outcome) -> AuditEvent
+        _ answer: Answer, _ event: AuditEvent, from address: IPAddress?, orElse failure: @escaping () -> Response
     ) -> Answer {
         answer.then { [self] answer, waiting in
-            let outcome = Self.outcome(of: answer)
-            guard recorded.includes(action, outcome) else { return answer }
-            var event = event(outcome)
+            var event = event
+            if event.outcome == .ok { event.outcome = Self.outcome(of: answer) }
+            guard recorded.includes(event.action, event.outcome) else { return answer }
             if isRepeated(event, from: address) { return answer }
             event.address = address?.description
             events.append(event)
@@ -126,21 +124,17 @@ package final class AuditTrail {
 
     private static func outcome(of answer: Answer) -> AuditEvent.Outcome {
         guard case .now(let response) = answer else { return .ok }
-        if response.isFailure { return .failed }
-        switch response.status {
-        case .ok:
-            switch response.code {
-            case .none: return .ok
-            case .notFound: return .notFound
-            case .denied: return .denied(AccessFailure.unknown.rawValue)
-            case .invalidInput, .unsupportedMethod: return .denied("invalid_request")
-            case .writeFailed: return .failed
+        return switch response.outcome {
+        case .done: .ok
+        case .notFound: .notFound
+        case .failed: .failed
+        case .refused:
+            switch response.status {
+            case .notFound: .notFound
+            case .preconditionFailed: .preconditionFailed
+            case .unauthorized: .denied(AccessFailure.unknown.rawValue)
+            default: .denied(response.code == .denied ? AccessFailure.unknown.rawValue : "invalid_request")
             }
-        case .created, .notModified: return .ok
-        case .notFound: return .notFound
-        case .preconditionFailed: return .preconditionFailed
-        case .unauthorized: return .denied(AccessFailure.unknown.rawValue)
-        default: return response.status.rawValue < 500 ? .denied("invalid_request") : .failed
         }
     }
 

@@ -19,8 +19,7 @@ extension Preconditions {
     ///
     /// They count for a request that would succeed (section 13.2.1): a refusal stays what it is.
     func applied(to response: Response) -> Response {
-        guard response.status == .ok, response.code == .none || response.code == .notFound, !response.isFailure
-        else { return response }
+        guard response.outcome == .done || response.outcome == .notFound else { return response }
         if let match {
             let holds =
                 switch match {

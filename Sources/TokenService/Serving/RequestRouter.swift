@@ -57,9 +57,7 @@ package final class RequestRouter {
         guard guardian.limitsFailures, method == .get else { return answer }
         let (guardian, address) = (guardian, source.address(of: head, in: bytes))
         return answer.then { answer, _ in
-            if case .now(let response) = answer, response.code == .notFound, !response.isFailure {
-                guardian.noteGuess(from: address)
-            }
+            if case .now(let response) = answer, response.outcome == .notFound { guardian.noteGuess(from: address) }
             return answer
         }
     }

@@ -41,21 +41,21 @@ struct OperatorAccess: Administration {
         // An unstructured task, because a child of this task would run on its loop.
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
-        let (reserve, administrators, acts) = (server.reserve, administrators, ActLog(logger))
+        let (administrators, acts) = (administrators, ActLog(logger))
         defer { acts.finish() }
         let endpoints = AdministrationEndpoints(
             server, warnings: { warnings }, version, sampler.history, on: loop)
         await withDiscardingTaskGroup { [logger] group in
             for listener in listeners {
                 group.addTask(executorPreference: loop) {
-                    await listener.accept(on: loop, logger, leaving: reserve) {
+                    await listener.accept(on: loop, logger) {
                         await AdministrationConnection.serve($0, on: loop, endpoints)
                     }
                 }
             }
             if let control {
                 group.addTask(executorPreference: loop) {
-                    await control.accept(on: loop, administrators, endpoints, acts, logger, leaving: reserve)
+                    await control.accept(on: loop, administrators, endpoints, acts, logger)
                 }
             }
         }

@@ -23,7 +23,7 @@ package struct ServerProcess: Sendable {
         _ settings: Settings, from loader: SettingsLoader, log: LogOutput, version: String
     ) throws(StartError) {
         let logger = log.logger
-        let setup = try ProcessSetup(connectionLimit: settings.connectionLimit, logger: logger)
+        let setup = try ProcessSetup(logger: logger)
         let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
             try AdministrationListener.open(settings.admin.listen)
         }

@@ -4,7 +4,7 @@ internal import Glibc
 internal import Logging
 package import Settings
 internal import Synchronization
-package import System
+internal import System
 package import TokenService
 package import TokenStore
 
@@ -36,8 +36,8 @@ package final class Server: Sendable {
     /// How often the service manager expects a watchdog message; nil when it expects none.
     private let watchdogInterval: Duration?
     private let distributor: ConnectionDistributor
-    /// Descriptors that are kept free of client connections.
-    package let reserve: DescriptorReserve
+    /// The connections of all loops.
+    private let connectionCount: ConnectionCount
     private let heapMemory: HeapMemory
     /// Set once, when the stop begins.
     let isDraining = Atomic<Bool>(false)
@@ -81,6 +81,7 @@ package final class Server: Sendable {
             try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
+        self.connectionCount = connectionCount
         let loops = settings.loops ?? Processors.usable
         let bufferBudget = BufferBudget(limit: settings.bufferLimit, loops: loops)
         do {
@@ -108,9 +109,10 @@ package final class Server: Sendable {
             bufferBudget: bufferBudget, tls: listeners.tls, access: access
         )
         reloader = SettingsReloader(settings, from: loader, parts, workers)
+        distributor = ConnectionDistributor(workers, connectionCount, logger)
         // Last, when all descriptors that stay open are open.
-        reserve = DescriptorReserve(limit: setup.descriptorLimit, acceptors: workers.count * listeners.all.count)
-        distributor = ConnectionDistributor(workers, connectionCount, reserve, logger)
+        connectionCount.lookAtDescriptors(acceptors: workers.count * listeners.all.count)
+        if let warning = connectionCount.warning { logger.warning("\(warning)") }
     }
 
     /// Serves until SIGTERM, SIGINT or `drain`, answers the requests received by then, and returns when all is closed.
@@ -197,6 +199,9 @@ package final class Server: Sendable {
             throw .system("\(error)")
         }
     }
+
+    /// The most connections that are served at a time.
+    package var connectionLimit: Int { connectionCount.limit }
 
     var loops: [EventLoop] { workers.map(\.loop) + [administrationLoop] }
 

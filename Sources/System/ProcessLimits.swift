@@ -33,44 +33,16 @@ package enum DescriptorLimit {
     /// The soft limit, which is the one in force; 0 if it cannot be told.
     package static var current: Int { Int(clamping: ResourceLimit.descriptors.values?.soft ?? 0) }
 
-    /// What the soft limit can be raised to; 0 if it cannot be told.
-    package static var highest: Int { Int(clamping: ResourceLimit.descriptors.values?.hard ?? 0) }
-
-    /// Raises the soft limit to the hard one, if that is allowed, and returns the soft limit.
-    package static func raise() -> Int {
-        guard let hard = ResourceLimit.descriptors.values?.hard else { return 0 }
+    /// Raises the soft limit to the hard one, if that is allowed.
+    package static func raise() {
+        guard let hard = ResourceLimit.descriptors.values?.hard else { return }
         ResourceLimit.descriptors.set(soft: hard, hard: hard)
-        return current
-    }
-}
-
-/// The last descriptors below the process's limit, which are kept free of client connections.
-///
-/// The access log, certificates and a database that is opened again need descriptors at any time. So does the runtime:
-/// libdispatch reads about its threads in /proc, and ends the process when it has no descriptor for that. The kernel
-/// assigns the lowest free number, so the number of a descriptor shows how many are left.
-package struct DescriptorReserve: Sendable {
-    /// The lowest number in the reserve.
-    private let start: Int32
-
-    /// - Parameters:
-    ///   - limit: The process's limit of open descriptors.
-    ///   - acceptors: How many tasks accept at the same time; each may take one descriptor of the reserve before it stops.
-    package init(limit: Int, acceptors: Int) {
-        // At most a quarter of the free descriptors: under a very low limit, connections need some too.
-        let free = max(0, limit - Int(Self.next))
-        start = Int32(clamping: limit - min(16 + acceptors, free / 4))
     }
 
-    /// Whether a descriptor belongs to the reserve.
-    package func contains(_ descriptor: Int32) -> Bool { descriptor >= start }
-
-    /// Whether the next descriptor that the process opens would belong to the reserve.
-    package var isReached: Bool { contains(Self.next) }
-
-    /// The number that the next descriptor will have; `Int32.max` when none is free.
-    private static var next: Int32 {
-        (try? FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY))?.number ?? .max
+    /// How many are free, if none has been closed but the last ones: the kernel assigns the lowest free number.
+    package static var free: Int {
+        guard let next = (try? FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY))?.number else { return 0 }
+        return max(0, current - Int(next))
     }
 }
 

@@ -26,7 +26,7 @@ struct StopOrderTests {
                 logAtClose.withLock { $0 = TextFile.contents(of: path) ?? "" }
             }
             let log = LogOutput(level: .critical, format: .text)
-            let setup = try ProcessSetup(connectionLimit: 1, logger: log.logger)
+            let setup = try ProcessSetup(logger: log.logger)
             let listener = try ClientListener(
                 listener: Listener(binding: SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]),
                 requiresProxyProtocol: false, tls: nil, clientAuthentication: .none)

@@ -14,8 +14,6 @@ final class AdministrationListener: Sendable {
 
     /// How many connections may be open; a further one evicts an idle one, or is closed at once if none is idle.
     private static let connectionLimit = 64
-    /// The limit while descriptors are scarce.
-    private static let scarceLimit = 4
 
     /// - Parameters:
     ///   - listener: Accepted from on one loop only.
@@ -51,10 +49,9 @@ final class AdministrationListener: Sendable {
     /// - Parameters:
     ///   - loop: The calling task's loop.
     ///   - logger: Receives an error if the listener cannot be used.
-    ///   - reserve: The descriptors that clients' connections leave free; the administration uses a few of them.
     ///   - serve: Serves a connection and closes its socket, in its own task on the loop.
     func accept(
-        on loop: EventLoop, _ logger: Logger, leaving reserve: DescriptorReserve,
+        on loop: EventLoop, _ logger: Logger,
         serve: @escaping @Sendable (AdministrationConnections.Connection) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
@@ -62,8 +59,7 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    let limit = reserve.contains(descriptor) ? Self.scarceLimit : Self.connectionLimit
-                    guard let connection = connections.admit(descriptor, limit: limit) else {
+                    guard let connection = connections.admit(descriptor, limit: Self.connectionLimit) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue
                     }

@@ -254,9 +254,9 @@ final class ControlSocket: Sendable {
     /// - Parameter administrators: Carry out the requests for the store.
     func accept(
         on loop: EventLoop, _ administrators: Administrators, _ endpoints: AdministrationEndpoints, _ acts: ActLog,
-        _ logger: Logger, leaving reserve: DescriptorReserve
+        _ logger: Logger
     ) async {
-        await listener.accept(on: loop, logger, leaving: reserve) { [budget] in
+        await listener.accept(on: loop, logger) { [budget] in
             await ControlConnection.serve($0, on: loop, administrators, endpoints, budget, acts)
         }
     }

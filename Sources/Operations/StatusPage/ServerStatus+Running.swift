@@ -19,7 +19,7 @@ extension ServerStatus {
     ///   - version: This program's version.
     ///   - listenerWarnings: Warnings about the administration's listeners.
     init(of server: Server, _ history: History, version: String, listenerWarnings: [String]) {
-        let (settings, readiness, process) = (server.settingsInForce, server.readiness, ProcessMetrics.now)
+        let (readiness, process) = (server.readiness, ProcessMetrics.now)
         let (store, workers) = (server.store, server.workers)
         let (cache, metrics) = (server.answers.counts, store.metrics)
         self.init(
@@ -35,7 +35,7 @@ extension ServerStatus {
                 read: metrics.remote.map { .init($0.readTime) }
             ),
             connections: ServerStatus.Connections(
-                open: workers.openConnections, limit: settings.connectionLimit,
+                open: workers.openConnections, limit: server.connectionLimit,
                 accepted: workers.sum { $0.accepted.value },
                 refused: workers.sum { $0.refused.value + $0.dropped.value }
             ),

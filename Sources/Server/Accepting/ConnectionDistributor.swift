@@ -2,7 +2,7 @@ internal import EventLoop
 internal import Logging
 internal import Metrics
 internal import Synchronization
-package import System
+internal import System
 
 /// Accepts connections on all loops and assigns each to the loop that has the fewest connections.
 ///
@@ -12,21 +12,17 @@ package import System
 final class ConnectionDistributor: Sendable {
     private let workers: [Worker]
     private let count: ConnectionCount
-    private let reserve: DescriptorReserve
     private let failures: RateLimitedLog
     private let logger: Logger
 
-    /// How many connections beyond the limit receive a 503; any further ones are closed at once.
-    private static let refusedLimit = 1_000
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
-    /// How long to wait before checking for free descriptors again.
+    /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))
 
-    init(_ workers: [Worker], _ count: ConnectionCount, _ reserve: DescriptorReserve, _ logger: Logger) {
+    init(_ workers: [Worker], _ count: ConnectionCount, _ logger: Logger) {
         self.workers = workers
         self.count = count
-        self.reserve = reserve
         self.logger = logger
         failures = RateLimitedLog(logger, .warning)
     }
@@ -43,7 +39,6 @@ final class ConnectionDistributor: Sendable {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
                 assign(descriptor, from: peer, through: listener, by: worker)
-                if reserve.contains(descriptor), !(await waitForDescriptors(on: worker)) { return }
                 // Open connections get their turn, however many new ones arrive.
                 streak += 1
                 if streak % Self.acceptsPerClockRead == 0 && budget.isSpent {
@@ -72,16 +67,6 @@ final class ConnectionDistributor: Sendable {
         return nil
     }
 
-    /// Waits until descriptors for connections are free again; returns false when the loop is draining.
-    private func waitForDescriptors(on worker: Worker) async -> Bool {
-        repeat {
-            if worker.loop.isDraining { return false }
-            let reason = "the limit of open files is reached; raise it with ulimit -n or LimitNOFILE="
-            await pause("no connections are accepted for now: \(reason)", on: worker)
-        } while reserve.isReached
-        return true
-    }
-
     /// Waits for connections to end and release descriptors; retrying at once would only spin.
     ///
     /// - Parameter message: For the log.
@@ -95,14 +80,11 @@ final class ConnectionDistributor: Sendable {
         _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: Worker
     ) {
         acceptor.metrics.accepted.add()
-        let open = count.add()
-        guard open <= count.limit + Self.refusedLimit else {
-            count.subtract()
+        guard let exceedsLimit = count.add() else {
             acceptor.metrics.dropped.add()
             _ = FileDescriptor(owning: descriptor)
             return
         }
-        let exceedsLimit = open > count.limit
         let worker = exceedsLimit ? worker(with: >) : worker(with: <)
         worker.expectConnection()
         if worker === acceptor {
@@ -122,27 +104,5 @@ final class ConnectionDistributor: Sendable {
             found = worker
         }
         return found
-    }
-}
-
-extension DescriptorLimit {
-    /// The lowest limit with which a server starts, if nothing but its loops and its store on this machine needs files.
-    ///
-    /// - Parameter loops: Their number as in the settings.
-    package static func lowest(forLoops loops: Int?) -> Int { 16 + 4 * (loops ?? Processors.usable) }
-
-    /// Whether the limit of descriptors allows as many connections as the settings.
-    package static func suffices(_ limit: Int, forConnections connections: Int) -> Bool {
-        // The store, the loops and the log need descriptors too.
-        limit >= connections + 64
-    }
-
-    /// A warning if the limit is too low for as many connections as the settings allow; nil if it suffices.
-    static func warning(forConnections connections: Int) -> String? {
-        guard !suffices(current, forConnections: connections) else { return nil }
-        return """
-            the limit of open files, \(current), is too low for limits.connections, \(connections); raise it with \
-            ulimit -n or LimitNOFILE=
-            """
     }
 }

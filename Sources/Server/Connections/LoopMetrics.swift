@@ -125,29 +125,73 @@ package final class ListenerCounts: Sendable {
     package func value(of listener: Int) -> UInt64 { counts[listener].value }
 }
 
-/// The open connections of all loops, and how many there may be.
+/// The open connections of all loops, and how many there may be: `limits.connections`, or fewer if the descriptors do not suffice.
+///
+/// Any thread.
 final class ConnectionCount: Sendable {
     private let count = Atomic<Int>(0)
-    private let mostOpen: Atomic<Int>
+    /// `limits.connections`.
+    private let setting: Atomic<Int>
+    /// The connections for which there are descriptors.
+    private let possible = Atomic<Int>(.max)
+
+    /// How many connections beyond the limit receive a 503; any further ones are closed at once.
+    private static let refusedLimit = 1_000
+    /// At least so many of them, if the setting asks for more connections than there can be.
+    private static let leastRefused = 64
+    /// Descriptors that are left to the rest of the process.
+    ///
+    /// The access log, certificates, a database that is opened again and the administration need them at any time. So does the
+    /// runtime: libdispatch reads about its threads in /proc, and ends the process when it has no descriptor for that.
+    private static let otherDescriptors = 160
 
     init(limit: Int) {
-        mostOpen = Atomic(limit)
+        setting = Atomic(limit)
+    }
+
+    /// Takes over `limits.connections`; open connections stay.
+    func setLimit(_ limit: Int) {
+        setting.store(limit, ordering: .relaxed)
+    }
+
+    /// Finds out how many connections the descriptors allow; call it when all those that stay open are open.
+    ///
+    /// - Parameter acceptors: How many tasks accept at the same time.
+    func lookAtDescriptors(acceptors: Int) {
+        let free = DescriptorLimit.free
+        // Under a very low limit, connections need most of them.
+        possible.store(free - min(Self.otherDescriptors + acceptors, free / 4), ordering: .relaxed)
     }
 
     /// The most connections that are served; further ones are refused, unless idle ones can make room for them.
-    var limit: Int { mostOpen.load(ordering: .relaxed) }
+    var limit: Int {
+        let possible = possible.load(ordering: .relaxed)
+        return min(setting.load(ordering: .relaxed), possible - min(Self.leastRefused, 1 + possible / 8))
+    }
 
     /// Whether there are more.
     var isExceeded: Bool { count.load(ordering: .relaxed) > limit }
 
-    /// Changes the limit; open connections stay.
-    func setLimit(_ limit: Int) {
-        mostOpen.store(limit, ordering: .relaxed)
+    /// A warning if there can be fewer connections than `limits.connections`; nil otherwise.
+    var warning: String? {
+        let (limit, setting) = (limit, setting.load(ordering: .relaxed))
+        guard limit < setting else { return nil }
+        return """
+            the limit of open files, \(DescriptorLimit.current), is too low for limits.connections, \(setting): at most \(limit) \
+            are served; raise it with ulimit -n or LimitNOFILE=
+            """
     }
 
-    /// Counts another connection and returns the new count.
-    func add() -> Int {
-        count.add(1, ordering: .relaxed).newValue
+    /// Counts another connection, unless there are so many that it is to be closed at once.
+    ///
+    /// - Returns: Whether it exceeds the limit; nil if it was not counted.
+    func add() -> Bool? {
+        let (open, limit) = (count.add(1, ordering: .relaxed).newValue, limit)
+        guard open <= min(limit + Self.refusedLimit, possible.load(ordering: .relaxed)) else {
+            subtract()
+            return nil
+        }
+        return open > limit
     }
 
     func subtract() {

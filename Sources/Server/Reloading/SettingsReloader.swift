@@ -202,9 +202,7 @@ final class SettingsReloader: Sendable {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }
-        if change.changes(\.connectionLimit),
-            let warning = DescriptorLimit.warning(forConnections: change.settings.connectionLimit)
-        {
+        if change.changes(\.connectionLimit), let warning = parts.connectionCount.warning {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }

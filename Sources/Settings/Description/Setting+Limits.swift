@@ -27,7 +27,7 @@ extension Setting {
             "limits.connections", \.connectionLimit, .number(1...1_000_000),
             """
             The largest number of open connections. For one more, the one that waits for a request for longest is closed, or it
-            gets 503 if all are busy. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well.
+            gets 503 if all are busy. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or fewer are served.
             """
         ),
     ]

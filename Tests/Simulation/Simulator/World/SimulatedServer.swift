@@ -40,8 +40,7 @@ final class SimulatedServer: @unchecked Sendable {
         } catch {
             violation("the server does not start: \(error)")
         }
-        distributor = ConnectionDistributor(
-            [worker], connections, DescriptorReserve(limit: 1_000, acceptors: 1), logger)
+        distributor = ConnectionDistributor([worker], connections, logger)
     }
 
     /// Runs the loop until the scheduler stops it.

@@ -161,10 +161,14 @@ extension Connection {
 
     /// Answers the current request, or begins to wait for its answer.
     mutating func answerRequest(on worker: Worker, for driver: ConnectionDriver) {
+        handle(readRequest(on: worker), since: nil, on: worker, for: driver)
+    }
+
+    private mutating func readRequest(on worker: Worker) -> Answer {
         if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
         (answer, request) = Self.answer(to: reader, from: origin, certificate, by: settings, on: worker)
-        handle(answer, since: nil, on: worker, for: driver)
+        return answer
     }
 
     /// Writes an answer, or begins to wait for it.

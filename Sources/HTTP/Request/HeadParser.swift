@@ -115,17 +115,15 @@ struct HeadParser {
         }
     }
 
-    /// Takes over what the fields of another head said, whose lines are the same but lie elsewhere.
+    /// Takes over what the fields of another head said, whose lines are the same and lie at the same place.
     ///
-    /// - Parameters:
-    ///   - other: Has read them, but not called `finish`.
-    ///   - distance: How much further from the request's first byte they lie here.
+    /// - Parameter other: Has read them, but not called `finish`.
     /// - Returns: False if the request line gives them another meaning.
-    mutating func takeFields(of other: HeadParser, movedBy distance: Int) -> Bool {
+    mutating func takeFields(of other: HeadParser) -> Bool {
         guard !hasAbsoluteTarget && !other.hasAbsoluteTarget, head.minorVersion == other.head.minorVersion else {
             return false
         }
-        head.fields = other.head.fields.moved(by: distance)
+        head.fields = other.head.fields
         head.authority = head.fields.host
         return true
     }
@@ -234,14 +232,15 @@ private enum Words {
 
 /// The header section of an earlier request on a connection, and what it said.
 ///
-/// A client that keeps its connection sends the same lines with each request; they are then understood by comparing them.
+/// A client that keeps its connection sends the same lines with each request; they are then understood by comparing them, if
+/// they also lie at the same place, so that the ranges of their values are the same.
 final class CachedHeaderSection: Sendable {
     /// The lines with the empty one that ends them.
     private let lines: [UInt8]
     /// Its state after them.
     let parser: HeadParser
     /// Where they began, from the request's first byte.
-    let start: Int
+    private let start: Int
 
     /// - Parameters:
     ///   - lines: The lines with the empty one that ends them.
@@ -253,7 +252,7 @@ final class CachedHeaderSection: Sendable {
         self.start = start
     }
 
-    /// Where the same lines end in another request; nil if it has others, or they have not all come yet.
+    /// Where the same lines end in another request; nil if it has others or in another place, or they have not all come yet.
     ///
     /// - Parameters:
     ///   - request: The request's bytes, as far as they have come.
@@ -261,6 +260,7 @@ final class CachedHeaderSection: Sendable {
     ///   - limit: The most bytes that a head may have.
     func end(in request: Span<UInt8>, from start: Int, limit: Int) -> Int? {
         let end = start + lines.count
-        return end <= limit && end <= request.count && request.equals(ByteRange(start, end), lines) ? end : nil
+        guard start == self.start, end <= limit, end <= request.count else { return nil }
+        return request.equals(ByteRange(start, end), lines) ? end : nil
     }
 }

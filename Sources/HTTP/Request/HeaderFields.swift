@@ -1,8 +1,4 @@
 /// What the header fields of a request say: everything that is kept of them.
-///
-/// A client that keeps its connection sends the same fields with each request, and what the first ones said is taken over
-/// with `moved(by:)`. So that nothing is lost there, no property has a default value: a new one is a compile error in
-/// `moved(by:)` and `init()`.
 package struct HeaderFields: Sendable {
     /// Fields of which a request has at most one.
     struct Singles: OptionSet {
@@ -14,59 +10,37 @@ package struct HeaderFields: Sendable {
     }
 
     /// Those of them that were there.
-    var singles: Singles
+    var singles: Singles = []
     /// Lines, whatever their names.
-    var count: Int
+    var count = 0
     /// The value of Host; empty if there is none.
-    var host: ByteRange
+    var host = ByteRange.empty
     /// 0 if there is none.
-    var contentLength: Int
+    var contentLength = 0
     /// The value of Content-Type; empty if there is none.
-    fileprivate var contentTypeOrEmpty: ByteRange
+    private var contentTypeOrEmpty = ByteRange.empty
     /// Whether Connection says so.
-    var saysClose: Bool
-    var saysKeepAlive: Bool
+    var saysClose = false
+    var saysKeepAlive = false
     /// `Expect: 100-continue`.
-    var expectsContinue: Bool
+    var expectsContinue = false
     /// Authorization.
-    package internal(set) var authorization: FieldLines
+    package internal(set) var authorization = FieldLines()
     /// Whether there is an If-Match or If-None-Match, which are then looked up; see `Preconditions`.
-    package internal(set) var hasPreconditions: Bool
+    package internal(set) var hasPreconditions = false
     /// What proxies wrote about the request's way; to be believed or not.
-    package internal(set) var forwarding: Forwarding
+    package internal(set) var forwarding = Forwarding()
     /// Whether there is an Origin, or a Sec-Fetch-Site that names another site than this one.
-    package internal(set) var mentionsPage: Bool
+    package internal(set) var mentionsPage = false
     /// Whether the request's authority has a name that anybody's DNS could point here, as `Span.hasForeignName` says.
     ///
     /// Not checked if `forwarding` is present.
-    package internal(set) var hasForeignName: Bool
+    package internal(set) var hasForeignName = false
 
     /// Nil if there is no Content-Type.
     package internal(set) var contentType: ByteRange? {
         get { singles.contains(.contentType) ? contentTypeOrEmpty : nil }
         set { contentTypeOrEmpty = newValue ?? .empty }
-    }
-}
-
-extension HeaderFields {
-    /// The fields of a request without header lines.
-    init() {
-        self.init(
-            singles: [], count: 0, host: .empty, contentLength: 0, contentTypeOrEmpty: .empty, saysClose: false,
-            saysKeepAlive: false, expectsContinue: false, authorization: FieldLines(), hasPreconditions: false,
-            forwarding: Forwarding(), mentionsPage: false, hasForeignName: false
-        )
-    }
-
-    /// The same fields, for lines that lie `distance` bytes further from the request's first byte.
-    func moved(by distance: Int) -> HeaderFields {
-        HeaderFields(
-            singles: singles, count: count, host: host.moved(by: distance), contentLength: contentLength,
-            contentTypeOrEmpty: contentTypeOrEmpty.moved(by: distance), saysClose: saysClose,
-            saysKeepAlive: saysKeepAlive, expectsContinue: expectsContinue,
-            authorization: authorization.moved(by: distance), hasPreconditions: hasPreconditions,
-            forwarding: forwarding.moved(by: distance), mentionsPage: mentionsPage, hasForeignName: hasForeignName
-        )
     }
 }
 
@@ -198,30 +172,22 @@ package struct FieldLines: Hashable, Sendable {
             start = lineFeed + 1
         }
     }
-
-    func moved(by distance: Int) -> FieldLines {
-        var moved = self
-        moved.range = range.moved(by: distance)
-        return moved
-    }
 }
 
 /// The headers that proxies add, as received.
-///
-/// As in `HeaderFields`, no property has a default value, so that the compiler asks for a new one in `moved(by:)`.
 package struct Forwarding: Sendable {
     /// Whether there is any of X-Forwarded-*, Forwarded and X-Real-IP.
-    package internal(set) var isPresent: Bool
+    package internal(set) var isPresent = false
     /// X-Forwarded-Proto.
-    var protos: FieldLines
+    var protos = FieldLines()
     /// X-Forwarded-For.
-    var addresses: FieldLines
+    var addresses = FieldLines()
     /// Forwarded (RFC 7239).
-    var elements: FieldLines
+    var elements = FieldLines()
     /// The last X-Request-Id; empty if there is none.
     ///
     /// Says nothing about the request's way.
-    package internal(set) var requestID: ByteRange
+    package internal(set) var requestID = ByteRange.empty
 
     /// The value of each X-Forwarded-Proto, in order.
     package func protos(in bytes: Span<UInt8>) -> [ByteRange] {
@@ -236,20 +202,5 @@ package struct Forwarding: Sendable {
     /// The value of each Forwarded, in order: the last element of the last one is the nearest proxy's.
     package func elements(in bytes: Span<UInt8>) -> [ByteRange] {
         elements.values(named: HeaderField.forwarded.name, in: bytes)
-    }
-}
-
-extension Forwarding {
-    /// Of no header.
-    init() {
-        self.init(
-            isPresent: false, protos: FieldLines(), addresses: FieldLines(), elements: FieldLines(), requestID: .empty)
-    }
-
-    func moved(by distance: Int) -> Forwarding {
-        Forwarding(
-            isPresent: isPresent, protos: protos.moved(by: distance), addresses: addresses.moved(by: distance),
-            elements: elements.moved(by: distance), requestID: requestID.moved(by: distance)
-        )
     }
 }

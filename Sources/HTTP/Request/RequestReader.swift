@@ -276,10 +276,9 @@ package struct RequestReader {
 
     /// Takes over the fields of an earlier request if the current one has the same lines.
     private mutating func takeCachedFields() -> Bool {
-        let fieldsStart = lineStart - start
         guard let cachedSection,
-            let end = cachedSection.end(in: requestBytes, from: fieldsStart, limit: limits.head),
-            parser.takeFields(of: cachedSection.parser, movedBy: fieldsStart - cachedSection.start)
+            let end = cachedSection.end(in: requestBytes, from: lineStart - start, limit: limits.head),
+            parser.takeFields(of: cachedSection.parser)
         else { return false }
         differingHeads = 1
         lineStart = start + end

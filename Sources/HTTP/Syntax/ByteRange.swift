@@ -17,11 +17,6 @@ package struct ByteRange: Hashable, Sendable {
     package var isEmpty: Bool { start == end }
     package var count: Int { Int(end - start) }
     package var indices: Range<Int> { Int(start)..<Int(end) }
-
-    /// The range moved by a distance; an empty range stays `empty`.
-    func moved(by distance: Int) -> ByteRange {
-        isEmpty ? .empty : ByteRange(Int(start) + distance, Int(end) + distance)
-    }
 }
 
 extension Span<UInt8> {

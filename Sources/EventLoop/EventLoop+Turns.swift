@@ -36,7 +36,7 @@ package enum TurnPart: Sendable {
 }
 
 extension EventLoop {
-    /// Queues a handler, whose `takeTurn` this loop calls after those that are queued already.
+    /// Queues a handler, whose `resume` this loop calls after those that are queued already.
     ///
     /// On the loop's thread.
     package func enqueue(_ handler: any ReadinessHandler, for part: TurnPart) {
@@ -70,17 +70,17 @@ extension EventLoop {
             // Handlers that queue again wait for the next turn.
             var left = queue.count
             repeat {
-                queue.popFirst()?.takeTurn()
+                queue.popFirst()?.resume()
                 left -= 1
             } while left > 0 && !budget.isSpent
         }
         if !longQueue.isEmpty {
             let budget = TurnBudget(.long, began: .now)
-            repeat { longQueue.popFirst()?.takeTurn() } while !longQueue.isEmpty && !budget.isSpent
+            repeat { longQueue.popFirst()?.resume() } while !longQueue.isEmpty && !budget.isSpent
         }
         if !handshakeQueue.isEmpty {
             let budget = TurnBudget(.handshake, began: .now)
-            repeat { handshakeQueue.popFirst()?.takeTurn() } while !handshakeQueue.isEmpty && !budget.isSpent
+            repeat { handshakeQueue.popFirst()?.resume() } while !handshakeQueue.isEmpty && !budget.isSpent
         }
         hasQueued.store(!queue.isEmpty || !longQueue.isEmpty || !handshakeQueue.isEmpty, ordering: .relaxed)
     }

@@ -223,7 +223,7 @@ package protocol ReadinessHandler: AnyObject {
     func wake(_ reason: WakeReason)
 
     /// Continues queued work; called once for each `EventLoop.enqueue`.
-    func takeTurn()
+    func resume()
 }
 
 /// A task or handler that waits for a descriptor.

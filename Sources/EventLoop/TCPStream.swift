@@ -238,7 +238,7 @@ package final class DescriptorWatch: ReadinessHandler {
         wait()
     }
 
-    package func takeTurn() {}
+    package func resume() {}
 
     private func wait() {
         // The next event says whether there is more.

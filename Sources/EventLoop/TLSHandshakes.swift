@@ -65,7 +65,7 @@ final class TLSHandshake: ReadinessHandler {
     private let id: RegistrationID
     private let deadline: MonotonicTime
     private let all: TLSHandshakes
-    /// Makes the session when the first step is due: until then others may be waiting for their turn, and hold nothing.
+    /// Makes the session when the first step is due: until then many may be queued, and hold nothing.
     private let makeSession: () -> TLSSession?
     private var session: TLSSession?
     private var waiter: Waiter<Void>?
@@ -107,7 +107,7 @@ final class TLSHandshake: ReadinessHandler {
         }
     }
 
-    func takeTurn() {
+    func resume() {
         // It may have ended while it was queued.
         guard waiter != nil else { return }
         if loop.isAbandoned { return end(.failure(.stopped)) }

@@ -305,7 +305,7 @@ import Testing
             successor = try? loop.register(other.number)
         }
 
-        func takeTurn() {}
+        func resume() {}
     }
 
     @Test

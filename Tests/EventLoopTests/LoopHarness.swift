@@ -59,7 +59,7 @@ final class HandlerRecorder: ReadinessHandler, @unchecked Sendable {
         reasons.append(reason)
     }
 
-    func takeTurn() {}
+    func resume() {}
 
     func wait(until deadline: MonotonicTime) -> WakeReason? {
         stream.waitUntilReadable(until: deadline, isIdle: true, calling: self)

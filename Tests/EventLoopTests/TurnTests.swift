@@ -22,7 +22,7 @@ import Testing
             work()
         }
 
-        func takeTurn() {
+        func resume() {
             notes.add(number)
             work()
         }
@@ -126,7 +126,7 @@ import Testing
                         (self.number, self.notes, self.loop) = (number, notes, loop)
                     }
                     func wake(_ reason: WakeReason) {}
-                    func takeTurn() {
+                    func resume() {
                         notes.add(number)
                         left -= 1
                         if left > 0 { loop.enqueue(self, for: .usual) }
@@ -208,10 +208,10 @@ import Testing
                 queue.append(Turns(put, notes))
                 put += 1
             }
-            for _ in 0..<min(queue.count, round * 5) { queue.popFirst()?.takeTurn() }
+            for _ in 0..<min(queue.count, round * 5) { queue.popFirst()?.resume() }
         }
         #expect(queue.count == put - notes.all.count)
-        while let next = queue.popFirst() { next.takeTurn() }
+        while let next = queue.popFirst() { next.resume() }
         #expect(queue.isEmpty)
         #expect(notes.all == Array(0..<put))
     }

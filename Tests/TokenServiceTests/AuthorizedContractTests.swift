@@ -92,7 +92,7 @@ import TokenStore
             return
         }
         #expect(refused.bytes > 0)
-        #expect(refused.refuse().code == .writeFailed)
+        #expect(refused.failForLackOfRoom().code == .writeFailed)
         #expect(read() == unknown)
         let left = harness.begin(harness.answer("POST /token?token_info=new&unique_id=\(session.text)"))
         left.leave()

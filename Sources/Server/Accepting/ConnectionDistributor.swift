@@ -39,7 +39,7 @@ final class ConnectionDistributor: Sendable {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
                 assign(descriptor, from: peer, through: listener, by: worker)
-                // Open connections get their turn, however many new ones arrive.
+                // Open connections are served, however many new ones arrive.
                 streak += 1
                 if streak % Self.acceptsPerClockRead == 0 && budget.isSpent {
                     await Task.yield()

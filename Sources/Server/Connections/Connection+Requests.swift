@@ -17,8 +17,8 @@ extension Connection {
             state = .closing(lingers: !output.isEmpty)
             return true
         }
-        if stepsInTurn >= Self.stepLimit {
-            // Any number of connections may wait for their turn, so the memory that each holds is counted.
+        if steps >= Self.stepLimit {
+            // Any number of connections may be in the queue, so the memory that each holds is counted.
             guard account(for: waitingBytes, on: worker) else {
                 refuse(.outOfBuffers, on: worker)
                 return true
@@ -124,7 +124,7 @@ extension Connection {
             switch receiveNow(on: worker) {
             case .received:
                 // A client that keeps sending must neither hold up other connections nor escape its deadline.
-                stepsInTurn += 1
+                steps += 1
                 // Input that arrives between two requests is in time, however late the loop looks at it.
                 if worker.loop.now >= deadline, !isIdle { refuseLate(part, on: worker) }
                 return true
@@ -217,7 +217,7 @@ extension Connection {
         } else {
             reader.finishRequest()
         }
-        stepsInTurn += 1
+        steps += 1
         // A client that did not ask to close the connection may already be sending its next request.
         state = isLast ? .closing(lingers: request.keepsAlive || !reader.isEmpty) : .answering
     }

@@ -13,7 +13,7 @@ extension Connection {
         if !output.isEmpty, !sendNow(on: worker), case .closed = state { return }
         guard let since = dropRequest(for: answer, since: since, on: worker) else {
             return answer.takesLong
-                ? end(with: .outOfBuffers, on: worker) : write(answer.refuse(), since: since, on: worker)
+                ? end(with: .outOfBuffers, on: worker) : write(answer.failForLackOfRoom(), since: since, on: worker)
         }
         if answer.takesLong {
             state = .longAnswer(answer, since: since)
@@ -28,7 +28,7 @@ extension Connection {
     ) {
         if let answer = answer.begin(for: driver) {
             handle(answer, since: since, on: worker, for: driver)
-            return endTurn()
+            return yieldToOthers()
         }
         state = .waiting(answer, since: since)
         let deadline = answer.timeLimit.map { worker.loop.now + Nanoseconds($0) } ?? .never
@@ -51,16 +51,16 @@ extension Connection {
             // A store without a time limit always answers, so this wait continues even if the loop has ended all waits.
             guard answer.timeLimit != nil else { return false }
             write(answer.timeOut(), since: since, on: worker)
-            endTurn()
+            yieldToOthers()
             return true
         }
     }
 
-    /// Ends the connection's turn: a store delivers many answers at a time, and all of them are written before a connection
+    /// Has other connections served next: a store delivers many answers at a time, and all of them are written before a connection
     /// continues with further requests of its client.
-    mutating func endTurn() {
-        // Without further input there is nothing to wait for a turn for: the next receive is the turn's last step.
-        stepsInTurn = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
+    mutating func yieldToOthers() {
+        // Without further input the queue is not needed: it waits anyway, or what it receives next is the last step.
+        steps = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1
     }
 
     /// Drops the current request, which the pending answer does not need, and counts the memory that is held until the answer
@@ -119,8 +119,8 @@ extension Connection {
         state = .sending(LongRest(of: answer, isLast: isLast))
     }
 
-    /// Waits for the part of a turn in which a step of long work is allowed.
-    mutating func waitForLongTurn(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+    /// Queues for a step of long work.
+    mutating func queueLongWork(on worker: Worker, for driver: ConnectionDriver) -> Bool {
         if worker.loop.isAbandoned {
             state = .closing(lingers: !output.isEmpty)
             return true
@@ -129,7 +129,7 @@ extension Connection {
         guard send(on: worker, for: driver) else { return false }
         let isSending = if case .sending = state { true } else { false }
         if !isSending || worker.bufferBudget.isScarce { releaseRoom() }
-        // Any number of connections may wait for their turn, so the memory that each holds is counted.
+        // Any number of connections may be in the queue, so the memory that each holds is counted.
         guard account(for: waitingBytes, on: worker) else { return giveUp(on: worker) }
         worker.loop.enqueue(driver, for: .long)
         return false
@@ -161,7 +161,7 @@ extension Connection {
         case .longRequest: answerRequest(on: worker, for: driver)
         case .longAnswer(let answer, _):
             state = .answering
-            // The time that it waited for its turn is not counted among that of the answer.
+            // The time in the queue is not counted among that of the answer.
             beginNow(answer, worker.loop.now, on: worker, for: driver)
         default: break
         }

@@ -22,13 +22,13 @@ struct Connection: ~Copyable {
         case reading(RequestReader.Part, until: MonotonicTime)
         /// Answers the requests in the buffer; no deadline runs. The first state.
         case answering
-        /// The request at hand has a long body, and waits for its turn since then.
+        /// The request at hand has a long body, and is in the queue of long work since then.
         case longRequest(since: MonotonicTime)
-        /// The request was dropped, and its answer, which takes long to begin, waits for its turn since then.
+        /// The request was dropped, and its answer, which takes long to begin, is in the queue of long work since then.
         case longAnswer(PendingAnswer, since: MonotonicTime)
         /// The request was dropped then, and its answer has begun and will come.
         case waiting(PendingAnswer, since: MonotonicTime)
-        /// Sends the rest of a long answer, in pieces that wait for their turn.
+        /// Sends the rest of a long answer, in pieces, between which it is in the queue of long work.
         case sending(LongRest)
         /// The output ends with the connection's last answer; `lingers` if the client may still be sending.
         case closing(lingers: Bool)
@@ -59,8 +59,8 @@ struct Connection: ~Copyable {
     private var sendDeadline = MonotonicTime.never
     /// Bytes sent since `sendDeadline` was set.
     private var sentSinceRenewal = 0
-    /// Receives and answers since other connections last had their turn.
-    var stepsInTurn = 0
+    /// Receives and answers since the last wait, or since other connections were last served.
+    var steps = 0
     /// The number of the listener that accepted the connection.
     let listener: UInt16
     /// Bytes counted for this connection in the worker's `bufferBudget`.
@@ -68,7 +68,7 @@ struct Connection: ~Copyable {
 
     /// Answers are gathered while further requests are in the buffer, up to this many bytes.
     static let outputLimit = 64 << 10
-    /// Steps after which other connections get their turn.
+    /// Steps after which other connections are served.
     static let stepLimit = 32
     /// Bytes that a client has to read before its time limit for the rest begins again: a client that reads a byte now and then
     /// cannot keep an answer waiting for hours.
@@ -93,8 +93,8 @@ struct Connection: ~Copyable {
     ///     use.
     ///   - driver: The connection's owner, which is called when a wait ends.
     mutating func wake(after reason: WakeReason, on worker: Worker, for driver: ConnectionDriver) {
-        // Other connections have had their turn.
-        stepsInTurn = 0
+        // Other connections have been served.
+        steps = 0
         let goesOn =
             switch state {
             case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: worker)
@@ -109,8 +109,8 @@ struct Connection: ~Copyable {
     }
 
     /// Continues after `EventLoop.enqueue`: long work in its own part of the loop's turns, one step at a time.
-    mutating func takeTurn(on worker: Worker, for driver: ConnectionDriver) {
-        stepsInTurn = 0
+    mutating func resume(on worker: Worker, for driver: ConnectionDriver) {
+        steps = 0
         if workLong(on: worker, for: driver) { run(on: worker, for: driver) }
     }
 
@@ -120,7 +120,7 @@ struct Connection: ~Copyable {
         stream.endWait()
         state = .answering
         handle(answer, since: since, on: worker, for: driver)
-        endTurn()
+        yieldToOthers()
         run(on: worker, for: driver)
     }
 
@@ -130,7 +130,7 @@ struct Connection: ~Copyable {
         while goesOn {
             switch state {
             case .reading, .answering: goesOn = serve(on: worker, for: driver)
-            case .longRequest, .longAnswer, .sending: goesOn = waitForLongTurn(on: worker, for: driver)
+            case .longRequest, .longAnswer, .sending: goesOn = queueLongWork(on: worker, for: driver)
             case .closing: goesOn = finish(on: worker, for: driver)
             case .lingering(let deadline): goesOn = linger(until: deadline, on: worker, for: driver)
             case .waiting, .closed: goesOn = false
@@ -177,7 +177,7 @@ struct Connection: ~Copyable {
         }
         // A large answer takes as long as several short answers.
         if sent > Self.outputLimit {
-            stepsInTurn += sent / Self.outputLimit
+            steps += sent / Self.outputLimit
             worker.loop.noteLongStep()
         }
         output.removeAll(keepingCapacity: true)
@@ -241,12 +241,12 @@ struct Connection: ~Copyable {
     ) -> Bool {
         while worker.loop.now < deadline {
             reader.dropAll()
-            guard stepsInTurn < Self.stepLimit else {
+            guard steps < Self.stepLimit else {
                 worker.loop.enqueue(driver, for: .usual)
                 return false
             }
             switch receiveNow(on: worker) {
-            case .received: stepsInTurn += 1
+            case .received: steps += 1
             case .wouldBlock:
                 releaseBuffers(to: worker)
                 // Never more than was counted before.

@@ -30,17 +30,17 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     ///
     /// - Parameters:
     ///   - listener: The listener that accepted the connection.
-    ///   - isRefused: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
-    func start(through listener: ClientListener, isRefused: Bool) {
-        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve(isRefused: isRefused) }
+    ///   - exceedsLimit: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
+    func start(through listener: ClientListener, exceedsLimit: Bool) {
+        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve(exceedsLimit: exceedsLimit) }
         Task(executorPreference: worker.loop) { [self] in
             await connection.open(through: listener, on: worker)
-            serve(isRefused: isRefused)
+            serve(exceedsLimit: exceedsLimit)
         }
     }
 
-    private func serve(isRefused: Bool) {
-        if isRefused, case .answering = connection.state { connection.refuse(.tooManyConnections, on: worker) }
+    private func serve(exceedsLimit: Bool) {
+        if exceedsLimit, case .answering = connection.state { connection.refuse(.tooManyConnections, on: worker) }
         connection.run(on: worker, for: self)
     }
 
@@ -48,8 +48,8 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
         connection.wake(after: reason, on: worker, for: self)
     }
 
-    func takeTurn() {
-        connection.takeTurn(on: worker, for: self)
+    func resume() {
+        connection.resume(on: worker, for: self)
     }
 
     func take(_ answer: Answer) {

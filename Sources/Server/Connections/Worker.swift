@@ -156,8 +156,8 @@ package final class Worker: @unchecked Sendable {
     ///     there are none, it is answered with 503 and closed.
     func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
         if exceedsLimit, totalCount.isExceeded { loop.endLongestIdleWaits() }
-        let isRefused = exceedsLimit && totalCount.isExceeded
-        if isRefused { metrics.refused.add() }
+        let exceedsLimit = exceedsLimit && totalCount.isExceeded
+        if exceedsLimit { metrics.refused.add() }
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -168,7 +168,7 @@ package final class Worker: @unchecked Sendable {
         let origin = connectionSettings.https.origin(
             address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: listener.listener.port)
         let connection = Connection(stream, from: origin, through: listener.number, on: self)
-        ConnectionDriver(connection, on: self).start(through: listener, isRefused: isRefused)
+        ConnectionDriver(connection, on: self).start(through: listener, exceedsLimit: exceedsLimit)
     }
 
     /// Counts a connection that is about to be served here.

@@ -138,7 +138,7 @@ package final class PendingAnswer: OutcomeWaiter {
     }
 
     /// Gives up before `begin`, as there is no room for its bytes, and returns the answer of failure.
-    package func refuse() -> Response {
+    package func failForLackOfRoom() -> Response {
         abandon()
         return failed(.overloaded(.buffers))
     }

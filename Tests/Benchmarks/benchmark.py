@@ -6,7 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-import hummingbird
 import machine
 import measurement
 import memory
@@ -15,12 +14,11 @@ import redis
 import stores
 import workloads
 from client import CONNECTIONS, ask_all
-from hummingbird import Hummingbird
 from machine import BenchmarkError, note
 from measurement import Result, Wrk, WrkBeside
 from memory import Memory
 from nginx import Nginx
-from peers import Certificate, Floor, Peer, TokenCache
+from peers import Certificate, Peer, TokenCache
 from php_fpm import PhpFpm
 from redis import Redis
 from stores import Store
@@ -104,9 +102,8 @@ class Benchmark:
         """Runs everything."""
         stores.check_space(self.folder, self.plan.many_tokens)
         descriptors = machine.raise_descriptor_limit() - 100
-        peer_binary = hummingbird.build()
         os.sched_setaffinity(0, {self.client_core})
-        rows, idle = self.beside_peers(peer_binary, descriptors)
+        rows, idle = self.beside_peers(descriptors)
         few, many = self.made(TOKEN_COUNT), self.made(self.plan.many_tokens)
         disk_bytes = machine.bytes_from_disk()
         rows |= self.lookups(few, many)
@@ -129,7 +126,6 @@ class Benchmark:
                 "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
                 "php-fpm": machine.first_line(php_fpm.program(), "-v").partition(" (")[0].removeprefix("PHP "),
                 "redis": redis.version(),
-                **hummingbird.versions(),
             },
             method=(
                 f"server on core {self.server_core}, wrk on core {self.client_core}, {CONNECTIONS} keep-alive "
@@ -141,21 +137,17 @@ class Benchmark:
             disk_bytes=disk_bytes, making_seconds=many.making_seconds,
         )
 
-    def beside_peers(self, peer_binary: Path, descriptors: int) -> tuple[dict[str, list[Result]], list[Idle]]:
+    def beside_peers(self, descriptors: int) -> tuple[dict[str, list[Result]], list[Idle]]:
         """The rows in which token-cache meets other servers."""
         note("storing tokens")
         server = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
         php = PhpFpm(self.server_core, self.folder, self.certificate)
-        swift_nio = Hummingbird(self.server_core, self.folder, peer_binary)
         answers = load(server)
-        for peer in (php, swift_nio):
-            check_answers(peer, load(peer), answers)
+        check_answers(php, load(php), answers)
         nginx = Nginx(self.server_core, self.folder, self.certificate, answers)
-        floor = Floor(self.server_core, self.folder, answers)
         rows = {
-            "get": self.row(GET_HIT, server, php, swift_nio, floor, nginx),
-            "miss": self.row(GET_MISS, server, floor, nginx),
-            "post": self.row(POST, server, php, swift_nio, floor, nginx),
+            "get": self.row(GET_HIT, server, php, nginx),
+            "post": self.row(POST, server, php, nginx),
             "redis": self.beside_redis(server),
             "tls": self.row(TLS_GET, server, nginx),
             "handshake": self.row(TLS_HANDSHAKE, server, nginx),
@@ -165,10 +157,10 @@ class Benchmark:
         server.settings = UNCACHED
         rows["uncached"] = self.row(GET_UNCACHED, server, nginx)
         server.settings = {}
-        rows |= self.loops(server, nginx, answers)
+        rows |= self.loops(server)
         note("measuring idle connections")
         count, tls_count = (min(most, descriptors) for most in (IDLE_CONNECTIONS, IDLE_TLS_CONNECTIONS))
-        idle = [idle_connections(peer, GET_HIT, count) for peer in (server, swift_nio, nginx)]
+        idle = [idle_connections(peer, GET_HIT, count) for peer in (server, nginx)]
         idle += [idle_connections(peer, TLS_GET, tls_count) for peer in (server, nginx)]
         return rows, idle
 
@@ -183,8 +175,8 @@ class Benchmark:
         entrants = [(server, POST), (Redis(self.server_core, self.folder), redis.SET)]
         return measurement.compare(entrants, self.wrk, self.plan.rounds)
 
-    def loops(self, server: TokenCache, nginx: Nginx, answers: dict[bytes, bytes]) -> dict[str, list[Result]]:
-        """Two loops on two cores, then one loop on one core, each core with its own load; and the same with nginx' workers."""
+    def loops(self, server: TokenCache) -> dict[str, list[Result]]:
+        """Two loops on two cores, then one loop on one core, each core with its own load."""
         note("measuring two loops")
         two = TokenCache(self.server_core, self.folder, self.binary, self.certificate)
         two.name, two.cores = "2 loops, 2 cores", [self.server_core, self.client_core]
@@ -195,12 +187,7 @@ class Benchmark:
         one.name = "1 loop, 1 core"
         workload = dataclasses.replace(GET_HIT, name="GET hit, load beside")
         wrk = WrkBeside(self.client_core, self.server_core, self.folder, self.plan.seconds)
-        workers = Nginx(self.server_core, self.folder, self.certificate, answers, "nginx, 2 workers, 2 cores")
-        workers.cores = two.cores
-        return {
-            name: measurement.compare([(first, workload), (second, workload)], wrk, self.plan.rounds)
-            for name, first, second in (("loops", two, one), ("workers", workers, nginx))
-        }
+        return {"loops": measurement.compare([(two, workload), (one, workload)], wrk, self.plan.rounds)}
 
     def made(self, count: int) -> Store:
         """A store of this many tokens."""

@@ -6,12 +6,9 @@ from benchmark import Report
 from measurement import Result
 
 WIDTH, BAR, GAP, NAMES, VALUES = 720, 18, 8, 175, 80
-TITLES = {"get": "GET", "post": "POST: token-cache and Hummingbird sync to the disk first"}
+TITLES = {"get": "GET", "post": "POST: token-cache syncs to the disk first"}
 OWN = "token-cache"
-PEERS = {
-    OWN: OWN, "php-fpm": "php-fpm + nginx", "hummingbird": "Hummingbird + GRDB", "nginx": "nginx return 200",
-    "floor": "bare epoll loop in C",
-}
+PEERS = {OWN: OWN, "php-fpm": "php-fpm + nginx", "nginx": "nginx return 200"}
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
   .title { font-weight: 600 }

@@ -5,7 +5,6 @@ import dataclasses
 import postgres_figures
 from benchmark import Report
 from postgres_figures import rate, ratio, thrift
-from storage import StorageReport
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -77,26 +76,3 @@ def postgres_goals(report: postgres_figures.Report) -> list[Goal]:
         *faster("POST", writes, 2.0),
         Goal("GET, CPU time of token-cache", server, 3.0, "x nginx `return 200`"),
     ]
-
-
-def storage_goals(report: StorageReport) -> list[Goal]:
-    """What is promised of POST on slow disks."""
-    # token-cache is first.
-    own = [result for result in report.groups if result.server == report.groups[0].server]
-    # With more connections, the thread that syncs also waits for the core.
-    syncs = {one.delay_milliseconds: one.sync_milliseconds for one in own if one.connections == 1}
-    found = []
-    for result in own:
-        if not result.delay_milliseconds or result.connections == 1:
-            continue
-        figures, sync = result.medians, syncs[result.delay_milliseconds]
-        # Two groups take turns: one is being synced while the other gathers, so each request waits for one and a half on average.
-        by_disk = result.connections / (1.5 * sync / 1e3)
-        by_cpu = (1 - figures.stolen) / figures.cpu_microseconds * 1e6
-        limit = "" if by_disk < by_cpu else ", limited by the CPU"
-        row = f"POST, delay of {result.delay_milliseconds} ms, {result.connections} connections{limit}"
-        found += [
-            Goal(f"{row}: rate", figures.requests_per_second, 0.9 * min(by_disk, by_cpu), "requests/s", at_least=True),
-            Goal(f"{row}: p99", figures.p99_microseconds / 1e3 / sync, 3.0, f"x a sync of {sync:.2f} ms"),
-        ]
-    return found

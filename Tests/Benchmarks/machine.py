@@ -102,5 +102,4 @@ def describe(binary: Path, folder: Path) -> dict[str, str]:
         "libraries": f"SQLite {package_version('libsqlite3-0')}, {first_line('openssl', 'version').partition(' (')[0]}",
         "swift": first_line("swift", "--version"),
         "wrk": first_line("wrk", "--version").partition(" Copyright")[0].removeprefix("wrk "),
-        "floor": first_line("cc", "--version"),
     }

@@ -195,21 +195,3 @@ class TokenCache(Peer):
             "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
             "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key), **self.settings,
         }
-
-
-class Floor(Peer):
-    """A bare epoll loop that sends a fixed answer: the floor that no server can go below."""
-
-    name = "floor"
-
-    def __init__(self, core: int, folder: Path, answers: dict[bytes, bytes]) -> None:
-        super().__init__(core, folder)
-        self.answers = answers
-        self.binary = folder / "floor"
-        source = Path(__file__).with_name("floor.c")
-        subprocess.run(["cc", "-O2", "-Wall", "-o", str(self.binary), str(source)], check=True)
-
-    def command(self, port: int, workload: Workload) -> list[str]:
-        answer = self.folder / "floor.answer"
-        answer.write_bytes(self.answers[workload.expected])
-        return [str(self.binary), str(port), str(workload.body_bytes), str(answer)]

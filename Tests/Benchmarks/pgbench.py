@@ -16,7 +16,6 @@ from workloads import SEED
 
 # The keys are numbers, as pgbench has no other variables, and longer than others: this many bytes.
 FIRST_KEY = 10**18
-KEY_BYTES = 19
 # The parameters of the statements in their order.
 FETCH = ["key", "limit"]
 STORE = ["key", "version", "written_at", "expires_at", "key_number", "value"]

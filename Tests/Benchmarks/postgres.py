@@ -118,8 +118,7 @@ class PostgresBenchmark:
     def describe(self) -> dict[str, str]:
         """The machine, and what ran on it."""
         found = machine.describe(self.binary, self.folder)
-        for name in ("libraries", "floor"):
-            del found[name]
+        del found["libraries"]
         return found | {
             "postgresql": self.server.value("SHOW server_version"),
             "libpq": machine.package_version("libpq5"),

@@ -194,11 +194,4 @@ Written by `Tests/Benchmarks/run --postgres`, which measures and replaces all of
 The statements:
 
 {statements}
-
-<details><summary>All figures</summary>
-
-```json
-{report.as_json(found)}```
-
-</details>
 """

@@ -78,8 +78,7 @@ def remarks(report: Report) -> list[str]:
         "p99 at half of the saturating rate: both servers get the same rate, half of the lower of their two maxima. "
         "wrk's timers count milliseconds, so requests due within one are sent together.",
         "Two loops: each core runs a loop and a wrk, one core in one case and two in the other, so that the load on each "
-        "core is the same; the time of wrk is not counted, as everywhere. Virtual cores may share one of the host's: the rows of nginx' "
-        "workers show how far two of them go on this machine.",
+        "core is the same; the time of wrk is not counted, as everywhere.",
         f"Resident memory of idle connections, each with one answer: {'; '.join(idle)}.",
         f"Memory: random GETs of {many:,} tokens fill the cache, which may take {memory.cache_bytes >> 20} MiB; "
         f"largest {memory.first_half_bytes / (1 << 20):.1f} MiB in the first half, "

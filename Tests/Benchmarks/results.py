@@ -42,13 +42,6 @@ Written by `Tests/Benchmarks/run`, which measures and replaces all of this.
 {table(titles, rows)}
 
 {notes}
-
-<details><summary>All figures</summary>
-
-```json
-{report.as_json(found)}```
-
-</details>
 """
 
 

@@ -137,14 +137,6 @@ def numbered_gets(count: int, pause_milliseconds: int = 0) -> Numbered:
     )
 
 
-def numbered_posts(count: int, pause_milliseconds: int = 0) -> Numbered:
-    """POST requests that replace numbered tokens."""
-    body = form(ID_FORMAT % 0, NUMBERED_INFO)
-    return Numbered(
-        "POST", [post(body)], len(body), b'{"status":"true"}', count=count, pause_milliseconds=pause_milliseconds
-    )
-
-
 def paced(workload: Workload, requests_per_second: float) -> Paced:
     """The same requests at a rate."""
     name = f"{workload.name}, {requests_per_second:,.0f}/s"

@@ -17,7 +17,7 @@ from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
 from proxies import PROXIES, Certificate, install_packages
-from proxy_site import CarelessNginx, Site
+from proxy_site import Site
 from server_process import Server, binary
 from shared_servers import finish, shared_server
 from storage_shim import compile_library
@@ -163,13 +163,6 @@ def site(request, tmp_path_factory, proxy_certificate):
     """Each reverse proxy in turn, with a server behind it; see `Site`."""
     folder = tmp_path_factory.mktemp(request.param)
     with contextlib.closing(Site(folder, PROXIES[request.param], proxy_certificate)) as proxied:
-        yield proxied
-
-
-@pytest.fixture(scope="module")
-def careless(tmp_path_factory, proxy_certificate):
-    """A server behind a proxy that forwards plain HTTP; see `CarelessNginx`."""
-    with contextlib.closing(Site(tmp_path_factory.mktemp("careless"), CarelessNginx, proxy_certificate)) as proxied:
         yield proxied
 
 

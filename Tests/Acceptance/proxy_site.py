@@ -9,7 +9,7 @@ import threading
 from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, Response, form, get, lines
 from ports import free_ports
-from proxies import HOST, Nginx, TLSConnection
+from proxies import HOST, TLSConnection
 from server_process import Server, until
 from shared_servers import finish
 
@@ -161,29 +161,6 @@ class SameAnswer(Backend):
         with connection:
             connection.recv(65536)
             connection.sendall(self.data)
-
-
-class CarelessNginx(Nginx):
-    """A proxy on the server's machine that sets one of several headers and forwards plain HTTP."""
-    headers = {
-        # The header that nginx sets, by the path prefix that selects it
-        "scheme": ["X-Forwarded-Proto $scheme"],
-        "scheme-and-address": ["X-Forwarded-Proto $scheme", "X-Forwarded-For $remote_addr"],
-        "address": ["X-Forwarded-For $proxy_add_x_forwarded_for"],
-        "real-address": ["X-Real-IP $remote_addr", "X-Forwarded-For $remote_addr", 'X-Forwarded-Proto ""'],
-        "forwarded": ['Forwarded "for=$remote_addr;proto=$scheme"'],
-        "appended": ['Forwarded "$http_forwarded, for=$remote_addr;proto=$scheme"'],
-    }
-
-    def site(self):
-        upstream = self.replacements["127.0.0.1:8080"]
-        places = "\n".join(
-            f"location /{place}/ {{ proxy_pass http://{upstream}/; proxy_set_header Host $host; "
-            + " ".join(f"proxy_set_header {header};" for header in headers) + " }"
-            for place, headers in self.headers.items())
-        return (
-            f"server {{ listen {self.http_port}; listen {self.https_port} ssl; server_name {HOST};\n"
-            f"ssl_certificate {self.certificate.file}; ssl_certificate_key {self.certificate.key};\n{places}\n}}\n")
 
 
 # Requests and answers

@@ -1,5 +1,4 @@
 """The deploy hook of certbot: a renewed certificate is served without a restart, and root follows no link of the server's user."""
-import json
 import os
 import re
 import shutil
@@ -7,7 +6,6 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -43,17 +41,6 @@ def deploy(lineage, data, status=0, programs=os.environ["PATH"], folder="/"):
         capture_output=True, text=True, timeout=30, check=False, cwd=folder)
     assert done.returncode == status, done
     return done.stderr
-
-
-@pytest.fixture(name="without_openssl")
-def programs_without_openssl(tmp_path):
-    """A folder for PATH with what the hook runs, but no openssl."""
-    folder = tmp_path / "programs"
-    folder.mkdir()
-    for name in ("basename", "cat", "env", "find", "grep", "id", "mkdir", "mktemp", "mv", "rm", "setpriv", "setsid", "sh",
-                 "stat", "sync", "tail"):
-        (folder / name).symlink_to(shutil.which(name))
-    return folder
 
 
 def encrypt(key):
@@ -172,38 +159,3 @@ def test_what_is_incomplete_or_does_not_fit_replaces_nothing(lineage, tmp_path, 
     assert re.search(message, deploy(lineage, data, status=1))
     if data.exists():
         assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
-
-
-def test_what_is_incomplete_replaces_nothing_without_openssl_either(lineage, tmp_path, without_openssl):
-    data = tmp_path / "data"
-    data.mkdir()
-    deploy(lineage, data, programs=without_openssl)
-    before = (data / "tls" / f"{NAME}.pem").read_bytes()
-    (lineage / "fullchain.pem").write_text(HALF)
-    assert "cannot be written below" in deploy(lineage, data, status=1, programs=without_openssl)
-    assert (data / "tls" / f"{NAME}.pem").read_bytes() == before and len(os.listdir(data / "tls")) == 1
-
-
-def test_a_private_key_that_a_killed_run_has_left_is_removed(lineage, tmp_path):
-    tls = tmp_path / "data" / "tls"
-    tls.mkdir(parents=True)
-    # The second one may be of a run that is under way.
-    for name, age in ((".new.killed", 2 * 3600), (".new.recent", 0), ("other.pem", 2 * 3600)):
-        (tls / name).write_text("a key")
-        os.utime(tls / name, (time.time() - age,) * 2)
-    deploy(lineage, tls.parent)
-    assert sorted(os.listdir(tls)) == sorted([".new.recent", "other.pem", f"{NAME}.pem"])
-
-
-@pytest.mark.parametrize("below, path", [("..", NAME), ("", "."), ("", f"../{NAME}/")])
-def test_a_relative_path_of_the_folder_is_taken(lineage, tmp_path, below, path):
-    data = tmp_path / "data"
-    data.mkdir()
-    deploy(path, data, folder=lineage / below)
-    assert os.listdir(data / "tls") == [f"{NAME}.pem"]
-
-
-def test_the_documents_name_the_file_that_the_hook_writes():
-    text = (HOOK.parents[1] / "systemd" / "README.md").read_text(encoding="utf-8")
-    assert json.dumps(f"/var/lib/token-cache/tls/{NAME}.pem").strip('"') in text
-    assert "--deploy-hook /usr/share/token-cache/token-cache-certificate" in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract import STORED, fresh_id
-from devices import Devices, DevicesWithSessions, REPOSITORY
+from devices import REPOSITORY, Devices, DevicesWithSessions
 from http_client import FORM, exchange, lines
 
 LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
@@ -60,15 +60,6 @@ def test_a_sign_out_and_a_new_token_are_learned_at_the_next_fetch(devices):
     assert devices.run("B", "open") == [CACHED]
 
 
-def test_two_users_side_by_side(begin):
-    users = begin(), begin()
-    tokens = [user.run("A", "login", "token")[1] for user in users]
-    assert [user.run(name, "token") for name in "AB" for user in users] == [[token] for token in tokens * 2]
-    assert users[1].run("A", "logout") == ["signed out"]
-    assert users[0].run("A", "fetch") == [tokens[0]]
-    assert users[1].run("B", "fetch") == ["no token"]
-
-
 def test_devices_work_while_the_server_is_down(begin):
     devices = begin()
     devices.run("A", "login")
@@ -91,25 +82,6 @@ def test_devices_work_while_the_server_is_down(begin):
     assert devices.run("B", "fetch") == ["no token"]
 
 
-def test_what_waited_without_a_network_never_replaces_what_is_newer(begin):
-    devices = begin()
-    for name in "AB":
-        devices.run(name, "login")
-    assert devices.server.stop() == 0
-    older, = devices.run("A", "refresh")
-    begin(devices)
-    newer, = devices.run("B", "refresh")
-    assert older != newer
-    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
-    assert devices.run("B", "fetch") == [newer]
-    # Nor does a sign-out from before a login.
-    assert devices.server.stop() == 0
-    assert devices.run("A", "logout") == ["signed out"]
-    begin(devices)
-    newest, = devices.run("B", "refresh")
-    assert devices.run("A", "fetch") == [newest]
-
-
 def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
     """Between any two steps of a write: what was stored is not lost, and both sides agree again."""
     chance = random.Random(11)
@@ -129,16 +101,6 @@ def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
         assert not (devices.folder / "A" / "queue.json").exists()
 
 
-def test_two_processes_share_one_device(devices):
-    with devices.start("A", "write", "40") as one, devices.start("A", "write", "40") as other:
-        written = {line.split()[-1] for process in (one, other) for line in process.stdout.readlines()}
-    assert (one.returncode, other.returncode) == (0, 0)
-    assert devices.run("A", "synchronize") == ["nothing waits"]
-    found, = devices.run("A", "fetch")
-    assert found in written
-    assert devices.run("B", "fetch") == [found]
-
-
 def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
     server = serve()
     bodies = [json.loads(line) for line in
@@ -151,13 +113,6 @@ def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
         user = body["body"].split("&")[0].partition("=")[2]
         expected = "no token" if body["expires"] is None else body["body"].split('TokenKey":"')[1].split('"')[0]
         assert Devices(tmp_path / "devices", server, user).run("A", "fetch") == [expected]
-
-
-def test_the_files_of_a_device_are_private(devices):
-    devices.run("A", "login")
-    assert (devices.folder / "A").stat().st_mode & 0o777 == 0o700
-    for file in (devices.folder / "A").iterdir():
-        assert file.stat().st_mode & 0o777 == 0o600
 
 
 # Sessions
@@ -186,42 +141,7 @@ def test_a_revoked_session_is_unknown_and_the_others_go_on(with_sessions):
     assert devices.run("B", "fetch") == [extended]
 
 
-def test_sessions_end_everywhere_and_what_waits_goes_on_with_a_new_one(with_sessions):
-    devices = with_sessions
-    for name in "AB":
-        devices.run(name, "login")
-    status, _ = devices.ask("DELETE", f"/v1/users/{devices.user}/sessions")
-    assert status in (200, 204)
-    extended, = devices.run("A", "refresh")
-    shutil.rmtree(devices.folder / "B")
-    unknown, = devices.run("B", "fetch")
-    assert unknown.startswith("unknown: the session is unknown")
-    devices.sessions.clear()
-    assert devices.run("A", "synchronize") == ["nothing waits"]
-    assert devices.run("B", "fetch") == [extended]
-
-
-def test_the_apps_server_and_the_devices_see_the_same_token(with_sessions):
-    devices = with_sessions
-    _, token = devices.run("A", "login", "token")
-    status, stored = devices.ask("GET", f"/v1/users/{devices.user}/token")
-    assert status == 200 and token in json.dumps(stored)
-    status, _ = devices.ask("DELETE", f"/v1/users/{devices.user}/token")
-    assert status in (200, 204)
-    assert devices.run("A", "fetch") == ["no token"]
-    # Nothing is there, so a login stores under the condition that nothing is.
-    _, token = devices.run("A", "login", "token")
-    assert devices.run("B", "fetch") == [token]
-
-
 # The package
-
-
-def test_one_type_of_the_client_is_unchecked():
-    """What the compiler does not check about threads is fenced in the lock."""
-    unchecked = [file.name for file in (REPOSITORY / "Sources" / "TokenCacheClient").rglob("*.swift")
-                 if "@unchecked" in (text := file.read_text(encoding="utf-8")) or "nonisolated(unsafe)" in text]
-    assert unchecked == ["Locked.swift"]
 
 
 def copied_sources(folder):
@@ -240,7 +160,9 @@ def copied_sources(folder):
 
 
 @SWIFT
-def test_an_app_with_the_client_fetches_none_of_the_servers_packages(tmp_path):
+def test_an_app_with_the_client_fetches_none_of_the_servers_packages(tmp_path, is_long):
+    if not is_long:
+        pytest.skip("clones and builds the package: --long")
     package = tmp_path / "token-cache"
     copied_sources(package)
     app = tmp_path / "app"
@@ -279,18 +201,6 @@ import TokenCacheClient
     assert [pin["identity"] for pin in json.loads((app / "Package.resolved").read_text())["pins"]] == ["token-cache"]
     assert subprocess.run([app / ".build" / "debug" / "App"], capture_output=True, text=True, check=True).stdout == (
         "open CAAC\n")
-
-
-@SWIFT
-def test_the_program_is_still_found_by_its_name():
-    """Although it is no product: deploy/build builds it by this name."""
-    done = subprocess.run(["swift", "package", "describe", "--type", "json"], cwd=REPOSITORY, capture_output=True, text=True,
-                          timeout=300, check=True)
-    products = {product["name"]: product for product in json.loads(done.stdout)["products"]}
-    assert "executable" in products["token-cache"]["type"]
-    dumped = subprocess.run(["swift", "package", "dump-package"], cwd=REPOSITORY, capture_output=True, text=True,
-                            timeout=300, check=True)
-    assert [product["name"] for product in json.loads(dumped.stdout)["products"]] == ["TokenCacheClient"]
 
 
 @SWIFT

@@ -1,13 +1,16 @@
-"""The image and the Compose file refer to existing files, are pinned and hardened, and their settings are allowed and consistent."""
+"""The image, the Compose file and the objects for Kubernetes: their settings are accepted and fit, and keys are as pods have them."""
 import ipaddress
 import json
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from server_process import binary, run
+from server_process import SERVES, binary, clean_environment, run, until
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -20,20 +23,15 @@ def load(path):
 
 
 def effective(text="", folder=None, environment=None):
-    """The settings in effect with a file and variables."""
-    flags = []
+    """The settings in effect with a file and variables; the files that they name need not be there."""
+    flags = ["--syntax-only"]
     if text:
         file = folder / "settings.yaml"
         file.write_text(text)
-        flags = ["--config", str(file)]
+        flags += ["--config", str(file)]
     done = run("check-config", *flags, environment=environment)
     assert done.returncode == 0, done.stderr
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
-
-
-def seconds(text):
-    """A time as Compose and the server write it, in seconds."""
-    return int(re.fullmatch(r"([0-9]+)s", text)[1])
 
 
 # Docker
@@ -65,16 +63,6 @@ def test_what_the_image_copies_is_there_and_gets_into_the_build(stages):
         assert f"!{source}" in ignored
 
 
-def test_the_image_runs_as_a_user_without_rights_on_its_volume(stages):
-    final = dict(stages[-1])
-    user = final["USER"].split(":")[0]
-    assert int(user) > 0
-    assert f"--owner={user} " in final["RUN"] and final["VOLUME"] in final["RUN"]
-    assert final["VOLUME"].split()[0] == "/var/lib/token-cache"
-    assert json.loads(final["ENTRYPOINT"]) == ["/usr/bin/token-cache"]
-    assert final["ENV"] == f"SQLITE_TMPDIR={final['VOLUME'].split()[0]}"
-
-
 def test_the_image_has_the_libraries_that_the_program_needs(stages):
     final = dict(stages[-1])
     linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
@@ -83,18 +71,6 @@ def test_the_image_has_the_libraries_that_the_program_needs(stages):
     known = r"libsqlite3|libyaml-0|libssl|libcrypto|libstdc\+\+|libgcc_s|libc|libm|linux-vdso|libpthread|libdl|librt|libresolv"
     names = [line.split()[0].split(".so")[0] for line in linked.splitlines() if not line.strip().startswith("/")]
     assert not [name for name in names if not re.fullmatch(known, name)]
-
-
-def test_the_image_with_postgresql_has_one_library_more(stages, postgres_binary):
-    def needed(program):
-        """Leaves out Swift's own libraries: deploy/build puts them into the program, a debug build loads them."""
-        listed = subprocess.run(["objdump", "--private-headers", program], capture_output=True, text=True, check=True)
-        places = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        of_swift = set(re.findall(r"(\S+) => \S*/swift/", places)) | {"libstdc++.so.6", "libgcc_s.so.1"}
-        return set(re.findall(r"NEEDED +(\S+)", listed.stdout)) - of_swift
-
-    assert needed(postgres_binary) - needed(binary()) == {"libpq.so.5"}
-    assert "${TRAITS:+libpq5 " in dict(stages[-1])["RUN"] and "${TRAITS:+libpq-dev}" in dict(stages[0][:4])["RUN"]
 
 
 def test_the_settings_of_the_image_are_accepted_and_fit_it(stages, tmp_path):
@@ -112,26 +88,6 @@ def test_the_settings_of_the_image_are_accepted_and_fit_it(stages, tmp_path):
     assert command[:2] == ["serve", "--config"] and edits.split()[-1] == command[2]
 
 
-def test_the_image_is_made_as_linters_want_it(stages):
-    """The rules of hadolint that matter here."""
-    text = (DOCKER / "Dockerfile").read_text()
-    images = dict(re.findall(r"^ARG (\w+_IMAGE)=(\S+)$", text, re.M))
-    assert [rest.split()[0] for stage in stages for name, rest in stage if name == "FROM"] == [f"${{{name}}}" for name in images]
-    for image in images.values():
-        assert re.fullmatch(r"[a-z]+:[\w.-]+", image) and not image.endswith(":latest")
-    for stage in stages:
-        for name, rest in stage:
-            assert name not in ("ADD", "MAINTAINER"), "COPY says what it does"
-            if name == "RUN" and "apt-get" in rest:
-                assert "apt-get update" in rest and "--no-install-recommends" in rest and "rm -rf /var/lib/apt/lists/*" in rest
-            if name == "WORKDIR":
-                assert rest.startswith("/")
-            assert "sudo" not in rest and "curl" not in rest
-    names = [name for name, _ in stages[-1]]
-    assert names.index("USER") < names.index("ENTRYPOINT") and "HEALTHCHECK" in names
-    assert not [rest for name, rest in stages[-1] if name in ("ENTRYPOINT", "CMD") and not rest.startswith("[")]
-
-
 def test_the_health_check_of_the_image_is_the_command_for_it(stages, serve):
     command = json.loads(re.search(r"CMD (\[.*\])", dict(stages[-1])["HEALTHCHECK"])[1])
     assert command[-2:] == json.loads(dict(stages[-1])["CMD"])[-2:]
@@ -140,13 +96,6 @@ def test_the_health_check_of_the_image_is_the_command_for_it(stages, serve):
     assert run(*arguments).returncode == 0
     server.stop()
     assert run(*arguments).returncode == 1
-
-
-def test_what_is_published_without_a_proxy_is_answered_with_the_variable_that_the_dockerfile_names(serve):
-    text = (DOCKER / "Dockerfile").read_text()
-    name, value = re.search(r"--env (TOKEN_CACHE_HTTPS_MODE)=(\w+)", text).groups()
-    assert effective(environment={name: value})["https.mode"] == value == "off"
-    assert f"--env {name}={value}" in (DEPLOY / "kubernetes" / "README.md").read_text(encoding="utf-8")
 
 
 def test_compose_puts_nginx_in_front():
@@ -178,21 +127,152 @@ def test_compose_puts_nginx_in_front():
         assert path.startswith(f"{tls}/") and Path(path).name in (DOCKER / "compose.yaml").read_text()
 
 
-def test_compose_keeps_both_in_bounds(stages):
-    compose = load(DOCKER / "compose.yaml")
-    server, nginx, settings = compose["services"]["token-cache"], compose["services"]["nginx"], effective()
-    places = dict(volume.split(":") for volume in server["volumes"])
-    assert set(places) == set(compose["volumes"]) and list(places.values()) == dict(stages[-1])["VOLUME"].split()
-    for service in server, nginx:
-        assert service["read_only"] and service["cap_drop"] == ["ALL"]
-        assert service["security_opt"] == ["no-new-privileges:true"]
-        assert service["logging"]["options"]["max-size"]
-    assert "cap_add" not in server and "NET_ADMIN" not in nginx["cap_add"]
-    assert all("size=" in place for place in nginx["tmpfs"])
-    # nginx starts when the server is ready, and both are watched: the server by the image's own check.
-    assert nginx["depends_on"]["token-cache"]["condition"] == "service_healthy"
-    assert nginx["healthcheck"]["test"][-1] == "http://127.0.0.1/healthz"
-    assert seconds(server["stop_grace_period"]) > seconds(settings["drain_timeout"]) + 5
-    assert server["ulimits"]["nofile"] > int(settings["limits.connections"])
-    build = server["build"]
-    assert (DOCKER / build["context"] / build["dockerfile"]).resolve() == DOCKER / "Dockerfile"
+# Kubernetes
+
+KUBERNETES = DEPLOY / "kubernetes"
+# Of custom resources, which Kubernetes' own schemas do not have.
+CUSTOM = {"Certificate", "HTTPRoute", "BackendTLSPolicy", "PodMonitor"}
+CREDENTIAL = re.search(
+    r'credentialName = "([^"]+)"', (DEPLOY.parent / "Sources/TokenStore/Sealing/KeyRingFile.swift").read_text())[1]
+
+
+def seconds(text):
+    return int(re.fullmatch(r"([0-9]+)s", text)[1])
+
+
+@pytest.fixture(name="objects", scope="module")
+def kubernetes_objects():
+    """The objects by kind and name."""
+    files = load(KUBERNETES / "kustomization.yaml")["resources"]
+    found = [item for name in files for item in yaml.safe_load_all((KUBERNETES / name).read_text())]
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in found}
+    assert len(objects) == len(found)
+    return objects
+
+
+@pytest.fixture(name="pod")
+def pod_template(objects):
+    return objects["StatefulSet", "token-cache"]["spec"]["template"]["spec"]
+
+
+@pytest.fixture(name="settings")
+def pod_settings(tmp_path):
+    return effective((KUBERNETES / "settings.yaml").read_text(), tmp_path)
+
+
+def made(folder, *components):
+    """What kustomize makes of the files, with some components."""
+    if not shutil.which("kubectl"):
+        pytest.skip("there is no kubectl")
+    place = folder / "kubernetes"
+    shutil.copytree(KUBERNETES, place, dirs_exist_ok=True)
+    if components:
+        with open(place / "kustomization.yaml", "a", encoding="utf-8") as file:
+            file.write(f"components: [{', '.join(components)}]\n")
+    done = subprocess.run(["kubectl", "kustomize", str(place)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    (folder / "made.yaml").write_text(done.stdout)
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout)}
+
+
+@pytest.fixture(name="validate", scope="module")
+def installed_validator(tmp_path_factory):
+    """The path of kubernetes-validate, installed in a virtual environment."""
+    folder = tmp_path_factory.mktemp("validator")
+    for command in ([sys.executable, "-m", "venv", folder],
+                    [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "kubernetes-validate==1.37.0"]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"kubernetes-validate cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}")
+    return folder / "bin/kubernetes-validate"
+
+
+@pytest.mark.parametrize("components", [(), ("certificate", "gateway", "monitoring"), ("postgresql",)], ids="-".join)
+def test_the_objects_have_the_form_that_kubernetes_wants(validate, tmp_path, components):
+    objects = made(tmp_path, *components)
+    file = tmp_path / "objects.yaml"
+    file.write_text(yaml.safe_dump_all(item for (kind, _), item in objects.items() if kind not in CUSTOM))
+    for version in "1.31.0", "1.37.0":
+        done = subprocess.run(
+            [str(validate), "--strict", "--kubernetes-version", version, str(file)], capture_output=True, text=True, timeout=120,
+            check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    # The validator itself finds what is wrong.
+    file.write_text(file.read_text().replace("replicas:", "replica:").replace("schedule:", "shedule:"))
+    done = subprocess.run([str(validate), "--strict", str(file)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+
+
+def test_tokens_cross_the_network_by_tls_only(objects, pod, settings):
+    container = pod["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert settings["listen"] == f"[https://0.0.0.0:{ports['https']}]"
+    assert settings["data_directory"] == mounts["tokens"]["mountPath"]
+    # A secret of type kubernetes.io/tls, as cert-manager makes it. Without subPath kubelet replaces the files.
+    for key, name in (("tls.certificate", "tls.crt"), ("tls.private_key", "tls.key")):
+        assert settings[key] == f"[{mounts['tls']['mountPath']}/{name}]" and "subPath" not in mounts["tls"]
+    assert next(volume["secret"] for volume in pod["volumes"] if volume["name"] == "tls")["secretName"] == "token-cache-tls"
+    assert load(KUBERNETES / "certificate" / "certificate.yaml")["spec"]["secretName"] == "token-cache-tls"
+    # Only https is offered to clients, and nobody's claims are believed.
+    assert [port["targetPort"] for port in objects["Service", "token-cache"]["spec"]["ports"]] == ["https"]
+    assert settings["trusted_proxies"] == "none"
+    assert pod["terminationGracePeriodSeconds"] > seconds(settings["drain_timeout"]) + 5
+
+
+def test_a_key_ring_that_was_made_before_the_first_start_is_used(serve, tmp_path):
+    done = run("keyring", "create", "-")
+    assert done.returncode == 0 and done.stderr == "", done
+    secret = tmp_path / "credentials" / CREDENTIAL
+    secret.parent.mkdir()
+    secret.write_text(done.stdout)
+    secret.chmod(0o440)
+    server = serve(data=tmp_path / "data", environment={"CREDENTIALS_DIRECTORY": str(secret.parent)})
+    assert server.stop() == 0 and not (tmp_path / "data" / "keys").exists()
+    assert run("keyring", "create", "-").stdout != done.stdout
+
+
+USER, GROUP = 10001, 20001
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another group")
+@pytest.mark.parametrize("variables, groups, mode, refusal", [
+    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [GROUP], 0o660, None),
+    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [], 0o660, "give the server's user access|can be read by others"),
+    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [GROUP], 0o664, "can be read by others"),
+    ({}, [GROUP], 0o660, "can be read by others"),
+], ids=["in a pod", "of another group", "for everybody", "outside a pod"])
+def test_a_key_ring_that_kubelet_has_opened_to_the_volumes_group_is_taken_in_a_pod(
+        public_folder, variables, groups, mode, refusal):
+    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
+    data = public_folder / "data"
+    assert run("stats", "--data-directory", str(data)).returncode == 1
+    assert run("put", "me", "x", "--data-directory", str(data)).returncode == 0
+    for path in (data, *data.iterdir()):
+        os.chown(path, USER, GROUP)
+        path.chmod(0o2770 if path.is_dir() else 0o660)
+    (data / "keys").chmod(mode)
+    as_pod = ["setpriv", f"--reuid={USER}", f"--regid={USER}", *([f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"])]
+    program = public_folder / "token-cache"
+    shutil.copy(binary(), program)
+    environment = clean_environment({**variables, "TOKEN_CACHE_ADMIN_LISTEN": "off"})
+    with open(public_folder / "log", "w+b") as log:
+        process = subprocess.Popen(
+            [*as_pod, str(program), "serve", "--listen", "127.0.0.1:0", "--data-directory", str(data)], env=environment, stderr=log,
+            stdout=subprocess.DEVNULL, cwd="/")
+        try:
+            until(lambda: SERVES.search((public_folder / "log").read_text()) or process.poll() is not None)
+            text = (public_folder / "log").read_text()
+            if refusal:
+                assert process.poll() == 1 and re.search(refusal, text), text
+                return
+            assert f"may be read by group {GROUP}" in text and "Better provide it as a secret" in text, text
+            # Nothing is advised that kubelet would undo.
+            found = subprocess.run(
+                [*as_pod, str(program), "doctor", "--data-directory", str(data)], env=environment, capture_output=True, text=True,
+                timeout=30, check=False, cwd="/")
+            assert "chmod" not in found.stdout, found.stdout
+            assert f"only its owner and group {GROUP}, that of the pod's volumes" in found.stdout
+        finally:
+            process.terminate()
+            process.wait(30)

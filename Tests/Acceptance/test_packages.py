@@ -88,22 +88,6 @@ def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
     assert (again.returncode, again.stderr, again.stdout) == (0, "", "")
 
 
-def test_a_policy_that_was_there_decides_about_old_services_and_is_put_back(machine):
-    policy = "#!/bin/sh\nexit 104\n"
-    machine.output("sh", "-c", f"cat > {POLICY}; chmod 755 {POLICY}", input=policy)
-    assert install(machine, "first-service").returncode == 0
-    assert machine.output("cat", "/answers") == "first-service 101\nold 104\nmany 104\n"
-    assert machine.output("cat", POLICY) == policy
-
-
-@pytest.mark.parametrize("name", ("broken-service", "unknown-service"))
-def test_the_machine_is_left_as_it_was_if_an_installation_fails(machine, name):
-    assert install(machine, name).returncode != 0
-    assert enabled(machine) == ""
-    assert not machine.exists(POLICY)
-    assert machine.output("sh", "-c", "ls /usr/sbin/*saved* 2>/dev/null; true") == ""
-
-
 def test_what_a_killed_installation_left_behind_is_removed_by_the_next(machine):
     policy = "#!/bin/sh\nexit 104\n"
     machine.output("sh", "-c", f"cat > {POLICY}; chmod 755 {POLICY}", input=policy)

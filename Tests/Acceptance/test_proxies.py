@@ -1,15 +1,17 @@
-"""token-cache behind the reverse proxies of deploy/: the real programs with the shipped configurations."""
+"""token-cache behind the reverse proxies of deploy/: what is served, what they tell the server and clients, and what they log."""
 import contextlib
 import re
+import ssl
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from contract import STORED, found, fresh_id
-from http_client import form, lines
+from contract import STORED, error, found, fresh_id
+from http_client import FORM, form, lines
 from proxies import HOST
-from proxy_site import FORGED, FORM_HEADERS, NOTHING, REDIRECTS, check_error
+from proxy_site import BODY_LIMIT, CANARY, FORGED, FORM_HEADERS, NOTHING, REDIRECTS, Backend, SameAnswer, check_error, send_all
+from server_process import until
 
 
 # Serving
@@ -137,3 +139,189 @@ def test_a_killed_server_is_reported_and_used_again_at_once_when_it_is_back(site
     for _ in range(10):
         assert site.request("GET", f"/token?unique_id={unique_id}").body == found("kept")
     site.works()
+
+
+# What the proxies tell the server
+
+class Recorder(Backend):
+    """Records the heads of the requests that the proxy sends."""
+
+    def __init__(self, port):
+        self.heads = []
+        super().__init__(port)
+
+    def answer(self, connection):
+        with connection:
+            received = b""
+            while b"\r\n\r\n" not in received and (data := connection.recv(65536)):
+                received += data
+            if received:
+                self.heads.append(received.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n"))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+    def values(self, name):
+        """All values of a header in the last request."""
+        fields = [line.partition(":") for line in self.heads[-1][1:]]
+        return [value.strip() for field, _, value in fields if field.lower() == name]
+
+
+FORWARDED = [name.lower() for name in FORGED]
+FORGED_LINES = [f"{name}: {value}" for name, value in FORGED.items()]
+CLAIMS = {
+    "nothing": [],
+    "forged": FORGED_LINES,
+    "forged twice": FORGED_LINES * 2,
+    "plain http": ["X-Forwarded-Proto: http"],
+    "empty": [f"{name}:" for name in FORGED],
+    "lower case": [line.lower() for line in FORGED_LINES],
+    # Headers that Connection names are for the next hop only, and some proxies drop them even if they set them themselves.
+    "named by Connection": [f"Connection: {', '.join(FORGED)}", *FORGED_LINES],
+    "named by Connection with close": [f"Connection: close, {', '.join(FORGED)}", *FORGED_LINES],
+    "named by Connection, not sent": ["Connection: X-Forwarded-Proto", "Connection: X-Forwarded-For"],
+}
+
+
+@pytest.fixture(scope="module")
+def heads(site):
+    """What the server receives for each of the requests in CLAIMS."""
+    result = {}
+    with site.without_server(), Recorder(site.port) as recorder:
+        for name, fields in CLAIMS.items():
+            with site.secure(source="127.0.0.2") as connection:
+                connection.send(lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}", *fields))
+                answer = connection.socket.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 200"), answer
+            result[name] = {field: recorder.values(field) for field in FORWARDED}
+    return result
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_the_server_is_told_the_truth_about_the_client(site, heads, claim):
+    told = heads[claim]
+    assert told["x-forwarded-proto"] == ["https"]
+    assert told["x-forwarded-for"] == ["127.0.0.2"]
+    assert told["x-forwarded-host"] in ([], [HOST])
+    request_id, = told["x-request-id"]
+    assert request_id and CANARY not in request_id
+    for name in "forwarded", "x-forwarded-port", "x-forwarded-server", "x-real-ip", "remote-user":
+        assert told[name] == [], name
+
+
+# What the proxies pass on to clients
+
+@pytest.mark.parametrize("status", [201, 302, 308, 400, 401, 403, 404, 405, 408, 412, 413, 414, 417, 421, 428, 429, 431, 500, 501,
+                                    503, 505])
+def test_what_the_server_answers_passes_through_as_it_is(site, status):
+    body = error(status * 100, "Said by the server.")
+    answer = lines(f"HTTP/1.1 {status} Said", "Content-Type: application/json", f"Content-Length: {len(body)}",
+                   "Cache-Control: no-store", "Location: https://elsewhere.test/", "Connection: close", body=body)
+    with site.without_server(), SameAnswer(site.port, answer):
+        response = site.request("GET", "/token?unique_id=a")
+    assert (response.status, response.body) == (status, body)
+    assert response.headers["content-type"] == "application/json"
+    assert response.headers["location"] == "https://elsewhere.test/"
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 412, 421, 429, 503])
+def test_the_headers_of_the_servers_answers_pass_through_once(site, status):
+    body = error(status * 100, "Said by the server.")
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store",
+               "x-content-type-options": "nosniff", "x-request-id": "0123456789abcdef",
+               "strict-transport-security": "max-age=31536000", "etag": '"64bd3f1a2c"',
+               "www-authenticate": 'Bearer error="invalid_token"', "retry-after": "7"}
+    answer = lines(f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in headers.items()), "Connection: close",
+                   body=body)
+    with site.without_server(), SameAnswer(site.port, answer), site.secure() as connection:
+        connection.send(lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}", "Connection: close"))
+        head = connection.receive_to_end().partition(b"\r\n\r\n")[0].decode()
+    seen = [tuple(line.split(": ", 1)) for line in head.split("\r\n")[1:]]
+    for name, value in headers.items():
+        assert [found for field, found in seen if field.lower() == name] == [value], head
+
+
+# Their logs
+
+def leaky_requests(site):
+    """Requests with the canary wherever an id may be; the proxy or the server answers or refuses each."""
+    target = f"/token?unique_id={CANARY}&token_info={CANARY}"
+    for open_connection in site.secure, site.plain:
+        for method in "GET", "HEAD", "POST", "PUT":
+            site.request(method, target, open_connection=open_connection)
+        for path in "/other", "/", "/healthz", "/token/", "/%2e%2e/token", "/token/../..", "/token%3F" + CANARY, "/%00":
+            site.request("GET", f"{path}?unique_id={CANARY}", open_connection=open_connection)
+        site.request("GET", "/token", headers={"Referer": f"https://{HOST}{target}"}, open_connection=open_connection)
+        site.request("POST", "/token", form(CANARY, CANARY), FORM_HEADERS, open_connection=open_connection)
+        for headers in FORGED, {**FORGED, "Connection": ", ".join(FORGED)}:
+            site.request("GET", "/token", headers=headers, open_connection=open_connection)
+        for data in (
+            lines(f"GET {target} HTTP/1.1", f"Host: {HOST}", "X"),
+            lines(f"GET {target} HTTP/1.1", f"Host: {HOST}", f"Host: {CANARY}"),
+            lines(f"GET {target} HTTP/1.1", f"Host: {CANARY} {CANARY}"),
+            lines(f"GET {target} HTTP/9.1", f"Host: {HOST}"),
+            lines(f"GET {target} {CANARY} HTTP/1.1", f"Host: {HOST}"),
+            lines(f"GET /token?unique_id={CANARY * 2000} HTTP/1.1", f"Host: {HOST}"),
+            lines(f"GET {target} HTTP/1.1", f"Host: {HOST}", f"X: {CANARY * 10000}"),
+            lines(f"GET {target} HTTP/1.1", f"Host: {HOST}", *(f"X: {CANARY}" for _ in range(300))),
+            lines(f"GET http://{HOST}{target} HTTP/1.1", f"Host: {HOST}"),
+            lines(f"GET /../..{target} HTTP/1.1", f"Host: {HOST}"),
+            lines(f"GET /%zz{target} HTTP/1.1", f"Host: {HOST}"),
+            lines(f"POST {target} HTTP/1.1", f"Host: {HOST}", f"Content-Length: {BODY_LIMIT * 2}"),
+            lines(f"POST {target} HTTP/1.1", f"Host: {HOST}", FORM, "Transfer-Encoding: chunked", body=f"{CANARY}\r\n".encode()),
+        ):
+            with open_connection(timeout=0.3) as connection:
+                send_all(connection, data)
+                with contextlib.suppress(TimeoutError, ConnectionError, ssl.SSLError):
+                    connection.receive_to_end()
+        # A client that disconnects inside a body.
+        with open_connection() as connection:
+            connection.send(lines(f"POST {target} HTTP/1.1", f"Host: {HOST}", FORM, "Content-Length: 99", body=b"a=b"))
+
+
+def test_no_id_gets_into_a_log_of_the_proxy(site):
+    leaky_requests(site)
+    with site.without_server():
+        assert site.request("GET", f"/token?unique_id={CANARY}").status in (502, 503)
+    until(lambda: re.search(r"\b50[23]\b", site.proxy.log()))
+    log = site.proxy.log()
+    assert "/token" in log and "POST" in log, "requests are logged"
+    assert CANARY not in log, [line for line in log.splitlines() if CANARY in line][:5]
+
+
+CHOSEN = "chosen-by-a-client"
+CLAIMED_IDS = {
+    "nothing": [],
+    "an id": [f"X-Request-Id: {CHOSEN}"],
+    "two ids": [f"X-Request-Id: {CHOSEN}", f"X-Request-Id: {CHOSEN}2"],
+    "lower case": [f"x-request-id: {CHOSEN}"],
+    "empty": ["X-Request-Id:"],
+    # Some proxies do not forward headers that Connection names, even if they set them themselves.
+    "named by Connection": ["Connection: X-Request-Id", f"X-Request-Id: {CHOSEN}"],
+    "named by Connection in lower case": ["Connection: keep-alive, x-request-id", f"X-Request-Id: {CHOSEN}"],
+    "beside another header": [f"X-Correlation-Id: {CHOSEN}", f"X-Request-Id: {CHOSEN}"],
+}
+# What the server makes itself if it gets no id.
+MADE_HERE = re.compile(r"[0-9a-f]{16}")
+
+
+@pytest.mark.parametrize("claim", CLAIMED_IDS)
+def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):
+    with site.secure() as connection:
+        connection.send(lines("GET /token?unique_id=nobody HTTP/1.1", f"Host: {HOST}", *CLAIMED_IDS[claim]))
+        given = connection.receive().headers["x-request-id"]
+    assert CHOSEN not in given and not MADE_HERE.fullmatch(given), "the proxy made the id"
+    mine = until(lambda: [line for line in site.server.output().splitlines() if f" {given} " in line])
+    theirs = until(lambda: [line for line in site.proxy.log().splitlines() if given in line])
+    assert len(mine) == 1 and '"GET /token ' in mine[0]
+    assert len(theirs) == 1 and "/token" in theirs[0] and "GET" in theirs[0]
+    assert CHOSEN not in site.server.output() + site.proxy.log()
+
+
+def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):
+    before = len(site.proxy.log().splitlines())
+    for status, path, open_connection in (302, "/token", site.plain), (404, "/other", site.secure):
+        answer = site.request("GET", path, headers={"X-Request-Id": CHOSEN}, open_connection=open_connection)
+        assert answer.status == status
+        entry = until(lambda: [
+            line for line in site.proxy.log().splitlines()[before:] if re.search(rf"\b{status}\b", line)])[-1]  # noqa: B023
+        assert re.search(site.proxy.request_id, entry), entry
+        assert CHOSEN not in entry

@@ -1,15 +1,16 @@
-"""The server under systemd: notifications, watchdog, passed sockets."""
+"""The server under systemd: notifications, watchdog, passed sockets, upgrades under load."""
 import contextlib
 import os
 import socket
 import ssl
+import threading
 import time
 
 import pytest
 
 from certificates import make_certificate
 from contract import STORED, found
-from http_client import exchange, get, post
+from http_client import Connection, exchange, get, post
 from server_process import Server, until
 from service_manager import Messages, Service, StoppedThread
 
@@ -68,15 +69,6 @@ def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
             "READY", "RELOADING", "READY", "STOPPING"]
 
 
-def test_nothing_is_told_before_the_store_is_open(tmp_path, watched):
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "data").write_text("no folder")
-    variables = {"NOTIFY_SOCKET": watched.address}
-    with Service(tmp_path / "server", "--listen", "127.0.0.1:0", variables=variables) as service:
-        service.refusal()
-    assert watched.all() == []
-
-
 def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
     with ending(Server(tmp_path / "server", environment={"NOTIFY_SOCKET": "/nowhere/notify"})) as server:
         os.kill(server.process.pid, 1)
@@ -110,18 +102,6 @@ def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, watched, loop):
         assert server.stop() == 0
 
 
-def test_signs_of_life_are_given_for_this_process_only(tmp_path, watched):
-    flags = ("--listen", "127.0.0.1:0")
-    variables = {"NOTIFY_SOCKET": watched.address, "WATCHDOG_USEC": "50000"}
-    for owner, expected in ("SERVER", True), ("1", False):
-        with Service(tmp_path / owner, *flags, variables={**variables, "WATCHDOG_PID": owner}) as service:
-            service.wait_until_serving()
-            start = len(watched.signs())
-            time.sleep(0.3)
-            assert (len(watched.signs()) > start) == expected
-            assert service.stop() == 0
-
-
 # Sockets
 
 def listening(family=socket.AF_INET, address=("127.0.0.1", 0)):
@@ -139,17 +119,6 @@ def test_passed_sockets_take_the_place_of_the_configured_address(tmp_path):
             service.wait_until_serving()
             assert exchange(listener.getsockname(), post("me", "x")).body == STORED
             assert service.stop() == 0
-
-
-def test_who_connects_between_two_servers_is_answered_by_the_second(tmp_path):
-    with listening() as listener:
-        for value in "first", "second":
-            with socket.create_connection(listener.getsockname(), 20) as early:
-                early.sendall(post("me", value))
-                with Service(tmp_path / "service", sockets=[listener]) as service:
-                    assert early.recv(1 << 16).endswith(STORED)
-                    assert exchange(listener.getsockname(), get("me")).body == found(value)
-                    assert service.stop() == 0
 
 
 def test_the_file_of_a_passed_unix_socket_stays_and_serves_again(tmp_path):
@@ -241,3 +210,85 @@ def test_sockets_of_another_process_are_left_alone(tmp_path):
             service.wait_until_serving()
             assert f":{listener.getsockname()[1]} " not in service.log()
             assert service.stop() == 0
+
+
+# Upgrades under load: systemd keeps the listening sockets, the old server drains, the new one takes over
+
+UPGRADES = 3
+
+
+class Clients:
+    """Threads that store and fetch, on open connections and on a new one for each request; no request may fail."""
+
+    def __init__(self, plain, secure):
+        self.context = ssl.create_default_context()
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
+        self.ends = threading.Event()
+        self.faults = []
+        kinds = [(plain, False, True), (plain, False, False), (secure, True, True), (secure, True, False)]
+        self.counts = [0] * len(kinds) * 2
+        self.threads = [
+            threading.Thread(target=self._ask, args=(number, *kinds[number % len(kinds)]))
+            for number in range(len(self.counts))]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join(30)
+
+    def go_on(self):
+        """Waits until each thread has received more answers, or one has failed."""
+        counts = list(self.counts)
+        until(lambda: self.faults or all(now > before + 10 for now, before in zip(self.counts, counts)))
+        assert not self.faults, self.faults
+
+    def _connect(self, address, is_secure):
+        connection = Connection(address)
+        if is_secure:
+            connection.socket = self.context.wrap_socket(connection.socket)
+        return connection
+
+    def _ask(self, number, address, is_secure, is_kept):
+        connection = None
+        try:
+            while not self.ends.is_set():
+                value = f"value{self.counts[number]}"
+                for request, answer in ((post(f"id{number}", value), STORED), (get(f"id{number}"), found(value))):
+                    connection = connection or self._connect(address, is_secure)
+                    response = connection.exchange(request)
+                    assert response.body == answer
+                    if response.closes or not is_kept:
+                        connection.close()
+                        connection = None
+                self.counts[number] += 1
+        except (OSError, AssertionError) as error:
+            self.faults.append(f"client {number}: {error!r}")
+        finally:
+            if connection:
+                connection.close()
+
+
+def test_upgrades_in_a_row_under_load_fail_no_request(tmp_path, certificate):
+    variables = {
+        "LISTEN_FDNAMES": "http:https",
+        "TOKEN_CACHE_TLS_CERTIFICATE": certificate[0], "TOKEN_CACHE_TLS_PRIVATE_KEY": certificate[1],
+    }
+    with listening() as plain, listening() as secure:
+        service = Service(tmp_path / "service", sockets=[plain, secure], variables=variables)
+        try:
+            with Clients(plain.getsockname(), secure.getsockname()) as clients:
+                for _ in range(UPGRADES):
+                    clients.go_on()
+                    # Like systemd, which starts the new server after the old one has ended.
+                    assert service.stop() == 0
+                    service = Service(tmp_path / "service", sockets=[plain, secure], variables=variables)
+                clients.go_on()
+            assert not clients.faults, clients.faults
+        finally:
+            assert service.stop() == 0
+    assert service.log().count("serves on") == UPGRADES + 1

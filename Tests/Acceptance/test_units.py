@@ -56,54 +56,12 @@ def test_the_units_are_right(tmp_path):
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
-def test_a_server_whose_data_folder_is_in_use_for_long_is_started_as_soon_as_it_is_free(service):
-    # By default systemd gives up after five starts within ten seconds.
-    assert service["Restart"] == "on-failure"
-    assert Unit(UNITS / "token-cache.service")["Unit"]["StartLimitIntervalSec"] == "0"
-
-
 @pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service", "token-cache-doctor.service"))
 def test_the_service_is_exposed_little(unit):
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20",
          str(UNITS / unit)], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_the_service_finds_its_settings_its_data_and_its_keys(service):
-    sources = DEPLOY.parent / "Sources"
-    name = re.search(r'credentialName = "([^"]+)"', (sources / "TokenStore/Sealing/KeyRingFile.swift").read_text())[1]
-    password = re.search(
-        r'passwordCredential = "([^"]+)"', (sources / "Settings/Values/Settings.swift").read_text())[1]
-    assert service["LoadCredential"].splitlines() == [name, password]
-    assert service["ExecStart"] == "/usr/bin/token-cache serve --config /etc/token-cache/token-cache.yaml"
-    assert {service[f"{kind}Directory"] for kind in ("Logs", "Runtime")} == {"token-cache"}
-    assert service["StateDirectory"].split() == ["token-cache", "token-cache-backups"]
-    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
-
-
-def test_the_doctor_looks_from_inside_of_the_services_sandbox(service):
-    doctor = Unit(UNITS / "token-cache-doctor.service")["Service"]
-    own = {"Type", "ExecStart", "TimeoutStartSec", "RuntimeDirectoryPreserve"}
-    only_of_servers = {"ExecReload", "Restart", "RestartSec", "WatchdogSec", "TimeoutStopSec"}
-    assert set(doctor) - own == set(service) - own - only_of_servers
-    for key in set(doctor) - own:
-        assert doctor[key] == service[key], key
-    assert (doctor["Type"], doctor["ExecStart"]) == ("oneshot", service["ExecStart"].replace(" serve ", " doctor "))
-    # The server's sockets are there when the doctor ends.
-    assert doctor["RuntimeDirectoryPreserve"] == "yes"
-
-
-def test_the_backup_is_made_by_the_servers_user_in_the_servers_folders(service):
-    backup = Unit(UNITS / "token-cache-backup.service")["Service"]
-    for key in "DynamicUser", "User", "StateDirectory", "StateDirectoryMode", "UMask":
-        assert backup[key] == service[key], key
-    assert backup["LoadCredential"] in service["LoadCredential"].splitlines()
-    timer = Unit(UNITS / "token-cache-backup.timer")
-    assert (timer["Timer"]["Persistent"], timer["Install"]["WantedBy"]) == ("true", "timers.target")
-    done = subprocess.run(
-        ["systemd-analyze", "calendar", timer["Timer"]["OnCalendar"]], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("after", ("", 'cp "$BACKUP_FILE" "$COPIES"'), ids=("alone", "with a command"))
@@ -124,13 +82,6 @@ def test_the_command_of_the_backup_works_as_systemd_runs_it(serve, tmp_path, aft
     assert (done.returncode, done.stderr) == (0, "")
     names = sorted(os.listdir(folder))
     assert len(names) == 1 and sorted(os.listdir(copies)) == (names if after else [])
-
-
-def test_the_socket_unit_stands_for_the_default_address(service):
-    unit = Unit(UNITS / "token-cache.socket")["Socket"]
-    assert f"listen: [{unit['ListenStream']}]" in run("check-config").stdout
-    assert unit["FileDescriptorName"] == "http"
-    assert service["Type"] == "notify"
 
 
 def groups():

@@ -31,11 +31,6 @@ def programs():
     return folders[-1].parent
 
 
-def version():
-    """The major version, for example 15."""
-    return int(programs().parts[-2])
-
-
 @functools.cache
 def owner():
     """The user that PostgreSQL runs as, with the fields of pwd(5)."""

@@ -1,12 +1,11 @@
 """A bad network between a server and its database: no client waits longer than it should, and the server recovers by itself."""
-import contextlib
 import time
 
 import pytest
 
 from administration import metrics
 from chaos_proxy import ChaosProxy
-from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
+from contract import NOT_FOUND, STORED, fresh_id
 from http_client import Connection, exchange, get, post
 from postgres_store import PostgresStore
 from registers import Load

@@ -15,7 +15,6 @@ from http_client import Connection, exchange, get, post
 from own_names import OwnNames
 from postgres_cluster import Postgres
 from postgres_store import NamedDatabase, PostgresStore
-from registers import Load
 from server_process import until
 
 
@@ -183,50 +182,7 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
     assert not troubles(server)
 
 
-def test_a_statement_that_takes_too_long_for_its_role_fails(direct, postgres):
-    postgres.sql(f"ALTER ROLE {postgres.user} SET statement_timeout = '100ms'")
-    server = direct.serve("server")
-    assert store(server, "me", "first") == STORED
-    with postgres.session() as session:
-        session.sql("BEGIN; UPDATE token SET written_at = written_at")
-        assert store(server, "me", "second") == WRITE_FAILED
-        assert fetch(server, "me") == found("first")
-    (line,) = troubles(server)
-    assert line.startswith("error: tokens cannot be stored") and "(SQLSTATE 57014)" in line
-    assert store(server, "me", "third") == STORED
-
-
 # Connections
-
-def test_connections_that_are_ended_at_random_fail_no_request(direct, postgres):
-    servers = [direct.serve(f"server{number}") for number in range(2)]
-    with Load(servers, clients=16) as load:
-        for _ in range(15):
-            load.go_on()
-            assert postgres.server.terminate(f"usename = '{postgres.user}'")
-        load.go_on()
-    load.check()
-    assert (load.failed_writes, load.failed_reads) == (0, 0)
-    for server in servers:
-        # One line for the first loss, and one for those that follow within ten seconds.
-        assert 1 <= len(troubles(server)) <= 3
-        assert all(line.startswith("warning: the connection to PostgreSQL") for line in troubles(server))
-
-
-def test_a_role_whose_sessions_end_soon_fails_no_request(direct, postgres):
-    for setting in ("idle_session_timeout", "idle_in_transaction_session_timeout"):
-        postgres.sql(f"ALTER ROLE {postgres.user} SET {setting} = '200ms'")
-    server = direct.serve("server")
-
-    def connections():
-        return set(postgres.sql(f"SELECT pid FROM pg_stat_activity WHERE usename = '{postgres.user}'"))
-
-    for number in range(3):
-        assert store(server, "me", str(number)) == STORED
-        assert fetch(server, "me") == found(str(number))
-        before = connections()
-        until(lambda: not before & connections())
-    assert "(SQLSTATE 57P05)" in troubles(server)[0]
 
 
 BRIEF = {"store": {"timeout": "1s"}}
@@ -263,18 +219,6 @@ def test_a_password_that_has_changed_is_read_again(direct, postgres):
     assert "another password" not in server.log()
     postgres.pass_file(direct.folder / "passwords")
     until(lambda: store(server, "me", "third") == STORED)
-
-
-def test_too_many_connections_are_explained(direct, postgres):
-    server = direct.serve("server", BRIEF)
-    assert store(server, "me", "first") == STORED
-    postgres.sql(f"ALTER ROLE {postgres.user} CONNECTION LIMIT 0")
-    postgres.server.terminate(f"usename = '{postgres.user}'")
-    assert (store(server, "me", "second"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
-    until(lambda: len(troubles(server)) == 2)
-    assert "(SQLSTATE 53300); raise max_connections there, or lower store.connections" in troubles(server)[1]
-    postgres.sql(f"ALTER ROLE {postgres.user} CONNECTION LIMIT -1")
-    until(lambda: store(server, "me", "second") == STORED)
 
 
 def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_binary, tmp_path):

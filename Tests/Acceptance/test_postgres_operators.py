@@ -1,5 +1,4 @@
 """What operators see of a running server whose tokens are in PostgreSQL: /metrics, /readyz, /status, and the log."""
-import contextlib
 import json
 import re
 import threading
@@ -8,8 +7,8 @@ import time
 import pytest
 
 from administration import fetched, metrics, status
-from contract import NOT_FOUND, STORED, found
-from http_client import Connection, exchange, get, post
+from contract import STORED, found
+from http_client import exchange, get, post
 from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
@@ -107,30 +106,6 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     # The same clock.
     assert abs(now["clock_difference_seconds"]) < 1
     assert (now["missing_keys"], now['refusals_total{limit="requests"}'], now['refusals_total{limit="bytes"}']) == (0, 0, 0)
-    text, _ = fetched(server)
-    for metric in {line.partition("{")[0].split(" ")[0] for line in text.splitlines() if line.startswith(REMOTE)}:
-        family = re.sub(r"_(bucket|sum|count)$", "", metric) if "_seconds_" in metric else metric
-        assert re.search(rf"(?m)^# HELP {family} .{{20,}}$", text), metric
-
-
-def test_requests_that_wait_for_the_database_are_counted(databases, store):
-    server = store.serve("server", {"store": {"timeout": "60s"}})
-    # Reads of the same id would share one.
-    ids = [f"user{number}" for number in range(4)]
-    for unique_id in ids:
-        assert exchange(server.address, post(unique_id, unique_id)).body == STORED
-    databases.primary.freeze()
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(Connection(server.address, timeout=60)) for _ in ids]
-        for number, (client, unique_id) in enumerate(zip(clients, ids)):
-            client.send(get(unique_id))
-            until(lambda: remote(server)["waiting_requests"] == number + 1)
-        shown = status(server)["database"]
-        assert (shown["waiting_requests"], shown["request_limit"]) == (4, 10_000)
-        databases.primary.thaw()
-        assert [client.receive().body for client in clients] == [found(unique_id) for unique_id in ids]
-    until(lambda: remote(server)["waiting_requests"] == 0)
-    until(lambda: ask(server, "/readyz").status == 200)
 
 
 # Failovers

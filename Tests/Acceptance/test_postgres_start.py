@@ -119,17 +119,6 @@ def test_what_is_wrong_with_a_database_that_comes_later_is_said_and_can_be_mende
     assert server.log().count(UNUSABLE) == 1
 
 
-@pytest.mark.parametrize("spoil, text, mend", FAULTS.values(), ids=FAULTS)
-def test_what_is_wrong_with_a_database_that_is_there_ends_the_start(store, database, spoil, text, mend):
-    database.start()
-    spoil(store, database)
-    with pytest.raises(AssertionError, match="the server ended with 1") as ended:
-        store.serve("server")
-    assert text in str(ended.value)
-    mend(store, database)
-    assert answers(store.serve("server")) == (STORED, found("x"))
-
-
 def test_a_server_that_waits_for_its_database_ends_when_it_is_told_to(store):
     server = store.serve("server")
     server.stop()

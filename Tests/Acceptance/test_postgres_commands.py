@@ -1,0 +1,344 @@
+"""Commands on a PostgreSQL database: beside servers, to copy, make tables and roles, change keys, and what the doctor says."""
+import json
+import re
+import shutil
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import psql
+from access import API, bearer, fetch, session_settings, store
+from contract import NOT_FOUND, STORED, found, fresh_id
+from http_client import exchange, get, post
+from postgres_pooler import PgBouncer
+from postgres_programs import SUPERUSER
+from server_process import binary, clean_environment, run, until
+from test_copy import copy, fill, folder_beside
+
+
+@pytest.fixture(autouse=True)
+def program(postgres_binary, monkeypatch):
+    """Has all of these tests use the program with PostgreSQL."""
+    monkeypatch.setenv("TOKEN_CACHE_BINARY", postgres_binary)
+
+
+@pytest.fixture
+def url(postgres, tmp_path, monkeypatch):
+    """The URL of a database with tables."""
+    monkeypatch.setenv("PGPASSFILE", postgres.pass_file(tmp_path / "pass"))
+    assert run("migrate", "--url", postgres.url()).returncode == 0
+    return postgres.url()
+
+
+def settings_of(url, folder):
+    return {"TOKEN_CACHE_STORE_URL": url, "TOKEN_CACHE_DATA_DIRECTORY": str(folder)}
+
+
+def printed(environment, *command, status=0):
+    done = run(*command, environment=environment)
+    assert done.returncode == status, done
+    return done.stdout
+
+
+def test_commands_work_beside_a_server_of_another_folder(serve, url, tmp_path):
+    server = serve({"store": {"url": url}})
+    elsewhere = settings_of(url, folder_beside(server.data, tmp_path))
+    # The folder in which the server runs, whose server is asked, and one without a server.
+    for name, environment in (("here", settings_of(url, server.data)), ("elsewhere", elsewhere)):
+        assert printed(environment, "put", name, "a token") == "stored\n"
+        assert exchange(server.address, get(name)).body == found("a token")
+        assert printed(environment, "get", name) == "a token\n"
+        assert printed(environment, "delete", name) == "removed 1 token\n"
+        assert exchange(server.address, get(name)).body == NOT_FOUND
+        printed(environment, "delete", name, status=1)
+        assert exchange(server.address, post(name, "erased")).body == STORED
+        assert "erased a token" in printed(environment, "erase", name)
+        assert exchange(server.address, get(name)).body == NOT_FOUND
+        assert "0 tokens checked\nthe store is sound" in printed(environment, "verify")
+        assert json.loads(printed(environment, "stats", "--exact", "--json"))["tokens"] == 0
+
+
+def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve, url, tmp_path):
+    access, key = session_settings(tmp_path / "keys")
+    server = serve(access)
+    session = API(server, key).session("anna")
+    assert exchange(server.address, store("of anna", bearer(session))).body == STORED
+    tag = exchange(server.address, fetch(bearer(session))).headers["etag"]
+    for number in range(700):
+        assert API(server, key).put(f"user{number}", f"info {number}").status == 200
+    assert server.stop() == 0
+    assert "701 tokens and 1 session copied and verified" in copy(server.data, url)
+    # The database has the ring of the folder.
+    moved = serve({**access, "store": {"url": url}}, data=folder_beside(server.data, tmp_path, "moved"))
+    response = exchange(moved.address, fetch(bearer(session)))
+    assert (response.body, response.headers["etag"]) == (found("of anna"), tag)
+    assert exchange(moved.address, store("later", bearer(session), f"If-Match: {tag}")).body == STORED
+    # Back, with a ring of the new folder, while the server goes on.
+    settings, back = tmp_path / "back.yaml", tmp_path / "back"
+    settings.write_text(json.dumps({"data_directory": str(moved.data), "store": {"url": url}}))
+    text = copy(settings, back)
+    assert "701 tokens and 1 session copied" in text
+    assert re.search(r"as of 20[-0-9]+T[:0-9]+Z; what servers have stored since is not in the copy", text)
+    API(moved, key).put("user7", "not copied", "If-Match: *")
+    assert (back / "keys").read_bytes() != (server.data / "keys").read_bytes()
+    again = serve(access, data=back)
+    assert exchange(again.address, fetch(bearer(session))).body == found("later")
+    assert json.loads(API(again, key).get("user7").body)["token_info"] == "info 7"
+    tag = exchange(again.address, fetch(bearer(session))).headers["etag"]
+    assert exchange(again.address, store("last", bearer(session), f"If-Match: {tag}")).body == STORED
+    assert "the store is sound" in run("verify", "--data-directory", str(back)).stdout
+
+
+def test_a_copy_that_is_killed_leaves_an_empty_store_that_no_server_opens(serve, url, postgres, tmp_path):
+    server = serve()
+    fill(server, range(1_200))
+    assert server.stop() == 0
+    with postgres.session() as session:
+        # Holds up the first row.
+        session.sql("BEGIN")
+        session.sql("LOCK TABLE token IN SHARE MODE")
+        process = subprocess.Popen(
+            [binary(), "copy", "--from", str(server.data), "--to", url], env=clean_environment(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        until(lambda: postgres.value("SELECT schema_version FROM store") == "0" or process.poll() is not None)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    message = run("serve", "--listen", "127.0.0.1:0", environment=settings_of(url, server.data)).stderr
+    assert "token-cache copy fills this database, or was interrupted: let it end, or run it again" in message
+    until(lambda: postgres.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "0")
+    assert "1,200 tokens and 0 sessions copied" in copy(server.data, url)
+    assert printed(settings_of(url, server.data), "get", "id7") == "info 7\n"
+
+
+ROLES = Path(__file__).parents[2] / "deploy" / "postgresql" / "roles.sql"
+
+
+# Tables and roles
+
+@pytest.fixture
+def pass_file(postgres, tmp_path, monkeypatch):
+    """Gives commands and servers the passwords of all roles there are."""
+    path = tmp_path / "pass"
+    monkeypatch.setenv("PGPASSFILE", str(path))
+    postgres.server.pass_file(path)
+    return lambda: postgres.server.pass_file(path)
+
+
+@pytest.fixture
+def migrate(postgres, pass_file, tmp_path):
+    """A function that runs the command for the test's database, and returns what it prints."""
+    def run_it(*arguments, url=None):
+        done = run("migrate", "--url", url or postgres.url(), "--data-directory", str(tmp_path / "none"), *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+    return run_it
+
+
+def settings(url):
+    return {"store": {"url": url}}
+
+
+def failure(*command):
+    done = run(*command)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    return done.stderr
+
+
+def served(server):
+    """Whether a server stores a token and finds it."""
+    name = fresh_id()
+    stored = exchange(server.address, post(name, "token")).body
+    return stored == STORED and exchange(server.address, get(name)).body == found("token")
+
+
+def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, migrate, serve, tmp_path):
+    message = failure("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
+    assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
+    assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
+    assert migrate() == "the tables are made, with schema 3\n"
+    assert migrate() == "the tables have schema 3, as this version needs\n"
+    assert json.loads(migrate("--json")) == {"is_new": False, "version": 3}
+    assert served(serve(settings(postgres.url())))
+
+
+def write(folder, values):
+    path = folder / "settings.yaml"
+    path.write_text(json.dumps({"data_directory": str(folder / "data"), "admin": {"listen": "off"}, **values}))
+    return str(path)
+
+
+def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, serve, tmp_path):
+    database, owner, server = (f"{postgres.name}_{part}" for part in ("tokens", "owner", "server"))
+    arguments, variables = psql.command(postgres.server, "postgres", SUPERUSER)
+    names = [f"--set={name}={value}" for name, value in (("database", database), ("owner", owner), ("server", server))]
+    try:
+        for _ in range(2):
+            done = subprocess.run(
+                [*arguments, *names, f"--file={ROLES}"], env=variables, cwd="/", capture_output=True, text=True, timeout=60,
+                check=False)
+            assert done.returncode == 0, done
+        for role in (owner, server):
+            postgres.server.create_role(role, f"password of {role}")
+        pass_file()
+        url = postgres.server.url(server, database)
+        config = write(tmp_path, settings(url))
+
+        message = failure("migrate", "--config", config)
+        assert f"the role {server} may not make the tables (permission denied for schema {server}" in message
+        assert "roles.sql" in message
+        owner_url = postgres.server.url(owner, database)
+        done = run("migrate", "--url", owner_url)
+        assert done.stdout == "the tables are made, with schema 3\n", done
+        message = failure("serve", "--listen", "127.0.0.1:0", "--config", config)
+        assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
+        assert f"token-cache migrate --server-role {server}" in message
+
+        # The servers' role is that of their settings.
+        done = run("migrate", "--url", owner_url, "--config", config)
+        assert done.stdout.endswith(f"the role {server} has what servers need\n"), done
+        running = serve(settings(url))
+        assert served(running)
+        for statement in (
+                "DROP TABLE token", "TRUNCATE token", "ALTER TABLE token ADD COLUMN a int", "DELETE FROM store",
+                "INSERT INTO store VALUES (1, 2, NULL, true, NULL)", "CREATE TABLE a (a int)", "CREATE SCHEMA a",
+                f"ALTER ROLE {server} CREATEROLE"):
+            with pytest.raises(psql.SQLError, match="42501"):
+                postgres.server.sql(statement, database, server)
+        # Nobody else comes in.
+        with pytest.raises(psql.SQLError, match="permission denied for database"):
+            postgres.server.sql("SELECT 1", database, postgres.user)
+        running.stop()
+    finally:
+        postgres.server.drop_database(database)
+
+
+def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, migrate, serve):
+    migrate()
+    server = serve(settings(postgres.url()))
+    assert served(server)
+    postgres.sql("UPDATE store SET schema_version = 1")
+    text = "the database has schema 1, and this version of token-cache reads and writes schema 3 only: run the version that made it"
+    until(lambda: text in server.log())
+    server.stop()
+    config = str(server.folder / "token-cache.yaml")
+    for command in (("migrate", "--url", postgres.url()), ("stats", "--config", config), ("serve", "--config", config)):
+        assert text in failure(*command)
+    assert postgres.value("SELECT schema_version FROM store") == "1"
+
+
+def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
+    # Threads that dial are in the middle of libpq and OpenSSL then, and nobody waits for them.
+    migrate()
+    values = {**settings(postgres.url()), "sealing": {"key_ring": str(tmp_path / "keys")}}
+    assert serve(values).stop() == 0
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: serve(values).stop(), range(8))) == [0] * 8
+
+
+# Keys
+
+@pytest.fixture
+def start(postgres, serve, tmp_path, monkeypatch):
+    """A function that starts a server of the test's database, with a copy of another one's key ring."""
+    monkeypatch.setenv("PGPASSFILE", postgres.pass_file(tmp_path / "pass"))
+    assert run("migrate", "--url", postgres.url()).returncode == 0
+    numbers = iter(range(100))
+
+    def start_it(ring_of=None, data=None):
+        folder = data or tmp_path / f"data{next(numbers)}"
+        if ring_of:
+            folder.mkdir(mode=0o700)
+            shutil.copy(ring_of.data / "keys", folder / "keys")
+        return serve({"store": {"url": postgres.url()}}, data=folder)
+    return start_it
+
+
+def of_server(server, *command):
+    done = run(*command, "--config", str(server.folder / "token-cache.yaml"))
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def refused_by(server, *command):
+    done = run(*command, "--config", str(server.folder / "token-cache.yaml"))
+    assert done.returncode == 1, done
+    return done.stderr
+
+
+def stored(server, name):
+    return exchange(server.address, post(name, f"token of {name}")).body == STORED
+
+
+def answered(server, name):
+    return exchange(server.address, get(name)).body
+
+
+def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_goes(start, postgres):
+    first = start()
+    second = start(ring_of=first)
+    assert stored(first, "old") and answered(second, "old") == found("token of old")
+
+    assert "key 2 is in the key ring and waits" in of_server(first, "keys", "add")
+    assert "waits for keys use" in of_server(first, "keys", "list").splitlines()[1]
+    assert stored(first, "waiting") and postgres.value("SELECT max(key_number) FROM token") == "1"
+    assert "was added before, and waits" in refused_by(first, "keys", "add")
+    assert "key 2 was added on another server" in refused_by(second, "keys", "add")
+    assert "has no key 2" in refused_by(second, "keys", "use", "2")
+
+    shutil.copy(first.data / "keys", second.data / "keys")
+    assert "key 2 seals from now on" in of_server(second, "keys", "use", "2")
+    for server in (first, second):
+        until(lambda: "key 2 seals from now on" in server.log())
+        assert "seals new tokens" in of_server(server, "keys", "list").splitlines()[1]
+        assert stored(server, f"new on {server.address}")
+        assert answered(server, "old") == found("token of old")
+    assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("1", "2"), ("2", "2")]
+
+    assert "sealed with key 1; run token-cache rekey first" in refused_by(first, "keys", "retire", "1")
+    assert of_server(second, "rekey").startswith("2 tokens rekeyed, 4 tokens checked")
+    of_server(first, "keys", "retire", "1")
+    assert len(of_server(first, "keys", "list").splitlines()) == 1
+    assert postgres.sql("SELECT number FROM sealing_key WHERE number > 0") == [("2",)]
+    shutil.copy(first.data / "keys", second.data / "keys")
+    until(lambda: len(of_server(second, "keys", "list").splitlines()) == 1)
+    assert answered(second, "old") == found("token of old")
+
+
+# The doctor
+
+NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
+
+
+def examine(program, url, folder, pass_file, **settings):
+    """What the doctor says of the database: state, text and advice of each finding."""
+    given = {f"TOKEN_CACHE_STORE_{name.upper()}": value for name, value in settings.items()}
+    done = run(
+        "doctor", "--json", "--data-directory", str(folder / "data"), program=program,
+        environment={**NOWHERE, "TOKEN_CACHE_STORE_URL": url, "PGPASSFILE": pass_file, **given})
+    assert done.stderr == "", done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    assert all(bool(finding["advice"]) == (finding["state"] != "ok") for finding in findings)
+    return [(finding["state"], finding["text"], finding["advice"]) for finding in findings if finding["topic"] == "Database"]
+
+
+def says(findings, state, text, advice=""):
+    return any(finding[0] == state and text in finding[1] and advice in finding[2] for finding in findings)
+
+
+def test_a_database_without_tables_is_told_how_it_gets_them(postgres_binary, postgres, tmp_path):
+    findings = examine(postgres_binary, postgres.url(), tmp_path, postgres.pass_file(tmp_path / "pass"))
+    assert says(findings, "ok", "is the primary: PostgreSQL ")
+    assert says(findings, "ok", "agrees with this machine's")
+    assert says(findings, "problem", "has no tables of token-cache", "token-cache migrate")
+    assert len([finding for finding in findings if finding[0] != "ok"]) == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_pooler_is_recognized(postgres_binary, postgres, tmp_path):
+    with PgBouncer(tmp_path, postgres.server) as pooler:
+        url = pooler.url(postgres.user, postgres.name)
+        findings = examine(postgres_binary, url, tmp_path, postgres.pass_file(tmp_path / "pass"))
+        assert says(findings, "ok", "is a pooler, such as PgBouncer; its pool_mode has to be session")

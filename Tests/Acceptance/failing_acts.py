@@ -13,8 +13,6 @@ from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
 from server_process import until
 
-# What a data folder may have besides the key ring and the database; no file that was half written.
-FILES = {"keys", "tokens.db", "tokens.db-wal", "tokens.db-shm", "control.sock", "erased", "lock", "tokens.db.lock"}
 # The user whose token an operator removes.
 REMOVED = "id1"
 KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}")

@@ -1,10 +1,8 @@
-"""What the clients of a soak do that is unusual, forbidden or rude, and what they must be told.
+"""What the clients of a soak do that they should not, and how answers are taken while the disk may fail."""
+import json
 
-A visit gets a `Client`, as in `soak_visits.py`.
-"""
-from contract import NOT_FOUND
+from contract import NOT_FOUND, STORED, WRITE_FAILED
 from http_client import get, lines, post
-from soak_answers import take_read
 
 HOST = "Host: localhost"
 
@@ -131,3 +129,33 @@ def read_nothing(client):
             pass
     except ConnectionResetError:
         client.soak.count("readers cut off")
+
+
+def take_write(client, register, number, response):
+    """Takes the answer to a POST, or to a PUT or DELETE of an app's server."""
+    if client.may_refuse(response):
+        client.soak.count("writes failed")
+        return
+    assert response.status == 200, response
+    if response.body == STORED:
+        register.end_write(number)
+        client.soak.count("writes acknowledged")
+        return
+    assert response.body == WRITE_FAILED and client.may_fail(), f"{register.unique_id}: {response}"
+    client.soak.count("writes failed")
+
+
+def value_in(body):
+    """The token info of an answer to a GET; None if nothing was found."""
+    return None if body == NOT_FOUND else json.loads(body)["token_info"]
+
+
+def take_read(client, register, least, body):
+    """Takes the answer to a GET. A read that has failed looks like a token that is gone."""
+    value = value_in(body)
+    try:
+        register.end_read(value, least)
+    except AssertionError:
+        if value is not None or not client.may_fail():
+            raise
+        client.soak.count("reads failed")

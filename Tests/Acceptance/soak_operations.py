@@ -1,20 +1,24 @@
-"""What operators and crowds of clients do to a server during a soak, and the list of all that happens to it."""
+"""What operators do during a soak, and what the disk does meanwhile."""
 import contextlib
+import errno
 import os
 import shutil
 import signal
 import ssl
+import time
 from pathlib import Path
 
 from contract import NOT_FOUND, STORED
 from http_client import Connection, exchange, get, lines, post
 from server_process import until
-from soak_disk import RECOVERED, fail_everything, fail_syncs, fail_writes, failing, fill_the_disk, slow_down_the_disk, stall_the_disk
 from soak_samples import metrics
+from storage_shim import ALWAYS
 from store_files import command, printed
 from test_reload import rewrite
 
 SECONDS = 60
+# The id of the first write on a disk that is sound again.
+RECOVERED = "recovered"
 # Ids that are not in the ledger.
 OF_OPERATORS = (RECOVERED, "outgrows")
 RELOADED = "token_cache_last_reload_successful"
@@ -23,6 +27,60 @@ RELOADED = "token_cache_last_reload_successful"
 def steer(soak, path):
     """Sends a POST over the control socket."""
     return exchange(soak.server.data / "control.sock", lines(f"POST {path} HTTP/1.1", "Host: localhost")).body
+
+
+# The disk
+
+@contextlib.contextmanager
+def failing(soak, **faults):
+    """The disk fails; at the end it is sound again, and the server has recovered by itself."""
+    soak.begin_failing()
+    soak.disk.set(**faults)
+    try:
+        yield
+    finally:
+        soak.disk.heal()
+        soak.disk.set(sync_delay_microseconds=0, error=0)
+        until(lambda: exchange(soak.server.address, post(RECOVERED, "yes")).body == STORED, SECONDS)
+        until(lambda: metrics(soak.server)["token_cache_ready"] == 1, SECONDS)
+        soak.end_failing()
+
+
+def fail_writes(soak):
+    with failing(soak, write_failures=4_000, error=errno.EIO):
+        time.sleep(soak.pace["fault_seconds"])
+
+
+def fail_syncs(soak):
+    with failing(soak, sync_failures=20_000, error=errno.EIO):
+        time.sleep(soak.pace["fault_seconds"])
+
+
+def fill_the_disk(soak):
+    with failing(soak, write_failures=ALWAYS // 2, short_writes=ALWAYS // 4, error=errno.ENOSPC):
+        time.sleep(soak.pace["fault_seconds"])
+
+
+def fail_everything(soak):
+    """No write succeeds."""
+    with failing(soak, write_failures=ALWAYS, sync_failures=ALWAYS, truncate_failures=ALWAYS, error=errno.EIO):
+        time.sleep(soak.pace["fault_seconds"])
+
+
+def slow_down_the_disk(soak):
+    """Nothing fails."""
+    soak.disk.set(sync_delay_microseconds=40_000)
+    time.sleep(soak.pace["fault_seconds"])
+    soak.disk.set(sync_delay_microseconds=0)
+
+
+def stall_the_disk(soak):
+    """A sync takes longer than writes may wait."""
+    with failing(soak), Connection(soak.server.address, timeout=SECONDS) as connection:
+        soak.disk.set(sync_delay_microseconds=60_000_000)
+        connection.send(post(RECOVERED, "perhaps"))
+        until(lambda: metrics(soak.server)["token_cache_ready"] == 0, SECONDS)
+        time.sleep(soak.pace["fault_seconds"] / 2)
 
 
 # Reloads

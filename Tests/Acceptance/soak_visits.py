@@ -7,7 +7,7 @@ from urllib.parse import quote
 from access import api_request
 from contract import NOT_FOUND, STORED, WRITE_FAILED
 from http_client import FORM, ProtocolError, chunked_post, get, lines, post
-from soak_answers import take_read, take_write, value_in
+from soak_misuse import take_read, take_write, value_in
 from soak_ledger import Expiring
 from soak_misuse import (
     HOST, ask_for_nothing, be_idle, be_refused, break_off, come_and_go, leave_answers_unread, never_finish, never_shake_hands,

@@ -55,7 +55,3 @@ def check(case, server, pieces):
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_a_recorded_case_is_answered_as_recorded(plain, case, delivery):
     check(case, plain, pieces=1 if delivery == "whole" else 5)
-
-
-def test_there_are_vectors():
-    assert len(CASES) > 300

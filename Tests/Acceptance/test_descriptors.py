@@ -57,7 +57,7 @@ def test_connections_beyond_the_descriptors_are_refused(serve, loops):
     close_all(connections)
 
 
-@pytest.mark.parametrize("loops", [1, 2])
+@pytest.mark.parametrize("loops", [2])
 def test_the_store_works_although_no_more_connections_are_served(serve, tmp_path, loops):
     data = tmp_path / "data"
     unique_id = fresh_id()
@@ -73,7 +73,7 @@ def test_the_store_works_although_no_more_connections_are_served(serve, tmp_path
     close_all(connections)
 
 
-@pytest.mark.parametrize("limit", [40, 64, 256])
+@pytest.mark.parametrize("limit", [40, 256])
 def test_the_runtime_has_descriptors_left_for_its_own_work(serve, limit):
     """libdispatch reads /proc to manage its threads, and ends the process if it cannot."""
     server = serve({"loops": 2}, descriptors=limit)
@@ -84,12 +84,5 @@ def test_the_runtime_has_descriptors_left_for_its_own_work(serve, limit):
         time.sleep(1.1)
         # One of those that wait for a request makes room, as soon as those that got 503 are gone.
         until(lambda: not is_refused(server))
-    assert server.stop() == 0
-    close_all(connections)
-
-
-def test_a_server_out_of_descriptors_stops_as_asked(serve):
-    server = serve({"drain_timeout": "2s"}, descriptors=LIMIT)
-    connections = open_all(server)
     assert server.stop() == 0
     close_all(connections)

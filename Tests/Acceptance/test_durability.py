@@ -1,11 +1,10 @@
 """Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
-import resource
 import threading
 import time
 
 from administration import is_ready
-from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
+from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import Server, until
 from storage_shim import StorageShim
@@ -37,15 +36,6 @@ def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
     for thread in threads:
         thread.join()
     assert not failures, failures[0]
-
-
-def test_a_pipelined_read_sees_the_write_before_it(plain):
-    unique_id = fresh_id()
-    with Connection(plain.address) as connection:
-        for number in range(50):
-            connection.send(get("nobody") + post(unique_id, f"number{number}") + get(unique_id))
-            bodies = [connection.receive().body for _ in range(3)]
-            assert bodies == [NOT_FOUND, STORED, found(f"number{number}")]
 
 
 # A full disk
@@ -232,30 +222,3 @@ def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
         assert server.stop() == 0
     finally:
         server.kill()
-
-
-def test_a_limit_of_file_size_fails_writes_until_it_is_raised(serve, tmp_path):
-    data = tmp_path / "data"
-    server = serve(data=data, file_size=1 << 20)
-    stock = Stock(server)
-    unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    fill_and_free(stock, lambda: resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited))
-    server.kill()
-    stock.server = serve(data=data)
-    stock.check()
-
-
-def test_a_full_disk_does_not_keep_the_server_from_stopping(serve):
-    server = serve(file_size=512 << 10)
-    stock = Stock(server)
-    until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
-    assert server.stop() == 0
-
-
-def test_a_replaced_value_stays_replaced_after_a_restart(serve, tmp_path):
-    data, unique_id = tmp_path / "data", fresh_id()
-    for value in ("one", "two", ""):
-        server = serve(data=data)
-        assert exchange(server.address, post(unique_id, value)).body == STORED
-        assert server.stop() == 0
-    assert exchange(serve(data=data).address, get(unique_id)).body == found("")

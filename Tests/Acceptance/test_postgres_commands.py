@@ -1,4 +1,4 @@
-"""Commands on a PostgreSQL database: beside servers, to copy, make tables and roles, change keys, and what the doctor says."""
+"""Commands on a PostgreSQL database: beside servers, copies, tables, roles, keys and the doctor."""
 import json
 import re
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 import psql
 from access import API, bearer, fetch, session_settings, store
-from contract import NOT_FOUND, STORED, found, fresh_id
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import exchange, get, post
 from postgres_pooler import PgBouncer
 from postgres_programs import SUPERUSER
@@ -92,23 +92,30 @@ def test_a_store_moves_to_the_database_and_back_and_clients_notice_nothing(serve
     assert "the store is sound" in run("verify", "--data-directory", str(back)).stdout
 
 
-def test_a_copy_that_is_killed_leaves_an_empty_store_that_no_server_opens(serve, url, postgres, tmp_path):
+def test_while_a_copy_runs_no_server_uses_the_store_and_one_that_is_killed_leaves_it_empty(serve, url, postgres, tmp_path):
     server = serve()
     fill(server, range(1_200))
     assert server.stop() == 0
     with postgres.session() as session:
-        # Holds up the first row.
+        # Holds it up.
         session.sql("BEGIN")
         session.sql("LOCK TABLE token IN SHARE MODE")
         process = subprocess.Popen(
             [binary(), "copy", "--from", str(server.data), "--to", url], env=clean_environment(), stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        until(lambda: postgres.value("SELECT schema_version FROM store") == "0" or process.poll() is not None)
+        locked = ("SELECT count(*) FROM pg_locks JOIN pg_database ON database = pg_database.oid"
+                  " WHERE locktype = 'advisory' AND datname = current_database()")
+        until(lambda: postgres.value(locked) == "1" or process.poll() is not None)
+        early = serve({"store": {"url": url, "timeout": "1s"}}, data=folder_beside(server.data, tmp_path))
+        assert exchange(early.address, post("a", "b")).body == WRITE_FAILED
+        until(lambda: "token-cache copy fills the store" in early.log())
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    message = run("serve", "--listen", "127.0.0.1:0", environment=settings_of(url, server.data)).stderr
-    assert "token-cache copy fills this database, or was interrupted: let it end, or run it again" in message
-    until(lambda: postgres.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == "0")
+    until(lambda: exchange(early.address, post("a", "b")).body == STORED)
+    assert printed(settings_of(url, early.data), "delete", "a") == "removed 1 token\n"
+    assert early.stop() == 0
+    postgres.sql("DELETE FROM token")
+    until(lambda: postgres.value(locked) == "0")
     assert "1,200 tokens and 0 sessions copied" in copy(server.data, url)
     assert printed(settings_of(url, server.data), "get", "id7") == "info 7\n"
 
@@ -158,9 +165,9 @@ def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, m
     message = failure("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
     assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
     assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
-    assert migrate() == "the tables are made, with schema 3\n"
-    assert migrate() == "the tables have schema 3, as this version needs\n"
-    assert json.loads(migrate("--json")) == {"is_new": False, "version": 3}
+    assert migrate() == "the tables are made, with schema 4\n"
+    assert migrate() == "the tables have schema 4, as this version needs\n"
+    assert json.loads(migrate("--json")) == {"is_new": False, "version": 4}
     assert served(serve(settings(postgres.url())))
 
 
@@ -191,7 +198,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         assert "roles.sql" in message
         owner_url = postgres.server.url(owner, database)
         done = run("migrate", "--url", owner_url)
-        assert done.stdout == "the tables are made, with schema 3\n", done
+        assert done.stdout == "the tables are made, with schema 4\n", done
         message = failure("serve", "--listen", "127.0.0.1:0", "--config", config)
         assert f"the role {server} lacks privileges: SELECT on token, INSERT on token, " in message
         assert f"token-cache migrate --server-role {server}" in message
@@ -220,7 +227,7 @@ def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, m
     server = serve(settings(postgres.url()))
     assert served(server)
     postgres.sql("UPDATE store SET schema_version = 1")
-    text = "the database has schema 1, and this version of token-cache reads and writes schema 3 only: run the version that made it"
+    text = "the database has schema 1, and this version of token-cache reads and writes schema 4 only: run the version that made it"
     until(lambda: text in server.log())
     server.stop()
     config = str(server.folder / "token-cache.yaml")
@@ -281,30 +288,26 @@ def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_go
     second = start(ring_of=first)
     assert stored(first, "old") and answered(second, "old") == found("token of old")
 
-    assert "key 2 is in the key ring and waits" in of_server(first, "keys", "add")
-    assert "waits for keys use" in of_server(first, "keys", "list").splitlines()[1]
+    assert "key 2 is in the key ring and waits" in of_server(first, "keyring", "add")
+    assert "waits for keyring rotate" in of_server(first, "keyring", "list").splitlines()[1]
     assert stored(first, "waiting") and postgres.value("SELECT max(key_number) FROM token") == "1"
-    assert "was added before, and waits" in refused_by(first, "keys", "add")
-    assert "key 2 was added on another server" in refused_by(second, "keys", "add")
-    assert "has no key 2" in refused_by(second, "keys", "use", "2")
+    assert "was added before, and waits" in refused_by(first, "keyring", "add")
+    assert "key 2 was added on another server" in refused_by(second, "keyring", "add")
+    assert "make it with token-cache keyring add" in refused_by(second, "keyring", "rotate")
 
     shutil.copy(first.data / "keys", second.data / "keys")
-    assert "key 2 seals from now on" in of_server(second, "keys", "use", "2")
+    told = of_server(second, "keyring", "rotate")
+    assert told.startswith("key 2 seals from now on; 2 tokens encrypted with it, 2 tokens checked\nkey 1 is retired")
+    assert len(of_server(second, "keyring", "list").splitlines()) == 1
+    assert postgres.sql("SELECT number FROM sealing_key WHERE number > 0") == [("2",)]
     for server in (first, second):
         until(lambda: "key 2 seals from now on" in server.log())
-        assert "seals new tokens" in of_server(server, "keys", "list").splitlines()[1]
         assert stored(server, f"new on {server.address}")
         assert answered(server, "old") == found("token of old")
-    assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("1", "2"), ("2", "2")]
-
-    assert "sealed with key 1; run token-cache rekey first" in refused_by(first, "keys", "retire", "1")
-    assert of_server(second, "rekey").startswith("2 tokens rekeyed, 4 tokens checked")
-    of_server(first, "keys", "retire", "1")
-    assert len(of_server(first, "keys", "list").splitlines()) == 1
-    assert postgres.sql("SELECT number FROM sealing_key WHERE number > 0") == [("2",)]
-    shutil.copy(first.data / "keys", second.data / "keys")
-    until(lambda: len(of_server(second, "keys", "list").splitlines()) == 1)
-    assert answered(second, "old") == found("token of old")
+    assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("2", "4")]
+    shutil.copy(second.data / "keys", first.data / "keys")
+    until(lambda: len(of_server(first, "keyring", "list").splitlines()) == 1)
+    assert answered(first, "old") == found("token of old")
 
 
 # The doctor

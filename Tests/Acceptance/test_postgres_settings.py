@@ -1,5 +1,4 @@
 """The settings of the store on PostgreSQL, as far as they can be seen without a database."""
-import re
 import subprocess
 from pathlib import Path
 

@@ -40,11 +40,6 @@ def test_idle_connections_are_closed_soon_and_the_server_ends(serve, number):
     assert server.wait() == 0
 
 
-def test_a_server_without_connections_ends(serve):
-    server = serve({"drain_timeout": "3600s"})
-    assert server.stop() == 0
-
-
 UNDER_WAY = {
     "head": lambda unique_id: (get(unique_id), 30, NOT_FOUND),
     "body": lambda unique_id: (post(unique_id, "abc"), -5, STORED),
@@ -68,18 +63,6 @@ def test_a_request_under_way_is_answered_and_its_connection_closed(serve, make, 
         assert response.body == answer
         assert response.closes
         connection.expect_end()
-    assert server.wait() == 0
-
-
-def test_new_connections_are_refused_while_one_is_being_served(serve):
-    server = serve({"drain_timeout": "3600s", "listen": ["127.0.0.1:0", "127.0.0.1:0"]})
-    with Connection(server.address) as connection:
-        connection.send(b"GET /tok")
-        assert connection.is_silent(0.1)
-        begin_stop(server)
-        for address in server.addresses:
-            with pytest.raises(ConnectionRefusedError):
-                Connection(address)
     assert server.wait() == 0
 
 
@@ -116,22 +99,6 @@ def test_a_stuck_client_is_given_up_after_drain_timeout(serve):
         assert server.wait() == 0
         assert time.monotonic() - start >= 1.4
         assert connection.receive_to_end() == b""
-
-
-def test_a_stuck_reader_is_given_up_after_drain_timeout(serve):
-    server = serve({"drain_timeout": "500ms"})
-    unique_id = fresh_id()
-    assert exchange(server.address, post(unique_id, "\x01" * 900_000)).body == STORED
-    with Connection(server.address, receive_buffer=4096) as connection:
-        connection.send(get(unique_id) * 20)
-        assert connection.receive_raw(9) == b"HTTP/1.1 "
-        assert server.stop() == 0
-
-
-def test_drain_timeout_may_be_nothing(serve):
-    server = serve({"drain_timeout": 0, "timeouts": {"body": "3600s"}})
-    with stuck_client(server):
-        assert server.stop() == 0
 
 
 @pytest.mark.parametrize("second", SIGNALS)

@@ -1,34 +1,13 @@
 """The limits of the store: by age, by expiration and by size."""
-import json
 import threading
 import time
-from urllib.parse import quote
 
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, until
-from store_files import holds, opened, printed
-
-DATE_KEY = "com.facebook.sdk:TokenInformationExpirationDateKey"
-
-
-def info(date):
-    """A token info with an expiration date."""
-    return f'{{"{DATE_KEY}":"{date}","com.facebook.sdk:TokenInformationTokenKey":"CAA"}}'
-
-
-def test_everything_is_kept_by_default(serve):
-    # Unencrypted, so that the test can change the time in the file.
-    server = serve(UNSEALED)
-    assert exchange(server.address, post("old", info(EXPIRED[0]))).body == STORED
-    server.stop()
-    with opened(server.data) as database:
-        database.execute("UPDATE token SET written_at = 1")
-    server = serve(UNSEALED, data=server.data)
-    time.sleep(1.5)
-    assert b"2013-08-14" in exchange(server.address, get("old")).body
+from store_files import holds, printed
 
 
 def test_a_token_that_was_not_written_for_the_time_is_not_given_and_soon_gone(serve):
@@ -41,61 +20,6 @@ def test_a_token_that_was_not_written_for_the_time_is_not_given_and_soon_gone(se
     assert exchange(server.address, get("b")).body == found("2")
     until(lambda: '"tokens":0' in printed(server.data, "stats", "--json"), seconds=10)
     assert "expired token" in server.log()
-
-
-EXPIRED = ["2013-08-14T19:24:05.123+0000", "2013-08-14T12:24:05.123-0700", "0001-01-01T00:00:00.000+0000"]
-KEPT = ["4001-01-01T00:00:00.000+0000", "2099-08-14T19:24:05.123+0000", "2013-13-14T19:24:05.123+0000", "2013-08-14", ""]
-
-
-# The sample client does not percent-encode the JSON, so the plus of the time zone arrives as a blank.
-@pytest.mark.parametrize("encode", [quote, str], ids=["encoded", "as the sample client sends it"])
-def test_a_token_that_has_expired_by_its_own_account_is_dropped(serve, encode):
-    server = serve({"retention": {"after_expired": "1s"}})
-    for kind, dates in (("expired", EXPIRED), ("kept", KEPT)):
-        for number, date in enumerate(dates):
-            answer = exchange(server.address, post(f"{kind}{number}", encode(info(date)))).body
-            assert answer == STORED, "a date refuses no write"
-    for number in range(len(EXPIRED)):
-        assert exchange(server.address, get(f"expired{number}")).body == NOT_FOUND, EXPIRED[number]
-    until(lambda: f'"tokens":{len(KEPT)}' in printed(server.data, "stats", "--json"), seconds=10)
-    for number in range(len(KEPT)):
-        assert b'"status":"true"' in exchange(server.address, get(f"kept{number}")).body, KEPT[number]
-
-
-def test_exactly_a_steps_worth_of_expired_tokens_leaves_the_files_as_well(serve):
-    server = serve({**UNSEALED, "retention": {"after_written": "2s"}})
-    with Connection(server.address) as connection:
-        for number in range(256):
-            assert connection.exchange(post(f"id{number}", "secret4711")).body == STORED
-    assert holds(server.data, "secret4711")
-    until(lambda: holds(server.data, "secret4711") == [], seconds=15)
-
-
-def test_many_expired_rows_hold_up_no_answer(serve):
-    count = 20_000
-    server = serve(UNSEALED)
-    with Connection(server.address) as connection:
-        for number in range(count):
-            assert connection.exchange(post(f"old{number}", "v" * 300)).body == STORED
-    server.stop()
-    with opened(server.data) as database:
-        database.execute("UPDATE token SET written_at = 1000")
-    server = serve(UNSEALED, data=server.data)
-    assert exchange(server.address, get("old7")).body == found("v" * 300)
-    assert exchange(server.address, post("fresh", "x")).body == STORED
-    server.stop()
-    server = serve({**UNSEALED, "retention": {"after_written": "30d"}}, data=server.data)
-    slowest = 0
-    with Connection(server.address) as connection:
-        while json.loads(printed(server.data, "stats", "--json"))["tokens"] > 1:
-            start = time.monotonic()
-            assert connection.exchange(post("fresh", f"{start}")).body == STORED
-            assert connection.exchange(get("fresh")).body == found(f"{start}")
-            assert connection.exchange(get("old7")).body == NOT_FOUND
-            slowest = max(slowest, time.monotonic() - start)
-    # Not a measurement: one step for all rows would take longer than this, each small step far less.
-    assert slowest < 5
-    until(lambda: holds(server.data, "v" * 300) == [], seconds=15)
 
 
 def test_beyond_the_size_new_ids_are_refused_and_known_ones_not(serve):

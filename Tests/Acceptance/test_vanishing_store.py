@@ -141,15 +141,6 @@ def test_what_was_acknowledged_while_the_wal_was_removed_is_there_after_a_restar
     check(serve(UNCACHED, data=server.data), stored)
 
 
-def test_a_folder_that_is_deleted_is_not_made_anew_before_the_restart(serve):
-    server = serve()
-    assert exchange(server.address, post("kept", "1")).body == STORED
-    shutil.rmtree(server.data)
-    server.was_ended = True
-    assert server.wait() == LOST_STORE
-    assert not server.data.exists()
-
-
 def test_a_lock_that_is_removed_ends_the_server_and_another_may_have_the_folder(serve):
     server = serve()
     (server.data / "lock").unlink()
@@ -195,20 +186,6 @@ def test_reads_that_fail_make_the_server_unready(serve):
             exchange(server.address, get(unique_id))
         assert not is_ready(server)
     assert server.log().count("tokens cannot be read") == lines_before
-
-
-def test_another_program_cannot_open_the_database_while_the_server_runs(serve):
-    server = serve()
-    assert exchange(server.address, post("kept", "1")).body == STORED
-    with contextlib.closing(sqlite3.connect(server.data / "tokens.db", timeout=0)) as intruder:
-        for statement in ("SELECT count(*) FROM token", "BEGIN IMMEDIATE"):
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                intruder.execute(statement)
-        assert exchange(server.address, post("kept", "2")).body == STORED
-        assert exchange(server.address, get("kept")).body == found("2")
-    assert server.stop() == 0
-    with contextlib.closing(sqlite3.connect(server.data / "tokens.db")) as reader:
-        assert reader.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
 
 
 def test_a_database_that_another_program_has_open_is_not_used(serve):

@@ -124,24 +124,6 @@ def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_
         assert "its disk seems to hang; ending without it: SIGTERM received" in server.log()
 
 
-def test_pipelined_writes_that_fail_at_once_leave_others_their_turn(disk, tmp_path):
-    settings = {"access_log": "combined", "store": {"queue": {"max_wait": "1s"}}}
-    with serving(disk, tmp_path, settings) as server, contextlib.ExitStack() as stack:
-        writer, reader = [stack.enter_context(Connection(server.address, timeout=60)) for _ in range(2)]
-        for client in (writer, reader):
-            assert client.exchange(get("nobody")).body == NOT_FOUND
-        disk.set(sync_delay_microseconds=STOPPED)
-        stack.enter_context(Connection(server.address)).send(post("first", "1"))
-        until(lambda: not is_ready(server))
-        with server.paused():
-            writer.send(post("a", "1") * 100)
-            reader.send(get("nobody"))
-        assert [writer.receive().body for _ in range(100)] == [WRITE_FAILED] * 100
-        assert reader.receive().body == NOT_FOUND
-        lines = until(lambda: len(server.output().splitlines()) == 103 and server.output().splitlines()[2:])
-        assert [line.split('"')[1].split()[0] for line in lines].index("GET") < 10
-
-
 def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):
     with serving(disk, tmp_path, {"access_log": "combined"}) as server, Connection(server.address) as client:
         disk.set(sync_delay_microseconds=300_000)
@@ -180,19 +162,6 @@ def test_memory_of_large_requests_goes_back_to_the_system(serve):
                 client.send(b"x")
                 assert client.receive().body == STORED
     until(lambda: server.resident_bytes() - before < 24 * MEBIBYTE)
-
-
-def test_slow_heads_count_as_what_waits(serve):
-    server = serve({"loops": 1, "limits": {"buffers": "4 MiB"}})
-    with contextlib.ExitStack() as stack:
-        clients = []
-        for _ in range(600):
-            client = stack.enter_context(Connection(server.address))
-            client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
-            clients.append(client)
-        # Beyond the limit they get 503.
-        check_http_error(clients[-1].receive(), 503)
-    assert exchange(server.address, get("nobody")).body == NOT_FOUND
 
 
 SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}}

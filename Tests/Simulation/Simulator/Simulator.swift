@@ -1,9 +1,9 @@
 import CSimulatedKernel
 import Glibc
 import Logging
-import Settings
-
 @testable import Server
+import Settings
+import TestSupport
 
 /// Runs the server's loop and connections in a simulated world; see Tests/README.md.
 ///
@@ -85,5 +85,42 @@ enum Simulator {
     private static func tell(_ number: UInt64, _ descriptor: Int32) {
         var number = number
         Glibc.write(descriptor, &number, MemoryLayout<UInt64>.size)
+    }
+}
+
+/// The choices of a seed; the same ones each time.
+final class Randomness {
+    private var generator: SeededGenerator
+
+    init(seed: UInt64) {
+        generator = SeededGenerator(seed: seed)
+    }
+
+    /// A number from 0 on, below a limit that is small beside 2^32.
+    func below(_ limit: Int) -> Int {
+        Int(((generator.next() >> 32) &* UInt64(limit)) >> 32)
+    }
+
+    func happens(oneIn count: Int) -> Bool { below(count) == 0 }
+
+    func among<Value>(_ values: [Value]) -> Value { values[below(values.count)] }
+}
+
+/// What has happened in a seed: as a number that tells two runs apart, and as lines if wanted.
+struct Trace {
+    /// Whether the seed that runs is the one of `--trace`.
+    nonisolated(unsafe) static var isPrinted = false
+
+    private(set) var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+
+    mutating func note(_ event: StaticString, _ subject: Int, _ number: Int) {
+        mix(UInt64(event.utf8CodeUnitCount))
+        mix(UInt64(truncatingIfNeeded: subject))
+        mix(UInt64(truncatingIfNeeded: number))
+    }
+
+    private mutating func mix(_ number: UInt64) {
+        hash = (hash ^ number) &* 0x0000_0100_0000_01b3
+        hash ^= hash >> 29
     }
 }

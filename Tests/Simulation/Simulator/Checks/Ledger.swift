@@ -1,3 +1,8 @@
+@testable import EventLoop
+import Glibc
+@testable import Server
+import Synchronization
+
 /// What the store has committed, in its order, so that each answer can be compared with it.
 ///
 /// Moments are numbers that grow with everything that happens. For each id there must be one order of all acknowledged writes
@@ -125,4 +130,51 @@ final class Ledger {
     }
 
     private static let bodyStart = Array(#"{"status":"true","token_info":""#.utf8)
+}
+
+/// What must be gone when a server has stopped.
+struct Leftovers {
+    private weak var worker: Worker?
+    private weak var loop: EventLoop?
+
+    /// Checks what the server still counts and holds.
+    init(_ server: SimulatedServer) {
+        (worker, loop) = (server.worker, server.worker.loop)
+        let loop = server.worker.loop
+        if server.budget.takenBytes != 0 { violation("\(server.budget.takenBytes) bytes of buffers are still counted") }
+        let open = server.worker.connectionCount.load(ordering: .relaxed)
+        if open != 0 { violation("\(open) connections are still counted by the loop") }
+        let count = server.connections.add() - 1
+        if count != 0 { violation("\(count) connections are still counted for the limit") }
+        for row in loop.registrations.indices where loop.registrations[row].waiter != nil {
+            violation("something waits for descriptor \(row)")
+        }
+        if loop.timers.count != 0 { violation("\(loop.timers.count) timers are left") }
+        if loop.freeSleepers.count != loop.sleepers.count { violation("a task still sleeps") }
+        if !loop.queue.isEmpty || !loop.longQueue.isEmpty { violation("a connection still waits for its turn") }
+    }
+
+    /// Checks what must be freed, when nothing else refers to the server.
+    func check(_ kernel: Kernel) {
+        if worker != nil { violation("a connection or an answer still refers to the worker") }
+        if loop != nil { violation("something still refers to the loop") }
+        if kernel.openDescriptors != 0 { violation("\(kernel.openDescriptors) descriptors are still open") }
+    }
+}
+
+/// The seed that runs, for its report.
+nonisolated(unsafe) var currentSeed: UInt64 = 0
+
+/// Reports what the server has done wrong, with the command that repeats it, and ends the process.
+///
+/// The server's tasks and descriptors are in the middle of things, so that no further seed can run in this process.
+func violation(_ text: String) -> Never {
+    report(text)
+    _exit(1)
+}
+
+/// Prints what is wrong with a seed.
+func report(_ text: String) {
+    print("Tests/Simulation/run --seed \(currentSeed): \(text)")
+    fflush(nil)
 }

@@ -3,12 +3,11 @@ import EventLoop
 import Glibc
 import HTTP
 import Logging
+@testable import Server
 import Settings
 import System
 import TokenService
 import TokenStore
-
-@testable import Server
 
 /// All that one seed consists of: the kernel, the clients, the store, the operator, and the server among them.
 final class World: @unchecked Sendable {
@@ -133,5 +132,15 @@ final class World: @unchecked Sendable {
     func explainFailure(else fail: () -> Never) {
         unexplainedFailures += 1
         if server.reportedFailures < unexplainedFailures { fail() }
+    }
+}
+
+extension World {
+    /// Checks what must be so whenever nothing can happen except that time passes.
+    func checkAtRest() {
+        for client in accepted { client.checker.checkAtRest() }
+        guard accepted.allSatisfy({ $0.checker.isIdle && $0.habits.reading != .never }) else { return }
+        let bytes = server.budget.takenBytes
+        if bytes != 0 { violation("\(bytes) bytes of buffers are counted although all connections are idle") }
     }
 }

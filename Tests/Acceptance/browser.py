@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-from closeable import Closeable
+from process_tree import Closeable
 
 PROGRAM = shutil.which("chromium")
 ANSWER_SECONDS = 30

@@ -18,8 +18,7 @@ from postgres_failover import ReplicatedPostgres
 from postgres_store import TablesForFolders
 from proxies import PROXIES, Certificate, install_packages
 from proxy_site import Site
-from server_process import Server, binary
-from shared_servers import finish, shared_server
+from server_process import Server, binary, finish, shared_server
 from storage_shim import compile_library
 
 

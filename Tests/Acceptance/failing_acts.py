@@ -8,14 +8,28 @@ from dataclasses import dataclass
 from contract import STORED
 from failing_audits import PERIOD, AuditedWorld, LenientlyAuditedWorld
 from failing_calls import STRUCK
-from failing_databases import PostgresWorld
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
-from server_process import until
+from server_process import Server, until
 
 # The user whose token an operator removes.
 REMOVED = "id1"
 KEY = re.compile(r"(\d+) \d+ [0-9a-f]{64}")
+
+
+class PostgresWorld(World):
+    """A server with tables of its own; to be used with the fixture `tables_for_folders`."""
+    lasting_threads = ("loop 0", "administration")
+    # Connections of the administration: it makes one more if two things are done at once, and keeps it.
+    spare_descriptors = 2
+
+    @property
+    def database(self):
+        return Server.place(self.server.data).database
+
+    def disconnect(self):
+        """Has the database end the server's connections."""
+        assert self.database.server.terminate(f"usename = '{self.database.user}'") > 0
 
 
 def replied(world, point, path, request=None):

@@ -35,7 +35,7 @@ import pytest
 
 import caretaker
 import process_tree
-from closeable import Closeable
+from process_tree import Closeable
 from postgres_cluster import ACCESS, SETTINGS, database_url, quoted, write_pass_file
 from ports import free_ports
 from postgres_programs import (

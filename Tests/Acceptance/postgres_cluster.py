@@ -26,7 +26,7 @@ from pathlib import Path
 
 import caretaker
 import process_tree
-from closeable import Closeable
+from process_tree import Closeable
 from ports import free_ports
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from closeable import Closeable
+from process_tree import Closeable
 from postgres_cluster import database_url
 from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
 from ports import free_ports

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from postgres_programs import SUPERUSER
-from server_process import Server, run
-from shared_servers import finish
+from server_process import Server, finish, run
 
 
 class PostgresStore:

@@ -1,4 +1,5 @@
-"""Signals to a process together with all its descendants, such as a database server that forks one for each connection."""
+"""Ends programs of tests: signals to a process with all its descendants, and what is closed also when it did not come up."""
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -65,3 +66,22 @@ def kill(process):
     members = family(process)
     send(members, signal.SIGKILL)
     until(lambda: all(state(member) in ("Z", None) for member in members), SECONDS, 0.001)
+
+
+class Closeable:
+    """Something with a method `close`, which is called at the end of a `with`."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @contextlib.contextmanager
+    def closed_on_failure(self):
+        """Closes it if the statements in the `with` fail; an object whose `__init__` fails cannot be closed by its user."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise

@@ -10,8 +10,7 @@ from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, Response, form, get, lines
 from ports import free_ports
 from proxies import HOST, TLSConnection
-from server_process import Server, until
-from shared_servers import finish
+from server_process import Server, finish, until
 
 BODY_LIMIT = 1 << 20
 FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}

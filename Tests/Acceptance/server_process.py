@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 SERVES = re.compile(
     r"token-cache \S+ serves on (?P<addresses>.*?)(, administration on (?P<administration>.*?))?, store .*")
 START_SECONDS = 30
@@ -210,3 +212,23 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(STOP_SECONDS)
+
+
+def finish(server):
+    """Ends a server; fails if it had ended by itself."""
+    crashed = not server.was_ended and not server.is_running()
+    status = server.process.returncode
+    server.kill()
+    assert not crashed, f"the server ended by itself with {status}: {server.log()[-2000:]}"
+
+
+def shared_server(name, settings, scope="session"):
+    """A fixture with one server for all tests that leave nothing but rows behind."""
+
+    @pytest.fixture(scope=scope, name=name)
+    def fixture(tmp_path_factory):
+        server = Server(tmp_path_factory.mktemp(name), settings)
+        yield server
+        finish(server)
+
+    return fixture

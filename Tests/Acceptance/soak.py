@@ -18,12 +18,11 @@ from certificates import make_certificate
 from contract import NOT_FOUND
 from http_client import Connection, get
 from server_process import Server, run, until
-from soak_misuse import value_in
 from soak_clients import visiting
-from soak_samples import left_over
-from soak_ledger import AFTER_EXPIRED, LATEST, Ledger
+from soak_misuse import value_in
 from soak_operations import FIRST, OF_OPERATORS, OPERATIONS
-from soak_samples import Sampler, idle_sample, metrics
+from soak_samples import Sampler, idle_sample, left_over, metrics
+from soak_visits import AFTER_EXPIRED, LATEST, Ledger
 from storage_shim import StorageShim
 from store_files import printed
 

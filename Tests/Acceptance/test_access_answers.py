@@ -4,15 +4,12 @@ import uuid
 
 import pytest
 
-from access import (
-    DENIED, INVALID_TOKEN, MISSING, Outcome, api_request, bearer, fetch, found_by, make_key, store, token_of,
-)
+from access import DENIED, INVALID_TOKEN, MISSING, Outcome, api_request, bearer, fetch, found_by, make_key, store, token_of
 from access_tables import DELIVERIES
 from access_worlds import HEADER, bearer_world, certificate_world, header_world, session_world
 from contract import INVALID_INPUT, NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found, fresh_id, unsupported
 from http_client import Connection, exchange, get, lines, post
-from server_process import until
-from shared_servers import finish
+from server_process import finish, until
 
 WORLDS = {
     "session": session_world,

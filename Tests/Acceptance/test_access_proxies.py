@@ -9,8 +9,7 @@ from access_worlds import bearer_world, session_world
 from contract import NOT_FOUND, check_http_error
 from http_client import Response, exchange
 from proxies import HOST, Caddy, Nginx, TLSConnection
-from server_process import Server, until
-from shared_servers import finish
+from server_process import Server, finish, until
 
 
 # The API is not forwarded by the configurations of deploy/; here it is, as somebody may do who knows why.

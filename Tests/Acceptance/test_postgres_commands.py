@@ -16,7 +16,7 @@ from http_client import exchange, get, post
 from postgres_pooler import PgBouncer
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
-from test_copy import copy, fill, folder_beside
+from test_transfer import copy, fill, folder_beside
 
 
 @pytest.fixture(autouse=True)

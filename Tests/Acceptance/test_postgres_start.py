@@ -1,6 +1,8 @@
 """A server whose database cannot be reached when it starts: it serves nobody, says why, and goes on by itself."""
 import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ from http_client import exchange, get, post
 from postgres_cluster import Postgres
 from postgres_programs import SUPERUSER
 from postgres_store import NamedDatabase, PostgresStore
-from server_process import until
+from server_process import run, until
 from service_manager import Messages
 
 UNREACHABLE = "error: the database cannot be reached, and clients are told that tokens can be neither stored nor read"
@@ -123,3 +125,148 @@ def test_a_server_that_waits_for_its_database_ends_when_it_is_told_to(store):
     server = store.serve("server")
     server.stop()
     assert "token-cache has stopped: SIGTERM received" in server.log()
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+URL = "postgresql://token_cache@db1.example,db2.example/tokens?sslmode=verify-full"
+SECRET = "s3cret"
+
+
+def environment(**values):
+    return {f"TOKEN_CACHE_STORE_{name.upper()}": value for name, value in values.items()}
+
+
+def refusal(*command, program=None, **options):
+    """The error message of a command that must fail."""
+    done = run(*command, program=program, **options)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert done.stderr.startswith("token-cache: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+# With either program
+
+@pytest.mark.parametrize("url, text", [
+    (f"host=db password={SECRET}", "does not begin with postgresql://"), (f"postgresql://u:{SECRET}@db/tokens", "has a password in it"),
+])
+def test_a_url_that_cannot_be_used_is_refused_without_showing_it(postgres_binary, tmp_path, url, text):
+    """Others are rows of StoreURLTests."""
+    data = tmp_path / "data"
+    for command in ("check-config", "serve", "stats"):
+        message = refusal(command, "--data-directory", str(data), environment=environment(url=url), program=postgres_binary)
+        assert f"environment: TOKEN_CACHE_STORE_URL {text}" in message and SECRET not in message
+    assert not data.exists()
+    report = run("doctor", "--data-directory", str(data), environment=environment(url=url), program=postgres_binary)
+    assert report.returncode == 1 and text in report.stdout and SECRET not in report.stdout + report.stderr
+
+
+@pytest.mark.parametrize("script", ["build", "run"])
+def test_a_trait_that_there_is_not_is_named(script):
+    done = subprocess.run([str(DEPLOY / script), "--traits", "Postgres"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there are --reproducible and --traits PostgreSQL" in done.stderr
+
+
+# Without PostgreSQL
+
+# For commands that look at the ports of the settings, beside a server on the default ones.
+FREE_PORTS = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"}
+
+
+def test_a_program_without_postgresql_says_so(tmp_path):
+    if "libpq" in run("doctor", "--data-directory", str(tmp_path / "data")).stdout:
+        pytest.skip("this program was built with PostgreSQL")
+    data = tmp_path / "data"
+    for command in ("check-config", "serve", "stats", "restore backup.db"):
+        message = refusal(*command.split(), "--data-directory", str(data), environment={**environment(url=URL), **FREE_PORTS})
+        assert "TOKEN_CACHE_STORE_URL names a PostgreSQL database, and this token-cache was built without PostgreSQL" in message
+        assert "deploy/build --traits PostgreSQL" in message
+    report = run("doctor", "--data-directory", str(data), environment=environment(url=URL))
+    assert report.returncode == 1 and "built without PostgreSQL" in report.stdout
+    assert not (data / "tokens.db").exists()
+
+
+# With PostgreSQL
+
+def values(program, *, given=None, **settings):
+    """What check-config prints, by key."""
+    done = run("check-config", environment={**environment(**settings), **(given or {})}, program=program)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
+
+
+def test_what_libpq_cannot_read_is_refused(postgres_binary):
+    message = refusal(
+        "check-config", environment=environment(url="postgresql://db/tokens?sslmod=require"), program=postgres_binary)
+    assert "cannot be read by libpq: it has a parameter that this version does not know" in message
+
+
+def test_what_the_database_does_itself_is_told_with_its_tools(postgres_binary, tmp_path):
+    message = refusal(
+        "restore", "backup.db", "--data-directory", str(tmp_path / "data"), environment=environment(url=URL),
+        program=postgres_binary)
+    assert "this store cannot be restored by token-cache; use the tools of its database, for PostgreSQL pgBackRest" in message
+
+
+CREDENTIALS = {
+    "two lines": (b"a\nb\n", "is not one line of UTF-8 text"), "a folder": (None, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("content, text", CREDENTIALS.values(), ids=CREDENTIALS)
+def test_a_credential_that_is_no_password_is_named(postgres_binary, tmp_path, content, text):
+    file = tmp_path / "token-cache.postgresql-password"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    message = refusal(
+        "check-config", environment={**environment(url=URL), "CREDENTIALS_DIRECTORY": str(tmp_path)},
+        program=postgres_binary)
+    assert f"the credential {file}, which has the password of the database, {text}" in message
+    file.rmdir() if content is None else file.write_bytes(f"{SECRET}\n".encode())
+    if content is not None:
+        shown = values(postgres_binary, url=URL, given={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+        assert SECRET not in str(shown)
+
+
+def sessions(postgres):
+    """How many connections to a database were let in."""
+    return int(postgres.server.value(f"SELECT sessions FROM pg_stat_database WHERE datname = '{postgres.name}'"))
+
+
+@pytest.mark.parametrize("source", ["credential", "PGPASSWORD", "PGPASSFILE", "passfile"])
+def test_the_password_comes_from_where_it_is_not_shown(postgres_binary, postgres, serve, tmp_path, source):
+    file = postgres.pass_file(tmp_path / "passwords")
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials" / "token-cache.postgresql-password").write_text(f"{postgres.password}\n")
+    given = {
+        # Before all others.
+        "credential": {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials"), "PGPASSWORD": "wrong"},
+        "PGPASSWORD": {"PGPASSWORD": postgres.password, "PGPASSFILE": "/none"}, "PGPASSFILE": {"PGPASSFILE": str(file)},
+        "passfile": {},
+    }[source]
+    url = postgres.url(passfile=str(file)) if source == "passfile" else postgres.url()
+    assert run("migrate", "--url", postgres.url(passfile=str(file)), program=postgres_binary).returncode == 0
+    before = sessions(postgres)
+    server = serve({"store": {"url": url}, "log_level": "trace"}, program=postgres_binary, environment=given)
+    until(lambda: sessions(postgres) > before)
+    assert postgres.password not in server.log() + server.output()
+    assert postgres.password not in Path(f"/proc/{server.process.pid}/cmdline").read_text()
+
+
+def test_a_credential_is_read_again_for_each_connection(postgres_binary, postgres, serve, tmp_path):
+    file = tmp_path / "token-cache.postgresql-password"
+    passwords = postgres.pass_file(tmp_path / "passwords")
+    assert run("migrate", "--url", postgres.url(passfile=passwords), program=postgres_binary).returncode == 0
+    file.write_text(postgres.password)
+    server = serve(
+        {"store": {"url": postgres.url()}}, program=postgres_binary, environment={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    former = postgres.password
+    postgres.server.create_role(postgres.user, SECRET)
+    until(lambda: postgres.server.terminate(f"usename = '{postgres.user}'") == 0)
+    until(lambda: "password authentication failed" in server.log())
+    before = sessions(postgres)
+    file.write_text(SECRET)
+    until(lambda: sessions(postgres) > before)
+    assert SECRET not in server.log() and former not in server.log()

@@ -2,16 +2,21 @@
 import filecmp
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
 
 import pytest
 
+from access import API, bearer, fetch, session_settings, store
 from contract import STORED, found
 from http_client import Connection, exchange, get, lines, post
-from server_process import run
+from server_process import UNSEALED, binary, clean_environment, run, until
+from small_disk import SmallDisk
+from store_files import holds, printed, refused
 
 COUNT = 10_000
 
@@ -160,3 +165,137 @@ def test_nothing_is_exported_into_a_file_that_somebody_has_open(serve, tmp_path)
         assert open_file.read() == b""
     assert os.listdir(folder) == ["me.txt"]
     assert (folder / "me.txt").read_text() == '"secret4711"' and (folder / "me.txt").stat().st_mode & 0o777 == 0o600
+
+
+TOKENS = 1_200
+OFF = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
+
+
+def copy(source, target, *flags, environment=None):
+    done = run("copy", "--from", str(source), "--to", str(target), *flags, environment=environment, seconds=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def refusal(source, target, *flags, environment=None):
+    done = run("copy", "--from", str(source), "--to", str(target), *flags, environment=environment)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    return done.stderr
+
+
+def folder_beside(source, tmp_path, name="target"):
+    """An empty data folder with the key ring of another one."""
+    target = tmp_path / name
+    target.mkdir(mode=0o700)
+    shutil.copy(source / "keys", target / "keys")
+    return target
+
+
+def fill(server, numbers, text="info"):
+    with Connection(server.address) as connection:
+        for number in numbers:
+            assert connection.exchange(post(f"id{number}", f"{text} {number}")).body == STORED
+
+
+@pytest.mark.parametrize("ring", ["another", "the same"])
+def test_tokens_sessions_and_versions_are_in_the_copy(serve, tmp_path, ring):
+    access, key = session_settings(tmp_path / "keys")
+    server = serve(access)
+    api = API(server, key)
+    session = api.session("anna")
+    assert exchange(server.address, store("of anna", bearer(session))).body == STORED
+    tagged = exchange(server.address, fetch(bearer(session))).headers["etag"]
+    for number in range(TOKENS):
+        assert api.put(f"user{number}", f"info {number}").status == 200
+    target = folder_beside(server.data, tmp_path) if ring == "the same" else tmp_path / "target"
+    assert f"the data directory {server.data} is in use by process {server.process.pid}" in refusal(server.data, target)
+    assert server.stop() == 0
+    assert copy(server.data, target).startswith(f"{TOKENS + 1:,} tokens and 1 session copied and verified in ")
+    assert ((target / "keys").read_bytes() == (server.data / "keys").read_bytes()) == (ring == "the same")
+    copied = serve(access, data=target)
+    response = exchange(copied.address, fetch(bearer(session)))
+    assert (response.body, response.headers["etag"]) == (found("of anna"), tagged)
+    assert API(copied, key).get("user7").status == 200
+    # Its next version is a later one.
+    assert exchange(copied.address, store("again", bearer(session), f"If-Match: {tagged}")).body == STORED
+    assert exchange(copied.address, fetch(bearer(session))).headers["etag"] != tagged
+    assert "the store is sound" in printed(target, "verify")
+
+
+def test_a_store_is_sealed_and_put_in_the_clear_again(serve, tmp_path):
+    server = serve(UNSEALED)
+    fill(server, range(20), "secret4711")
+    assert server.stop() == 0
+    message = refused(server.data, "serve", "--listen", "127.0.0.1:0")
+    assert "holds tokens in the clear, and sealing is on; set sealing.enabled to off, or seal it: token-cache copy" in message
+    sealed, clear = tmp_path / "sealed", tmp_path / "clear"
+    copy(server.data, sealed)
+    assert holds(server.data, "secret4711") and holds(sealed, "secret4711") == []
+    assert printed(sealed, "get", "id19") == "secret4711 19\n"
+    # A settings file says the same as the environment.
+    settings = tmp_path / "clear.yaml"
+    settings.write_text(json.dumps({"data_directory": str(clear), **UNSEALED}))
+    copy(sealed, settings)
+    assert holds(clear, "secret4711") and not (clear / "keys").exists()
+    assert printed(clear, "get", "id3", environment=OFF) == "secret4711 3\n"
+
+
+def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serve, tmp_path):
+    server = serve()
+    fill(server, range(TOKENS))
+    assert server.stop() == 0
+    target = tmp_path / "target"
+    command = [binary(), "copy", "--from", str(server.data), "--to", str(target)]
+    for _ in range(3):
+        process = subprocess.Popen(
+            command, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        until(lambda: (target / "tokens.db.new").exists() or process.poll() is not None, pause=0.001)
+        process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            shutil.rmtree(target)
+        assert not (target / "tokens.db").exists()
+    assert f"{TOKENS:,} tokens" in copy(server.data, target)
+    assert "the store is sound" in printed(target, "verify")
+    assert not [path for path in target.iterdir() if ".new" in path.name]
+
+
+def test_refusals_say_what_to_do(serve, tmp_path):
+    server = serve()
+    fill(server, range(2))
+    assert server.stop() == 0
+    data, other = server.data, tmp_path / "other"
+    assert "both are the same store" in refusal(data, f"{data}/.")
+    assert "the source: there is no store at" in refusal(tmp_path / "nowhere", other)
+    assert not (tmp_path / "nowhere").exists() and not other.exists()
+    assert "secret" not in refusal("postgresql://u:secret@db/tokens", data)
+    # A store is there, or was in part.
+    printed(other, "put", "a", "b")
+    message = refusal(data, other)
+    assert f"the target: there is a store already ({other}/tokens.db)" in message and "into an empty folder only" in message
+    (other / "tokens.db").unlink()
+    assert f"({other}/tokens.db-wal)" in refusal(data, other)
+    # A server uses the target.
+    used = serve()
+    assert f"the target: the data directory {used.data} is in use by process" in refusal(data, used.data)
+    # Another ring than that of the source.
+    wrong = tmp_path / "wrong"
+    assert run("keyring", "create", str(wrong)).returncode == 0
+    message = refusal(data, tmp_path / "new", environment={"TOKEN_CACHE_SEALING_KEY_RING": str(wrong)})
+    assert f"the source: the key ring {wrong} is not the one that the store was sealed with" in message
+    # Without the source's, none is made.
+    (data / "keys").rename(tmp_path / "keys")
+    assert re.search("the source: .*keys is missing", refusal(data, tmp_path / "new"))
+    assert not (data / "keys").exists()
+
+
+def test_a_full_disk_leaves_no_store(serve):
+    disk = SmallDisk(megabytes=12)
+    try:
+        server = serve(UNSEALED)
+        for number in range(300):
+            assert exchange(server.address, post(f"id{number}", f"{number}" * 10_000)).body == STORED
+        assert server.stop() == 0
+        assert "disk is full" in refusal(server.data, disk.folder / "target")
+        assert sorted(path.name for path in (disk.folder / "target").iterdir()) == ["keys", "lock"]
+    finally:
+        disk.close()

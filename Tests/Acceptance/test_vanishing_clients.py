@@ -3,8 +3,7 @@ import pytest
 
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import FORM, Connection, chunked_post, exchange, get, lines, post
-from server_process import until
-from shared_servers import shared_server
+from server_process import shared_server, until
 
 POST_HEAD = lines("POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 100")
 EXPECTING = lines(

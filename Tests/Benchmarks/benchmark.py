@@ -9,7 +9,6 @@ from pathlib import Path
 import machine
 import measurement
 import memory
-import php_fpm
 import redis
 import stores
 import workloads
@@ -17,9 +16,8 @@ from client import CONNECTIONS, ask_all
 from machine import BenchmarkError, note
 from measurement import Result, Wrk, WrkBeside
 from memory import Memory
-from nginx import Nginx
+from nginx import Nginx, PhpFpm, php_fpm_program
 from peers import Certificate, Peer, TokenCache
-from php_fpm import PhpFpm
 from redis import Redis
 from stores import Store
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE, TOKEN_COUNT, Workload
@@ -124,7 +122,7 @@ class Benchmark:
         return Report(
             machine=machine.describe(self.binary, self.folder) | {
                 "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
-                "php-fpm": machine.first_line(php_fpm.program(), "-v").partition(" (")[0].removeprefix("PHP "),
+                "php-fpm": machine.first_line(php_fpm_program(), "-v").partition(" (")[0].removeprefix("PHP "),
                 "redis": redis.version(),
             },
             method=(

@@ -18,58 +18,67 @@ internal import Cryptography
     private let sealing: CipherContext
     private let opening: CipherContext
     /// The two blocks whose encryption is the derived key (NIST SP 800-108, KDF in counter mode with CMAC), without the nonce.
-    private var blocks: [UInt8] = []
-    /// The same with the nonce.
-    private var inputs = [UInt8](repeating: 0, count: 32)
-    private var derived = [UInt8](repeating: 0, count: 32)
+    ///
+    /// Words whose bytes are in memory as they are encrypted; not an array, as the compiler checks each access to one in a class.
+    private var blocks = SIMD8<UInt32>()
 
     init(_ key: SecretKey) throws(SealingError) {
-        derivation = try CipherContext("AES-256-ECB", key, encrypts: true)
-        sealing = try CipherContext("AES-256-GCM", nil, encrypts: true)
+        derivation = try CipherContext("AES-256-ECB", key)
+        sealing = try CipherContext("AES-256-GCM", nil)
         opening = try CipherContext("AES-256-GCM", nil, encrypts: false)
+        var zeros = SIMD8<UInt32>()
+        guard derive(SIMD8(), into: &zeros) else { throw .library("EVP_EncryptUpdate") }
         // CMAC's subkey for whole blocks: the encryption of zeros, doubled in GF(2^128) (NIST SP 800-38B, section 6.1).
-        guard derive() else { throw .library("EVP_EncryptUpdate") }
-        var subkey = Array(derived[..<16])
-        for index in 0..<16 { subkey[index] = derived[index] << 1 | (index < 15 ? derived[index + 1] >> 7 : 0) }
-        subkey[15] ^= (derived[0] >> 7) * 0x87
-        for counter in [UInt8(1), 2] {
-            blocks += [subkey[0], subkey[1] ^ counter, subkey[2] ^ UInt8(ascii: "X")] + subkey[3...]
+        var subkey = SIMD4<UInt32>()
+        for index in 0..<4 {
+            subkey[index] = UInt32(bigEndian: zeros[index]) << 1 | UInt32(bigEndian: zeros[(index + 1) % 4]) >> 31
         }
-        SecretKey.wipe(&subkey)
-        inputs = blocks
+        // The highest bit has come to the other end, where it stands for the field's polynomial.
+        if subkey[3] & 1 == 1 { subkey[3] ^= 1 ^ 0x87 }
+        // In each block a counter in two bytes, and a label and a zero.
+        for (block, counter) in [(0, UInt32(1)), (4, 2)] {
+            for index in 0..<4 { blocks[block + index] = subkey[index].bigEndian }
+            blocks[block] = (subkey[0] ^ (counter << 16 | UInt32(UInt8(ascii: "X")) << 8)).bigEndian
+        }
+        wipe(&zeros)
+        wipe(&subkey)
     }
 
     deinit {
-        SecretKey.wipe(&blocks)
-        SecretKey.wipe(&inputs)
-        SecretKey.wipe(&derived)
+        wipe(&blocks)
     }
 
-    /// Encrypts `inputs`.
-    private func derive() -> Bool {
+    /// Encrypts two blocks, which gives a derived key; returns whether that was possible.
+    private func derive(_ blocks: SIMD8<UInt32>, into key: inout SIMD8<UInt32>) -> Bool {
         var written: Int32 = 0
-        return unsafe EVP_EncryptUpdate(derivation.pointer, &derived, &written, inputs, Int32(inputs.count)) == 1
+        return unsafe withUnsafeBytes(of: blocks) { blocks in
+            unsafe withUnsafeMutableBytes(of: &key) { key in
+                unsafe EVP_EncryptUpdate(
+                    derivation.pointer, key.assumingMemoryBound(to: UInt8.self).baseAddress, &written,
+                    blocks.assumingMemoryBound(to: UInt8.self).baseAddress, Int32(blocks.count)) == 1
+            }
+        }
     }
 
     /// Gives a context a nonce, and the key that is derived from the nonce's first half unless it has that.
     private func begin(_ context: CipherContext, _ nonce: Span<UInt8>) -> Bool {
-        unsafe nonce.withUnsafeBufferPointer { nonce in
-            guard let start = nonce.baseAddress else { return false }
-            let initialize = unsafe context.encrypts ? EVP_EncryptInit_ex2 : EVP_DecryptInit_ex2
-            if unsafe context.prefix.elementsEqual(nonce.prefix(12)) {
-                return unsafe initialize(context.pointer, nil, nil, start + 12, nil) == 1
-            }
-            for index in 0..<12 {
-                unsafe inputs[4 + index] = blocks[4 + index] ^ nonce[index]
-                unsafe inputs[20 + index] = blocks[20 + index] ^ nonce[index]
-            }
-            context.prefix = []
-            guard unsafe derive() && initialize(context.pointer, nil, derived, start + 12, nil) == 1 else {
-                return false
-            }
-            unsafe context.prefix.append(contentsOf: nonce.prefix(12))
-            return true
+        func word(_ start: Int) -> UInt32 {
+            UInt32(
+                littleEndian:
+                    UInt32(nonce[start]) | UInt32(nonce[start + 1]) << 8 | UInt32(nonce[start + 2]) << 16
+                    | UInt32(nonce[start + 3]) << 24)
         }
+        let prefix = SIMD4(0, word(0), word(4), word(8))
+        let rest = nonce.extracting(12..<Self.nonceLength)
+        if context.prefix == prefix { return context.begin(nil, rest) }
+        context.prefix = nil
+        var key = SIMD8<UInt32>()
+        defer { wipe(&key) }
+        guard derive(blocks ^ SIMD8(lowHalf: prefix, highHalf: prefix), into: &key), context.begin(key, rest) else {
+            return false
+        }
+        context.prefix = prefix
+        return true
     }
 
     /// Appends the nonce, the encrypted text and its tag.
@@ -148,34 +157,49 @@ internal import Cryptography
 /// Owns one of OpenSSL's cipher contexts; wipes the key's schedule when it is released.
 @safe private final class CipherContext {
     let pointer: OpaquePointer
-    let encrypts: Bool
-    /// Of AES-GCM: the first half of the nonce whose key it has; empty if it has none.
-    var prefix: [UInt8] = []
+    /// Of AES-GCM: zero and the first half of the nonce whose key it has; nil if it has none.
+    var prefix: SIMD4<UInt32>?
 
     /// - Parameters:
     ///   - algorithm: OpenSSL's name.
     ///   - key: Nil if it gets one later.
-    init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool) throws(SealingError) {
+    ///   - encrypts: Otherwise it decrypts.
+    init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool = true) throws(SealingError) {
         guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { throw .library("EVP_CIPHER_fetch") }
         defer { unsafe EVP_CIPHER_free(cipher) }
         guard let pointer = unsafe EVP_CIPHER_CTX_new() else { throw .library("EVP_CIPHER_CTX_new") }
         unsafe self.pointer = unsafe pointer
-        self.encrypts = encrypts
-        let direction: Int32 = encrypts ? 1 : 0
         let isReady =
-            if let key {
-                key.withBytes { bytes in
-                    unsafe bytes.withUnsafeBufferPointer {
-                        unsafe EVP_CipherInit_ex2(pointer, cipher, $0.baseAddress, nil, direction, nil)
-                    }
+            unsafe EVP_CipherInit_ex2(pointer, cipher, nil, nil, encrypts ? 1 : 0, nil) == 1
+            && key?.withBytes { key in
+                unsafe key.withUnsafeBufferPointer {
+                    unsafe EVP_CipherInit_ex2(pointer, nil, $0.baseAddress, nil, -1, nil)
                 }
-            } else {
-                unsafe EVP_CipherInit_ex2(pointer, cipher, nil, nil, direction, nil)
-            }
-        guard isReady == 1 else { throw .library("EVP_CipherInit") }
+            } ?? 1 == 1
+        guard isReady else { throw .library("EVP_CipherInit") }
     }
 
     deinit {
         unsafe EVP_CIPHER_CTX_free(pointer)
     }
+
+    /// Begins another text.
+    ///
+    /// - Parameters:
+    ///   - key: Nil for the one that it has.
+    ///   - nonce: Of AES-GCM.
+    func begin(_ key: SIMD8<UInt32>?, _ nonce: Span<UInt8>) -> Bool {
+        unsafe nonce.withUnsafeBufferPointer { nonce in
+            guard let key else { return unsafe EVP_CipherInit_ex2(pointer, nil, nil, nonce.baseAddress, -1, nil) == 1 }
+            return unsafe withUnsafeBytes(of: key) { key in
+                unsafe EVP_CipherInit_ex2(
+                    pointer, nil, key.assumingMemoryBound(to: UInt8.self).baseAddress, nonce.baseAddress, -1, nil) == 1
+            }
+        }
+    }
+}
+
+/// Overwrites a part of a key with zeros; the compiler does not omit this.
+private func wipe<Words>(_ words: inout Words) {
+    unsafe withUnsafeMutableBytes(of: &words) { unsafe OPENSSL_cleanse($0.baseAddress, $0.count) }
 }

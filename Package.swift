@@ -102,7 +102,8 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "Audit", .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CYAML", "HTTP", "JWT", "System", "TokenService", "TokenStore",
+                "Audit", .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CYAML", "HTTP", "JWT",
+                "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict

@@ -31,7 +31,8 @@ struct TokenCache: AsyncParsableCommand {
             CommandGroup(
                 name: "Store",
                 subcommands: [
-                    Stats.self, Verify.self, Backup.self, Restore.self, Keyring.self, Copy.self, Import.self, Export.self,
+                    Stats.self, Verify.self, Backup.self, Restore.self, Keyring.self, Copy.self, Import.self,
+                    Export.self,
                     Migrate.self,
                 ]
             ),

@@ -131,7 +131,9 @@ package struct Doctor: Sendable {
         let (faults, remarks) = StartCheck.findings(settings, isSyntaxOnly: false)
         var findings = faults.map { Finding.problem("Start", $0) }
         if server.isAbsent { findings += takenPorts(settings) }
-        if findings.isEmpty { findings = [.ok("Start", "a start finds the files and addresses that the settings name")] }
+        if findings.isEmpty {
+            findings = [.ok("Start", "a start finds the files and addresses that the settings name")]
+        }
         findings += remarks.map { .ok("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
     }
@@ -145,12 +147,12 @@ package struct Doctor: Sendable {
             return resolved.compactMap { address in
                 do throws(SystemError) {
                     try Listener.tryBinding(address)
-                } catch where error.isAddressInUse {
+                } catch {
+                    // A port below 1024 may be the service's alone.
+                    guard error.isAddressInUse else { return nil }
                     return .problem(
                         "Start", "\(key): \(address) is in use by another program, perhaps another token-cache",
                         "stop that program (as root, ss -ltnp shows it), or set \(key) to another address")
-                } catch {
-                    // A port below 1024 may be the service's alone.
                 }
                 return nil
             }

@@ -1,8 +1,9 @@
+internal import HTTP
+package import TokenStore
+
 #if PostgreSQL
 internal import CPostgres
 #endif
-internal import HTTP
-package import TokenStore
 
 /// The URL of a PostgreSQL database, as its client library libpq reads it
 /// (postgresql.org/docs/current/libpq-connect.html, section 34.1.1.2).

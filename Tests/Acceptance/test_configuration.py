@@ -126,25 +126,3 @@ def test_all_mistakes_are_told_of_at_once(configuration):
     report = json.loads(run("doctor", "--json", "--config", str(file), environment=environment).stdout)
     found = [finding["text"] for finding in report["findings"] if finding["state"] == "problem"]
     assert len(found) == len(expected) and all(text.startswith(start) for text, start in zip(found, expected)), found
-
-
-@pytest.mark.parametrize("found, advice", [
-    *[(form, "a port needs an address: write 127.0.0.1:80 for this machine alone, or 0.0.0.0:80 and [::]:80 for") for form in ("80", ":80", "*:80")],
-    ("https://:443", "a port needs an address: write https://127.0.0.1:443 for this machine alone"),
-    ("localhost", "an address needs a port: write localhost:8080, for example"),
-    ("https://tokens.example.net", "an address needs a port: write https://tokens.example.net:8443, for example"),
-    ("[::1]", "an address needs a port: write [::1]:8080, for example"),
-    *[(form, f"an IPv6 address is written in brackets: {listener}") for form, listener in [
-        ("::1", "[::1]:8080"), ("https://2001:db8::1", "https://[2001:db8::1]:8443"), (":::80", "[::]:80"),
-        ("::1:80", "[::1]:80 or [::1:80]:8080")]],
-    ("127.0.0.1:65536", "a port is a number from 0 to 65535"),
-    ("/run/token-cache.sock", "a Unix socket is written unix:/run/token-cache.sock"),
-])
-def test_an_address_of_which_a_part_is_missing_is_answered_with_that_part(found, advice):
-    done = run("check-config", "--syntax-only", "--listen", found)
-    assert done.returncode == 1 and done.stderr.startswith(f'token-cache: command line: --listen is "{found}"; {advice}'), done
-    assert "allowed is" not in done.stderr
-    done = run("check-config", "--syntax-only", environment={"TOKEN_CACHE_ADMIN_LISTEN": found})
-    is_plain = not found.startswith(("https:", "/"))
-    expected = advice if is_plain else "allowed is"
-    assert done.returncode == 1 and f'TOKEN_CACHE_ADMIN_LISTEN is "{found}"; {expected}' in done.stderr

@@ -120,22 +120,9 @@ import TokenService
         }
     }
 
-    @Test func `two issuers are refused with the reason`() throws {
-        let reason = """
-            name one: the keys do not say whose they are, so each of several issuers could sign tokens for the others' users; \
-            give each issuer a server of its own
-            """
-        let setting = try #require(Setting.all.first { $0.key == "access.bearer.issuer" })
-        for (values, found) in [
-            (["https://a.example", "https://b.example"], #"["https://a.example", "https://b.example"]"#),
-            (["https://a.example,https://b.example"], #""https://a.example,https://b.example""#),
-            (["https://a.example https://b.example"], #""https://a.example https://b.example""#),
-        ] {
-            #expect(
-                throws: SettingsError.incomplete(source: "command line", key: setting.key, found: found, advice: reason)
-            ) {
-                try SettingsLoader(flags: [setting.key: values]).load()
-            }
-        }
+    @Test(arguments: ["https://a.example,https://b.example", "https://a.example https://b.example"])
+    func `two issuers are refused with the reason`(value: String) {
+        let reason = "each of several issuers could sign tokens for the others' users"
+        #expect(fault(["bearer.issuer": value]).contains(reason))
     }
 }

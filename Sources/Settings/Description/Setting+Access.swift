@@ -53,14 +53,12 @@ extension Setting {
             "access.bearer.issuer", \.access.bearer.issuer,
             // No issuer has a comma or a space: who writes one means several.
             .text(
-                "empty, or an issuer, such as https://login.example.com", where: { !$0.contains { ", ".contains($0) } }
-            )
-            .advising { _ in
                 """
-                name one: the keys do not say whose they are, so each of several issuers could sign tokens for the \
-                others' users; give each issuer a server of its own
-                """
-            },
+                empty, or one issuer, such as https://login.example.com: the keys do not say whose they are, so each of several \
+                issuers could sign tokens for the others' users
+                """,
+                where: { !$0.contains { ", ".contains($0) } }
+            ),
             takesEffect: .atStart,
             "The issuer of JWTs, exactly as in their claim iss. A server has one; the user is access.bearer.user_claim alone."
         ),

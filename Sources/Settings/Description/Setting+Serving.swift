@@ -39,7 +39,7 @@ extension Setting {
     /// The addresses for clients.
     package static let listen = Setting(
         "listen", \.listen,
-        .list(ListenAddress.allowed, ListenAddress.init, \.description).advising(ListenAddress.advice),
+        .list(ListenAddress.allowed, ListenAddress.init, \.description),
         takesEffect: .atStart, option: "--listen",
         """
         The addresses to listen on for clients. Only this machine reaches 127.0.0.1; choose 0.0.0.0:8080 for a proxy on
@@ -70,7 +70,7 @@ extension Setting {
             .listOrNone(
                 ["off", "false"], "addresses with a port, such as 127.0.0.1:9090, or off", showing: "off",
                 { ListenAddress($0).flatMap { $0.isPlain ? $0 : nil } }, \.description
-            ).advising(ListenAddress.plainAdvice),
+            ),
             takesEffect: .atStart,
             """
             The addresses for operators, in plain HTTP: GET / (a page with charts), /status (the same figures as JSON),

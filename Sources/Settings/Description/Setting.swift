@@ -28,8 +28,6 @@ package struct Setting: Sendable {
     package let show: @Sendable (Settings) -> String
     /// See `SettingFormat.fault`.
     let fault: (@Sendable (_ text: String) -> String)?
-    /// See `SettingFormat.advice`.
-    let advice: (@Sendable (_ text: String) -> String?)?
 
     /// When a change of a setting takes effect in a running server.
     package enum Effect: Sendable {
@@ -53,7 +51,6 @@ package struct Setting: Sendable {
         isList = format.isList
         allowed = format.allowed
         fault = format.fault
-        advice = format.advice
         paragraphs = Self.paragraphs(text)
         apply = { values, settings in
             guard let value = format.read(values) else { return false }

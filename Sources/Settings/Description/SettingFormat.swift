@@ -16,15 +16,6 @@ struct SettingFormat<Value: Sendable>: Sendable {
     ///
     /// For texts that may contain a secret: nothing of the text is in the answer.
     var fault: (@Sendable (_ text: String) -> String)?
-    /// How to write what a text that is not allowed probably means; nil if that cannot be told.
-    var advice: (@Sendable (_ text: String) -> String?)?
-
-    /// The same format with `advice`.
-    func advising(_ advice: @escaping @Sendable (_ text: String) -> String?) -> SettingFormat {
-        var format = self
-        format.advice = advice
-        return format
-    }
 }
 
 extension SettingFormat {
@@ -125,15 +116,12 @@ extension SettingFormat where Value == Duration? {
     /// Elsewhere a number without a unit is in seconds; here a forgotten `d` would delete nearly everything at once.
     static func retention(atLeast least: Duration, example: String) -> SettingFormat {
         orOff(
-            "a time of at least \(Quantities.text(least)) with its unit, such as \(example)",
+            "a time of at least \(Quantities.text(least)) with its unit, such as \(example) for days",
             { text in
                 guard Quantities.number(text) == nil, let time = Quantities.duration(text) else { return nil }
                 return time >= least ? time : nil
             }, Quantities.text(_:)
         )
-        .advising { text in
-            Quantities.number(text).map { "write \($0)d for days or \($0)s for seconds" }
-        }
     }
 }
 

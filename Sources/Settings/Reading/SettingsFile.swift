@@ -175,8 +175,6 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
     case malformedFile(path: String, line: Int, reason: String)
     case unknownKey(source: String, key: String, suggestion: String?)
     case notAllowed(source: String, key: String, found: String, allowed: String)
-    /// Like `notAllowed`, for a value of which it can be told what is missing.
-    case incomplete(source: String, key: String, found: String, advice: String)
     /// Like `notAllowed`, without what was found, which may contain a secret.
     case refused(source: String, key: String, reason: String)
     /// Two values contradict each other although each is allowed.
@@ -198,8 +196,6 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
                 + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")
         case .notAllowed(let source, let key, let found, let allowed):
             "\(source): \(key) is \(found); allowed is \(allowed)"
-        case .incomplete(let source, let key, let found, let advice):
-            "\(source): \(key) is \(found); \(advice)"
         case .refused(let source, let key, let reason):
             "\(source): \(key) \(reason)"
         case .contradiction(let text):

@@ -107,9 +107,6 @@ package struct SettingsLoader: Sendable {
             let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"
             return .refused(source: found.place, key: found.name, reason: reason)
         }
-        if let advice = setting.advice, let first = found.values.lazy.compactMap(advice).first {
-            return .incomplete(source: found.place, key: found.name, found: quoted(found.values), advice: first)
-        }
         return .notAllowed(
             source: found.place, key: found.name, found: quoted(found.values), allowed: setting.allowed
         )

@@ -12,7 +12,6 @@ import pytest
 from administration import ADMINISTRATION, HOST, ask, readiness
 from contract import STORED, found, fresh_id
 from http_client import Connection, exchange, get, lines, post
-from ports import free_ports
 from server_process import Server, run, until
 
 
@@ -81,42 +80,34 @@ def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(sma
 
 # The command health
 
-def health(server, *flags, **addresses):
+def health(data, *flags):
     """Runs a command as an operator does, with the server's own settings."""
-    done = run("health", "--data-directory", str(server.data), *flags,
-               environment={"TOKEN_CACHE_ADMIN_LISTEN": addresses.get("at", "off")})
+    done = run("health", "--data-directory", str(data), *flags)
     return done.returncode, done.stdout.strip(), done.stderr
 
 
-def test_the_command_asks_the_listener_or_the_control_socket(server):
-    host, port = server.administration[0]
-    for place in ("off", f"{host}:{port}", f"localhost:{port}"):
-        assert health(server, at=place) == (0, "ready", ""), place
-    assert health(server, "--json") == (0, '{"ready":true,"reasons":[]}', "")
-
-
-def test_the_command_fails_when_nobody_answers(server):
+def test_the_command_asks_over_the_control_socket(server):
+    assert health(server.data) == (0, "ready", "")
+    assert health(server.data, "--json") == (0, '{"ready":true,"reasons":[]}', "")
     server.kill()
-    status, printed, _ = health(server)
+    status, printed, _ = health(server.data)
     assert status == 1 and "control.sock" in printed and "no server listens there" in printed
-    port, = free_ports(1)
-    status, printed, _ = health(server, "--json", at=f"127.0.0.1:{port}")
-    assert status == 1 and json.loads(printed)["ready"] is False and "Connection refused" in printed
 
 
 def test_the_command_does_not_wait_for_a_server_that_hangs(server):
-    host, port = server.administration[0]
     with server.paused():
-        for place in ("off", f"{host}:{port}"):
-            status, printed, _ = health(server, at=place)
-            assert status == 1 and "no answer came" in printed, place
+        status, printed, _ = health(server.data)
+    assert status == 1 and "no answer came" in printed
 
 
 @pytest.mark.parametrize(
     ("part", "pause"), [(b"x" * 4096, 0), (b"X: y\r\n" * 512, 0), (b"x", 0.5)],
     ids=["no line", "no end of the head", "a byte now and then"])
-def test_the_command_does_not_read_without_end(server, part, pause):
-    with socket.create_server(("127.0.0.1", 0)) as other:
+def test_the_command_does_not_read_without_end(tmp_path, part, pause):
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "control.sock"))
+        other.listen()
+
         def answer():
             connection, _ = other.accept()
             with connection, contextlib.suppress(OSError):
@@ -126,6 +117,6 @@ def test_the_command_does_not_read_without_end(server, part, pause):
 
         thread = threading.Thread(target=answer)
         thread.start()
-        status, printed, _ = health(server, at=f"127.0.0.1:{other.getsockname()[1]}")
+        status, printed, _ = health(tmp_path)
         thread.join()
     assert status == 1 and "is not token-cache" in printed

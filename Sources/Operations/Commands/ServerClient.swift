@@ -9,14 +9,6 @@ internal import TokenStore
 ///
 /// It understands only the answers of this server, not HTTP in general.
 struct ServerClient: Sendable {
-    /// Where to reach the server.
-    enum Place: Sendable {
-        /// The control socket's path.
-        case unix(path: String)
-        /// An address of `admin.listen`.
-        case tcp(SocketAddress)
-    }
-
     /// Why there is no answer.
     enum Failure: Error {
         /// The connection failed: the system's reason, and `errno`.
@@ -29,7 +21,8 @@ struct ServerClient: Sendable {
         case refused(String)
     }
 
-    let place: Place
+    /// The control socket's.
+    let path: String
     /// The limit for connecting, for each wait for bytes, and for an answer that is read as a whole; nil for none.
     var timeoutInSeconds: Int?
 
@@ -85,11 +78,7 @@ struct ServerClient: Sendable {
 
     private func connect(sending request: Data) throws(Failure) -> Connection {
         do throws(BlockingSocket.Failure) {
-            let socket =
-                switch place {
-                case .unix(let path): try BlockingSocket(unixPath: path, timeoutInSeconds: timeoutInSeconds)
-                case .tcp(let address): try BlockingSocket(address, timeoutInSeconds: timeoutInSeconds)
-                }
+            let socket = try BlockingSocket(unixPath: path, timeoutInSeconds: timeoutInSeconds)
             socket.send(request)
             return Connection(socket)
         } catch {
@@ -213,19 +202,6 @@ struct BlockingSocket: ~Copyable {
             throw Failure(
                 reason: error.code == ENAMETOOLONG ? "the path is too long for a socket" : error.reason,
                 code: error.code)
-        }
-    }
-
-    /// Connects over TCP.
-    ///
-    /// - Parameters:
-    ///   - address: The address to connect to.
-    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
-    init(_ address: SocketAddress, timeoutInSeconds: Int?) throws(Failure) {
-        do throws(SystemError) {
-            descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
-        } catch {
-            throw Failure(reason: error.reason)
         }
     }
 

@@ -15,7 +15,7 @@ package enum ServerControl {
         let directory = settings.dataDirectoryPath
         let socketPath = ControlSocketAddress.path(in: directory)
         do throws(ServerClient.Failure) {
-            return try ServerClient(place: .unix(path: socketPath)).answer("POST", "/reload")
+            return try ServerClient(path: socketPath).answer("POST", "/reload")
         } catch {
             switch error {
             case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
@@ -42,9 +42,9 @@ package enum ServerControl {
     /// - Returns: Why the server cannot use the changed file, in which case its previous keys stay in use. Nil if it can use
     ///   the file, or if no server answers.
     package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
-        let place = ServerClient.Place.unix(path: ControlSocketAddress.path(in: settings.dataDirectoryPath))
         guard let body = try? OperationsJSON.encode(change) else { return nil }
-        let client = ServerClient(place: place, timeoutInSeconds: HealthProbe.timeoutInSeconds)
+        let client = ServerClient(
+            path: ControlSocketAddress.path(settings), timeoutInSeconds: HealthProbe.timeoutInSeconds)
         var fault: String?
         try? client.post(APIKeyChange.path, body) { (line) throws(ServerClient.Failure) in
             fault = (try? OperationsJSON.decode(ControlLine<APIKeyChangeReply>.self, from: line))?.reply?.fault

@@ -94,7 +94,7 @@ package enum StoreAccess: Sendable {
             guard case .store(let error) = error else { throw Failure("\(error)") }
             guard case .directory(.inUse(_, let processID)) = error else { throw Failure(error) }
             let path = ControlSocketAddress.path(settings)
-            let client = ServerClient(place: .unix(path: path))
+            let client = ServerClient(path: path)
             return .running(ControlAccess(client: client, path: path, processID: processID))
         }
     }

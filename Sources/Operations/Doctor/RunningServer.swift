@@ -25,7 +25,7 @@ enum RunningServer {
     /// - Parameter directory: The data folder.
     init(directory: String) {
         let client = ServerClient(
-            place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: HealthProbe.timeoutInSeconds
+            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: HealthProbe.timeoutInSeconds
         )
         do throws(ServerClient.Failure) {
             let facts: ServerFacts = try client.answer("GET", ServerFacts.path)

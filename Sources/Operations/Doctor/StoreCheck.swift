@@ -74,8 +74,8 @@ struct StoreCheck {
     private func askServer() -> [Finding] {
         // Asked separately, because the server answers this even while its disk does not.
         let client = ServerClient(
-            place: .unix(path: ControlSocketAddress.path(in: directory)), timeoutInSeconds: Self.timeoutInSeconds)
-        let readiness = HealthProbe(settings).askControlSocket()
+            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: Self.timeoutInSeconds)
+        let readiness = HealthProbe.ask(settings)
         var findings: [Finding] = readiness.reasons.map {
             .problem(
                 Self.topic, "the server is not ready: \($0)", "remove the cause; the server then recovers by itself")

@@ -57,7 +57,8 @@ struct Serve: AsyncParsableCommand {
 /// The command `token-cache check-config`.
 struct CheckConfig: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Before a start or a reload: check the settings and the files that they name, and print the settings.",
+        abstract:
+            "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
             It refuses what serve refuses: also certificates, keys and folders that are missing or that the server's \
             user cannot use, and addresses that exclude each other or that this machine does not have. Whether ports are free and the \
@@ -114,8 +115,8 @@ struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "For probes and scripts: ask the running server whether it is ready.",
         discussion: """
-            The exit status is 0 if it is, otherwise 1. It asks the server on admin.listen, or on the control socket if admin.listen is off. It reads the settings as \
-            serve does.
+            The exit status is 0 if it is, otherwise 1. It asks over control.sock in the data folder, as \
+            the server's user or root; others ask admin.listen with curl -f http://127.0.0.1:9090/readyz.
 
             EXAMPLES
               token-cache health
@@ -127,7 +128,7 @@ struct Health: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let readiness = HealthProbe(try options.load()).ask()
+        let readiness = HealthProbe.ask(try options.load())
         try output.print(
             readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
         )

@@ -180,7 +180,7 @@ UPDATES = """
         const grown = structuredClone(templateStatus);
         Object.assign(grown, { time: now.time, ready: second % 600 > 5, reasons: second % 600 > 5 ? [] : ["the disk is full"] });
         // Codes come and go, as after restarts.
-        if (second % 7200 > 3600) grown.requests.by_code = [{ status: 404, code: 40400, count: second, last_minute: 60 }];
+        if (second % 7200 > 3600) grown.requests.by_code = [{ status: 404, code: 40400, count: second }];
         for (const loop of grown.loops) loop.requests += second;
         const row = at => Object.fromEntries(names.map((name, index) => [name, [(at * (index + 3)) % 1000 / 7]]));
         const events = second % 600 === 0 ? [{ number: second, position: now.position, kind: "fault", text: "the disk is full", failed: true }] : [];

@@ -9,7 +9,7 @@ struct BackupCheckTests {
     private static let hour: Int64 = 3_600
 
     private func warnings(_ record: BackupRecord?, serverAge: Int64? = nil) -> [String] {
-        BackupCheck(record: record, serverAge: serverAge, now: Self.now).findings.map(\.text)
+        BackupCheck(record: record, serverAge: serverAge, now: Self.now).findings.filter { $0.state != .ok }.map(\.text)
     }
 
     private func success(hoursAgo hours: Int64) -> BackupRecord {

@@ -43,7 +43,7 @@ struct AdministrationEndpoints: Sendable {
     ) {
         self.server = server
         status = SharedReport(on: loop) {
-            ServerStatus(of: server, history, version: version, listenerWarnings: warnings())
+            ServerStatus(of: server, version: version, listenerWarnings: warnings())
         }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
         self.history = HistoryAnswer(history)

@@ -78,13 +78,6 @@ struct BackupCheck {
     private static let topic = "Store"
     /// A backup that is older was probably made by a schedule that has stopped: most run each hour or each day.
     private static let oldInSeconds: Int64 = 26 * 3_600
-    private static let schedule = "systemctl enable --now token-cache-backup.timer makes one each hour"
-
-    /// What is worth knowing although nothing has to be done about it.
-    var fact: String {
-        guard let record else { return "no backup of it is recorded; \(Self.schedule)" }
-        return "the last backup \(record.isSuccessful ? "succeeded" : "failed") at \(LogTime.text(record.endTime))"
-    }
 
     var findings: [Finding] {
         guard let record else { return absence }
@@ -102,7 +95,9 @@ struct BackupCheck {
                 )
             ]
         }
-        guard let success, now - success > Self.oldInSeconds else { return [] }
+        guard let success, now - success > Self.oldInSeconds else {
+            return [.ok(Self.topic, "the last backup succeeded at \(LogTime.text(record.endTime))")]
+        }
         return [
             .warning(
                 Self.topic, "the last backup is \(Self.age(now - success)) old: it ended at \(LogTime.text(success))",
@@ -121,7 +116,10 @@ struct BackupCheck {
             .warning(
                 Self.topic,
                 "no backup is recorded, and the server has run for \(Self.age(serverAge)): if the disk is lost, so are all tokens",
-                "\(Self.schedule); if the machine is backed up in another way, ignore this"
+                """
+                systemctl enable --now token-cache-backup.timer makes one each hour; if the machine is backed up in another way, \
+                ignore this
+                """
             )
         ]
     }

@@ -176,11 +176,9 @@ package struct Finding: Hashable, Codable, Sendable {
     package let text: String
     /// What to do; empty when the state is `ok`.
     package let advice: String
-    /// What is worth knowing although nothing has to be done about it; nil for most findings.
-    package var detail: String?
 
-    static func ok(_ topic: String, _ text: String, detail: String? = nil) -> Finding {
-        Finding(topic: topic, state: .ok, text: text, advice: "", detail: detail)
+    static func ok(_ topic: String, _ text: String) -> Finding {
+        Finding(topic: topic, state: .ok, text: text, advice: "")
     }
 
     static func warning(_ topic: String, _ text: String, _ advice: String) -> Finding {

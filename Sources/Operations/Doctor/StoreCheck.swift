@@ -82,7 +82,7 @@ struct StoreCheck {
         }
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
-            findings.append(.ok(Self.topic, Self.text(found), detail: backups?.fact))
+            findings.append(.ok(Self.topic, Self.text(found)))
             if found.unreadableReads > 0 {
                 findings.append(
                     .problem(
@@ -123,7 +123,7 @@ struct StoreCheck {
             return [Self.emptyStore(examiner.path)] + ring(file, permissions, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
-        findings.append(.ok(Self.topic, Self.text(found), detail: backups?.fact))
+        findings.append(.ok(Self.topic, Self.text(found)))
         if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where !found.isEmpty:

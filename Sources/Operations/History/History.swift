@@ -6,8 +6,7 @@ internal import TokenStore
 /// The course of the server's figures in the last hour, a row for each ten seconds.
 ///
 /// A row's position is the machine's uptime in seconds at its end, so that setting the clock moves no row, and the time during
-/// which the process or the machine was stopped is a gap. It also keeps how often each outcome had been counted at each second
-/// of the last minute, for the errors of that minute.
+/// which the process or the machine was stopped is a gap.
 ///
 /// Any thread.
 final class History: Sendable {
@@ -33,8 +32,6 @@ final class History: Sendable {
         var last: HistoryReading
         /// The largest figures of the seconds since `begin`.
         var peaks: [Float]
-        /// Requests by outcome.
-        var outcomes: RecentCounts
         var events: [HistoryEvent.Placed] = []
         var lastEvent: UInt64 = 0
     }
@@ -57,8 +54,7 @@ final class History: Sendable {
         self.figures = figures
         state = Mutex(
             State(
-                begin: reading, last: reading, peaks: Self.noPeaks(figures),
-                outcomes: RecentCounts(reading.outcomes, at: reading.uptime)))
+                begin: reading, last: reading, peaks: Self.noPeaks(figures)))
     }
 
     /// Adds the figures since the reading before, and what happened meanwhile; called once a second, so that peaks are kept.
@@ -77,7 +73,6 @@ final class History: Sendable {
                 state.peaks[index] = Float.maximum(state.peaks[index], reading.value(of: figure, since: state.last))
             }
             state.last = reading
-            state.outcomes.add(reading.outcomes, at: reading.uptime)
             let end = position / Self.step * Self.step
             guard end > Self.position(state.begin) else { return }
             state.rows.append(Row(position: end, values: values(state)))
@@ -95,15 +90,6 @@ final class History: Sendable {
             return Excerpt(
                 rows: rows.filter { $0.position >= position }, events: state.events.filter { $0.position >= position })
         }
-    }
-
-    /// By how much the count of each outcome has grown in the last minute.
-    ///
-    /// - Parameters:
-    ///   - outcomes: The counts now, in the order of `RequestCounts.outcomes`.
-    ///   - uptime: The machine's, now.
-    func lastMinute(of outcomes: [UInt64], at uptime: Double) -> [UInt64] {
-        state.withLock { $0.outcomes.growth(to: outcomes, at: uptime) }
     }
 
     /// The figures since the begin of the present ten seconds.

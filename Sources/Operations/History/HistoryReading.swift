@@ -25,8 +25,6 @@ struct HistoryReading: Sendable {
     var retries: UInt64 = 0
     var hits: UInt64 = 0
     var misses: UInt64 = 0
-    /// Requests by outcome, in the order of `RequestCounts.outcomes`.
-    var outcomes: [UInt64] = []
     var processorSeconds = 0.0
     var getTime: Histogram.Reading?
     var postTime: Histogram.Reading?
@@ -143,7 +141,6 @@ extension HistoryReading {
     }
 
     private mutating func countRequests(_ table: [UInt64]) {
-        outcomes = RequestCounts.byOutcome(table)
         let columns = RequestCounts.outcomes.count
         for method in Method.allCases {
             for (column, outcome) in RequestCounts.outcomes.enumerated() {

@@ -15,10 +15,9 @@ extension ServerStatus {
     ///
     /// - Parameters:
     ///   - server: The running server.
-    ///   - history: The course of its figures.
     ///   - version: This program's version.
     ///   - listenerWarnings: Warnings about the administration's listeners.
-    init(of server: Server, _ history: History, version: String, listenerWarnings: [String]) {
+    init(of server: Server, version: String, listenerWarnings: [String]) {
         let (readiness, process) = (server.readiness, ProcessMetrics.now)
         let (store, workers) = (server.store, server.workers)
         let (cache, metrics) = (server.answers.counts, store.metrics)
@@ -28,7 +27,7 @@ extension ServerStatus {
             openssl: TLSContext.libraryVersion,
             time: Date().timeIntervalSince1970, startedAt: process.startTime, ready: readiness.isReady,
             reasons: readiness.reasons, warnings: Self.warnings(server, metrics.missingKeys, listenerWarnings),
-            requests: Requests(server, history),
+            requests: Requests(server),
             latency: ServerStatus.Latencies(
                 get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
                 commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) },

@@ -78,8 +78,6 @@ struct ServerStatus: Encodable, Sendable {
             /// The `errorCode` of the answer; 0 for none.
             let code: Int
             let count: UInt64
-            /// How many of them were in the last minute.
-            let lastMinute: UInt64
         }
 
         struct Listener: Encodable, Sendable {
@@ -260,16 +258,13 @@ extension ServerStatus.Loop {
 
 extension ServerStatus.Requests {
     /// Adds up the counts of all loops.
-    ///
-    /// - Parameter history: Knows the counts of a minute ago.
-    init(_ server: Server, _ history: History) {
+    init(_ server: Server) {
         let table = server.workers.requestTable
         let columns = RequestCounts.outcomes.count
         func total(_ method: Method) -> UInt64 {
             table[(RequestCounts.row(of: method) * columns)...].prefix(columns).reduce(0, +)
         }
         let counts = RequestCounts.byOutcome(table)
-        let lastMinute = history.lastMinute(of: counts, at: SystemUptime.now)
         var (errors, notFound): (UInt64, UInt64) = (0, 0)
         var codes: [Code] = []
         for (index, outcome) in RequestCounts.outcomes.enumerated() where counts[index] > 0 {
@@ -281,10 +276,7 @@ extension ServerStatus.Requests {
             case .refused, .failed: break
             }
             errors += counts[index]
-            codes.append(
-                Code(
-                    status: outcome.statusNumber, code: outcome.errorCode, count: counts[index],
-                    lastMinute: lastMinute[index]))
+            codes.append(Code(status: outcome.statusNumber, code: outcome.errorCode, count: counts[index]))
         }
         self.init(
             get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),

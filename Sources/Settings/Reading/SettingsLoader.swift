@@ -161,13 +161,9 @@ package struct SettingsLoader: Sendable {
             guard name.hasPrefix(Setting.environmentPrefix), !known.contains(name) else { return false }
             if name.hasSuffix("_SERVICE_HOST") || name.contains("_SERVICE_PORT") { return true }
             // As in TOKEN_CACHE_PORT_80_TCP_ADDR.
-            let words = name.split(separator: "_")
-            let hasNumberedPort = words.indices.dropLast(2).contains { index in
-                words[index] == "PORT" && Int(words[index + 1]) != nil
-                    && ["TCP", "UDP", "SCTP"].contains(words[index + 2])
-            }
+            if name.contains(/_PORT_[0-9]+_(TCP|UDP|SCTP)/) { return true }
             // A number alone suggests a setting that does not exist.
-            return hasNumberedPort || name.hasSuffix("_PORT") && environment[name]?.contains("://") == true
+            return name.hasSuffix("_PORT") && environment[name]?.contains("://") == true
         }
     }
 }

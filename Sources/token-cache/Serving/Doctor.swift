@@ -27,12 +27,9 @@ struct Diagnose: AsyncParsableCommand {
     @OptionGroup var options: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Also print what is worth knowing and needs no action.")
-    var verbose = false
-
     func run() async throws {
         let report = await Doctor(options.loader(listen: addresses.listen), version: Version.text).examine()
-        try output.print(report, DoctorText(isColored: DoctorText.wantsColors, isVerbose: verbose).text(of: report))
+        try output.print(report, DoctorText(isColored: DoctorText.wantsColors).text(of: report))
         if report.problems > 0 { throw ExitCode.failure }
     }
 }
@@ -40,8 +37,6 @@ struct Diagnose: AsyncParsableCommand {
 /// Formats the doctor's report as text: one line per finding, with the advice below it.
 struct DoctorText {
     let isColored: Bool
-    /// Whether to print what needs no action.
-    let isVerbose: Bool
 
     /// Whether to use colors: on a terminal, unless `NO_COLOR` is set (no-color.org).
     static var wantsColors: Bool {
@@ -58,7 +53,6 @@ struct DoctorText {
                 lines.append(topic)
             }
             lines.append("  \(word(finding.state))\(finding.text)")
-            if isVerbose, let detail = finding.detail { lines.append("           \(detail)") }
             if !finding.advice.isEmpty { lines.append("           -> \(finding.advice)") }
         }
         lines.append("")

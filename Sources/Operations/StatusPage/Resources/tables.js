@@ -123,12 +123,9 @@ function setAddress(node, text) {
 
 // Tables with the same card share it.
 const TABLES = [
-  { card: "errors", title: "Errors by code", columns: ["code", "meaning", "last minute", "in all"], empty: "none since the start",
-    rows: status => status.requests.by_code.map(({ status, code, count, last_minute }) => ({
-      name: `${status} ${code}`,
-      cells: [`${code}`, MEANINGS[code], short(last_minute), short(count)],
-    })),
-    cells: row => row.cells },
+  { card: "errors", title: "Errors by code", columns: ["code", "meaning", "a second", "in all"], empty: "none since the start",
+    rows: status => status.requests.by_code.map(({ status, code, count }) => ({ name: `${status} ${code}`, code, count })),
+    cells: (row, growth) => [`${row.code}`, MEANINGS[row.code], short(growth.rate(row.name)), short(row.count)] },
   { card: "loops", title: "Loops", columns: ["thread", "connections", "requests/s", "busy"],
     rows: status => status.loops.map(({ name, connections, requests, processor_seconds }) =>
       ({ name, count: requests, busy: processor_seconds, connections })),

@@ -1,4 +1,4 @@
-"""The documents refer only to what exists: links, files, commands, settings, metrics and messages of the program."""
+"""The documents refer only to what exists: links, files, commands, settings and messages of the program."""
 import json
 import re
 from pathlib import Path
@@ -10,14 +10,11 @@ from server_process import run
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [
     *(REPOSITORY / name for name in ("README.md", "config/README.md", "Sources/README.md", "Tests/README.md")),
-    *sorted((REPOSITORY / "deploy").rglob("*.md"))]
+    # In the changelog, names may be those of earlier versions.
+    *sorted(file for file in (REPOSITORY / "deploy").rglob("*.md") if file.name != "CHANGELOG.md")]
 FAILURES = REPOSITORY / "deploy" / "failures.md"
-# In the changelog, names may be those of earlier versions.
-CURRENT = [document for document in DOCUMENTS if document.name != "CHANGELOG.md"]
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(REPOSITORY)))
-every_current_document = pytest.mark.parametrize(
-    "document", CURRENT, ids=lambda file: str(file.relative_to(REPOSITORY)))
 
 
 def prose(document):
@@ -53,7 +50,7 @@ def test_every_link_leads_to_a_file_and_to_a_heading_that_exist(document):
     assert not missing
 
 
-@every_current_document
+@every_document
 def test_every_file_named_in_code_exists(document):
     names = {file.name for file in (REPOSITORY / "Sources").rglob("*")} | {file.name for file in document.parent.rglob("*")}
     missing = []
@@ -85,7 +82,7 @@ def known_commands():
     return found
 
 
-@every_current_document
+@every_document
 def test_every_command_is_one_of_the_program_and_has_these_flags(document, commands):
     unknown = []
     for span in code(document):
@@ -98,7 +95,7 @@ def test_every_command_is_one_of_the_program_and_has_these_flags(document, comma
     assert not unknown
 
 
-@every_current_document
+@every_document
 def test_every_setting_is_one_of_the_program(document):
     known = {line.split(": ")[0] for line in run("check-config").stdout.splitlines()}
     sections = {key.split(".")[0] for key in known if "." in key}
@@ -114,24 +111,12 @@ def test_every_setting_is_one_of_the_program(document):
         "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_LIMITS_BODIES"}
 
 
-def literals():
-    """The texts of the program's string literals, with line breaks inside them removed."""
-    text = "\n".join(
-        file.read_text(encoding="utf-8") for file in sorted((REPOSITORY / "Sources").rglob("*.swift")))
-    return re.sub(r'"\s*\n\s*\+ "', "", re.sub(r"\\\n\s*", "", text))
-
-
 def test_the_messages_in_the_tables_of_failures_are_those_of_the_program():
     """`...` stands for what differs from case to case."""
     table = FAILURES.read_text(encoding="utf-8").partition("## What the log says")[2].partition("\n## ")[0]
     quoted = [text for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.M) for text in re.findall("`([^`]+)`", cell)]
     assert len(quoted) > 15
-    source = literals()
+    source = "\n".join(file.read_text(encoding="utf-8") for file in (REPOSITORY / "Sources").rglob("*.swift"))
+    # Line breaks inside literals are no part of them.
+    source = re.sub(r'"\s*\n\s*\+ "', "", re.sub(r"\\\n\s*", "", source))
     assert [text for text in quoted if not all(part.strip() in source for part in text.split("..."))] == []
-
-
-@every_current_document
-def test_every_metric_is_one_of_the_program(document):
-    source = literals()
-    named = set(re.findall(r"`(token_cache_[a-z_]+)`", document.read_text(encoding="utf-8")))
-    assert {name for name in named if f'"{name}"' not in source} == set()

@@ -147,7 +147,7 @@ extension SQLiteAdministrator {
                 _ = try? await self.fetch(Array("id".utf8))
                 answered.signal()
             }
-            return answered.wait(timeout: .now() + .seconds(60)) == .success
+            return answered.wait(timeout: .now() + .seconds(600)) == .success
         }
     }
 

@@ -1,9 +1,10 @@
 import CSimulatedKernel
 import Glibc
 import Logging
-@testable import Server
 import Settings
 import TestSupport
+
+@testable import Server
 
 /// Runs the server's loop and connections in a simulated world; see Tests/README.md.
 ///

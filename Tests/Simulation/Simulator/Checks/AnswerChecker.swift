@@ -1,5 +1,3 @@
-
-
 /// Compares what the server sends on one connection with what its client must get.
 ///
 /// It looks at answers when the server sends them, so that neither the order nor the moment is blurred by the network.

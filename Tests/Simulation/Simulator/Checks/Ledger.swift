@@ -1,7 +1,8 @@
-@testable import EventLoop
 import Glibc
-@testable import Server
 import Synchronization
+
+@testable import EventLoop
+@testable import Server
 
 /// What the store has committed, in its order, so that each answer can be compared with it.
 ///

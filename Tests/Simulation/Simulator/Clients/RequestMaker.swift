@@ -1,5 +1,3 @@
-
-
 /// Makes the requests of a seed's clients.
 struct RequestMaker {
     let random: Randomness

@@ -1,5 +1,3 @@
-
-
 /// A client with one connection, which acts when the scheduler lets it.
 final class SimulatedClient: CustomStringConvertible {
     let number: Int

@@ -3,11 +3,12 @@ import EventLoop
 import Glibc
 import HTTP
 import Logging
-@testable import Server
 import Settings
 import System
 import TokenService
 import TokenStore
+
+@testable import Server
 
 /// All that one seed consists of: the kernel, the clients, the store, the operator, and the server among them.
 final class World: @unchecked Sendable {

@@ -44,10 +44,10 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"
         case .stalled(let path): "the disk of \(path) does not answer; look after it"
         case .torn(let path, let error):
-            "the end of \(path) is half a line, which cannot be cut off (\(error)); look after its disk"
+            "the end of \(path) is half a line, which cannot be cut off (\(error)); check its disk"
         case .notAFile(let path): "\(path) is no regular file; an audit log needs one"
         case .inUse(let path): "another process writes to \(path); each server needs an audit log of its own"
-        case .foreign(let path): "\(path) has something else in it than an audit log; name another file with audit.file"
+        case .foreign(let path): "\(path) is not an audit log; name another file with audit.file"
         case .ofAnotherChain(let path):
             """
             \(path) was begun with another first key than the running key belongs to; move it away, to be verified with its \
@@ -74,8 +74,8 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
         case .keyFile(let path, let reason): "the key file \(path) cannot be used: \(reason)"
         case .keyFileMode(let path, let mode):
             """
-            the key file \(path) can be read by others (mode 0\(String(mode, radix: 8))); if nobody else has seen it, \
-            chmod 600 it, otherwise begin a new log with token-cache audit key FILE --replace
+            the key file \(path) can be read by others (mode 0\(String(mode, radix: 8))); chmod 600 it, \
+            and if others may have read it, begin a new log with token-cache audit key FILE --replace
             """
         case .keyFileExists(let path):
             """

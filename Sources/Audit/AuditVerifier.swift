@@ -184,7 +184,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
 
     private var reason: String {
         switch kind {
-        case .malformed: "this is no line of an audit log; it was changed or put there"
+        case .malformed: "this is not a line of an audit log; it was changed or inserted"
         case .changed: "this line was changed, or it is not the first key of this log"
         case .missing(let range):
             range.count == 1

@@ -190,7 +190,7 @@ struct HeadArgument: ExpressibleByArgument {
 /// The command `token-cache audit pseudonym`.
 struct AuditPseudonymOf: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "pseudonym", abstract: "Print how a user or a session is called in the audit log."
+        commandName: "pseudonym", abstract: "Print the pseudonym of a user or a session in the audit log."
     )
 
     @Argument(help: "The user, or with --session the session's id; - for standard input, which no process list shows.")

@@ -64,7 +64,7 @@ struct ConfigurationOptions: ParsableArguments {
     /// Names the installed settings file if it was probably forgotten.
     func noteForgottenFile() {
         guard let file = loader().forgottenFile else { return }
-        StandardError.print("no settings file was named; that of the installed server is meant with --config \(file)")
+        StandardError.print("no settings file was named; for that of the installed server, add --config \(file)")
     }
 }
 

@@ -121,7 +121,7 @@ def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):
     assert same.returncode == 1 and "name another file" in same.stderr
     assert not (tmp_path / "second.key").exists()
     log.write_text("some other file\n")
-    assert "has something else in it than an audit log" in refusal()
+    assert "is not an audit log" in refusal()
     assert log.read_text() == "some other file\n"
 
 

@@ -426,7 +426,7 @@ def _(world, _):
     world.set(audit={"file": str(world.folder / "none" / "audit")})
 
 
-@audited("something else than an audit log", "scd", "something else in it than an audit log")
+@audited("something else than an audit log", "scd", "is not an audit log")
 def _(world, _):
     world.write("audit", "something else\n")
 

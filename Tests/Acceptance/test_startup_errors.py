@@ -63,7 +63,7 @@ def forgotten(public_folder):
 
 
 def test_a_settings_file_that_was_forgotten_is_named(forgotten, public_folder):
-    named = "no settings file was named; that of the installed server is meant with --config /etc/token-cache/token-cache.yaml\n"
+    named = "no settings file was named; for that of the installed server, add --config /etc/token-cache/token-cache.yaml\n"
     for command in (["stats"], ["reload"], ["get", "an id"], ["backup", "copy.db"], ["health"]):
         done = forgotten(*command)
         assert done.returncode == 1 and done.stderr.endswith(named), done

@@ -18,7 +18,7 @@ package struct AddSession: StoreRequest {
         package var id: String
         /// Seconds since 1970.
         package var expiresAt: Int64
-        /// How many of the user's oldest sessions ended for it.
+        /// How many of the user's oldest sessions ended to make room.
         package var ended: Int
     }
 

@@ -59,7 +59,7 @@ struct StoreOpening: Sendable {
             let (problem, hope) =
                 error.mayRetry
                 ? ("reached", "goes on by itself as soon as it can")
-                : ("used", "looks every few seconds whether that is mended")
+                : ("used", "checks every few seconds whether that is mended")
             let text = """
                 the database cannot be \(problem), and clients are told that tokens can be neither stored nor read; this server \
                 \(hope): \(error)

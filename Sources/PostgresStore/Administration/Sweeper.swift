@@ -52,7 +52,7 @@ struct Sweeper {
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             if !error.mayRetry, !hasFailed {
-                let text = "what has expired is not deleted for now, though hidden: \(error)"
+                let text = "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)"
                 state.report(.own(StoreNotice(.warning, text)))
             }
             (hasFailed, left) = (true, [])

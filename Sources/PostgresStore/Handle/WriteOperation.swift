@@ -179,7 +179,7 @@ final class WriteOperation: Operation {
         } else if let seen = found.version, seen >= version {
             // Written by somebody else, before this write or after it.
             guard !mayHaveLanded else {
-                let text = "the connection was lost during the write, and nobody can tell whether the token was stored"
+                let text = "the connection was lost during the write, so the token may have been stored or not"
                 fail(.write(StoreFault(text, mayRetry: true)))
                 return .done
             }

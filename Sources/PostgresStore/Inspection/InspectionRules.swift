@@ -81,7 +81,7 @@ struct InspectionRules: Sendable {
             return [
                 .problem(
                     "no host of store.url takes writes, so tokens can be neither stored nor read",
-                    "mend what is said of the hosts, or promote a standby")
+                    "solve the problems of the hosts, or promote a standby")
             ]
         }
         guard names.count > 1 else { return [] }
@@ -89,7 +89,7 @@ struct InspectionRules: Sendable {
             .problem(
                 "\(names.joined(separator: " and ")) take writes, each for itself",
                 """
-                the one with the lower timeline was replaced: shut it down before somebody reads from it, and make it a standby of \
+                the one with the lower timeline was replaced: shut it down before clients read from it, and make it a standby of \
                 the other one (pg_rewind)
                 """)
         ]
@@ -123,8 +123,8 @@ struct InspectionRules: Sendable {
             return [
                 .fine(
                     """
-                    \(count) connected to \(address); what they do, only members of pg_read_all_stats may see, which \
-                    \(primary.role) is not
+                    \(count) connected to \(address); only members of pg_read_all_stats may see their state, and \
+                    \(primary.role) is not one
                     """)
             ]
         }

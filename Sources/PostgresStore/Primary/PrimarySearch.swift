@@ -98,7 +98,7 @@ struct PrimarySearch: Sendable {
         if isFormer(found, at: host, than: last) {
             let text = """
                 it answers as a primary of timeline \(found.timeline), and \(last.address) is the one of timeline \
-                \(last.timeline), which is later and cannot be reached: end the one that is not to be used
+                \(last.timeline), which is later and cannot be reached: stop the one that must not be used
                 """
             refusals[host] = .failed(.unexpected(text))
             notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))

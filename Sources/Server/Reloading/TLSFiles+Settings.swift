@@ -54,7 +54,7 @@ extension TLSClientAuthorities {
     /// Warnings about entries in the file that admit no client.
     package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
         var warnings = taken.filter { $0.expiry < now }.map {
-            "the authority \"\($0.name)\" in \(path) has expired: whom it has issued certificates is refused; replace it"
+            "the authority \"\($0.name)\" in \(path) has expired: clients with its certificates are refused; replace it"
         }
         if !leftOut.isEmpty {
             let places = leftOut.prefix(Self.nameLimit).joined(separator: ", ")

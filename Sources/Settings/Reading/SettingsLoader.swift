@@ -84,7 +84,7 @@ package struct SettingsLoader: Sendable {
         }
         if value.hasPrefix("$") || value.contains("${") || value.hasPrefix("~/") {
             let name = value.hasPrefix("~/") ? "~" : "a variable"
-            return "has \(name) in it, in whose place nothing is put here; write the value itself"
+            return "has \(name) in it, which is not replaced here; write the value itself"
         }
         return nil
     }

@@ -117,7 +117,7 @@ enum KeyRingText {
 
     private static let heading = """
         # The key ring of a token-cache store. Without it the tokens are lost; with it and the database they can be read.
-        # Back it up, apart from the database, and change it with `token-cache keys` only.
+        # Back it up, apart from the database, and change it with `token-cache keyring` only.
 
         """
 

@@ -44,7 +44,7 @@ struct AccessSessions: AsyncParsableCommand {
             StandardError.print(
                 """
                 the session \(reply.id) is valid until \(Text.time(reply.expiresAt)); its secret is not shown again\
-                \(reply.ended > 0 ? ", and \(Text.count(reply.ended, "older session")) of the user ended for it" : "")
+                \(reply.ended > 0 ? ", and \(Text.count(reply.ended, "older session")) of the user ended to make room" : "")
                 """
             )
         }

@@ -87,10 +87,10 @@ struct Keyring: AsyncParsableCommand {
             commandName: "rotate",
             abstract: "Replace the key: a new one seals, every token is encrypted with it, and the old one is retired.",
             discussion: """
-                A server may run meanwhile. If this is interrupted, all tokens stay readable, and the next run goes on.
+                A server may run meanwhile. If this is interrupted, all tokens stay readable, and the next run continues.
 
-                Backups from before need the old key: the key ring of before is kept beside it, with .retired- and the key's number \
-                behind its name. Remove it with the last of those backups.
+                Earlier backups need the old key: the old key ring is kept beside the new one, with .retired- and the key's number \
+                behind its name. Remove it together with the last of these backups.
 
                 With store.url, this takes the key that keyring add has made. Servers that lack it are not ready and store nothing \
                 until they have it, so copy the key ring to all of them first, and again afterwards.
@@ -155,7 +155,7 @@ struct Keyring: AsyncParsableCommand {
                 """
             ]
             lines += retired.map {
-                "key \($0) is retired; for backups from before, the key ring of before is kept with .retired-\($0) behind its name"
+                "key \($0) is retired; for earlier backups, the old key ring is kept with .retired-\($0) behind its name"
             }
             if unreadable > 0 {
                 lines.append(
@@ -209,8 +209,8 @@ struct Keyring: AsyncParsableCommand {
             try options.output.print(
                 reply,
                 """
-                key \(reply.retired) is gone from this key ring (with PostgreSQL, copy it to the other servers); for backups from \
-                before, the key ring of before is kept with .retired-\(reply.retired) behind its name
+                key \(reply.retired) is gone from this key ring (with PostgreSQL, copy it to the other servers); for earlier \
+                backups, the old key ring is kept with .retired-\(reply.retired) behind its name
                 """
             )
         }

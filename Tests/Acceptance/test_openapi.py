@@ -65,7 +65,7 @@ def test_those_who_run_it_get_no_answer_that_is_undocumented(serve, schemathesis
     server = serve(ADMINISTRATION)
     host, port = server.administration[0]
     base = f"http://{host}:{port}"
-    assert check(schemathesis, tmp_path, base, "administration", is_long) == 10
+    assert check(schemathesis, tmp_path, base, "administration", is_long) == 9
     assert server.is_running()
     assert "requested by" not in server.log()
 

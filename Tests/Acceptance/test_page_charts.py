@@ -132,7 +132,8 @@ def test_errors_have_a_row_for_each_code(server, page):
     exchange(server.address, post("", "a"))
     rows = "[...document.querySelectorAll('#errors tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
     until(lambda: len(page.evaluate(rows)) == 2)
-    until(lambda: ["40400", "no such path", "3", "3"] in page.evaluate(rows))
+    # Between what a code means and how many there were is their rate, which falls again.
+    until(lambda: ["40400", "no such path", "3"] in [[*row[:2], row[3]] for row in page.evaluate(rows)])
     assert page.problems == []
 
 

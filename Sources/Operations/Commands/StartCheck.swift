@@ -21,7 +21,11 @@ package enum StartCheck {
     }
 
     /// The faults, at most one of each kind of file, and the remarks of `check`.
-    static func findings(_ settings: Settings, isSyntaxOnly: Bool) -> (faults: [StartError], remarks: [String]) {
+    ///
+    /// - Parameter checksKeyRing: False for the doctor, which knows more of the key ring.
+    static func findings(
+        _ settings: Settings, isSyntaxOnly: Bool = false, checksKeyRing: Bool = true
+    ) -> (faults: [StartError], remarks: [String]) {
         var faults: [StartError] = []
         func attempt<Value>(_ body: () throws(StartError) -> Value?) -> Value? {
             do throws(StartError) {
@@ -52,7 +56,7 @@ package enum StartCheck {
             }
         }
         // A folder that cannot be used has been named already, with the key ring in it.
-        if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
+        if checksKeyRing, canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
             _ = attempt { () throws(StartError) in
                 try ofStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
             }

@@ -91,7 +91,7 @@ package struct Doctor: Sendable {
             DoctorReport.Value(
                 key: $0.key, value: $0.show(settings), default: $0.default, origin: loaded.origins[$0.key] ?? "default")
         }
-        // Such as those about the key ring, which the store and a start both need.
+        // Such as those about a file that several settings name.
         var seen: Set<String> = []
         return DoctorReport(findings: findings.filter { seen.insert($0.text).inserted }, settings: values)
     }
@@ -128,7 +128,7 @@ package struct Doctor: Sendable {
 
     /// What would make a start fail, and private keys that others may read.
     private func start(_ settings: Settings, _ server: RunningServer) -> [Finding] {
-        let (faults, remarks) = StartCheck.findings(settings, isSyntaxOnly: false)
+        let (faults, remarks) = StartCheck.findings(settings, checksKeyRing: false)
         var findings = faults.map { Finding.problem("Start", $0) }
         if server.isAbsent { findings += takenPorts(settings) }
         if findings.isEmpty {

@@ -1,5 +1,7 @@
-/// Why a request is not read further: the answer is sent and the connection closed, because it is no longer certain where the
-/// next request would begin.
+/// Why a request is answered with an error of HTTP before the service sees it.
+///
+/// For all but `foreignPage` and `foreignHost` the connection is then closed, because it is no longer certain where the next request
+/// would begin.
 package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     // 400: ambiguous, as two parsers could read it differently.
     case bareLineFeed
@@ -29,7 +31,7 @@ package enum Refusal: Error, Hashable, Sendable, CaseIterable {
     case plainRequest
     // The others, each with its own status.
     case connectMethod
-    /// A page of another site made a browser on this machine send it; this and the next one leave the connection open.
+    /// A page of another site made a browser on this machine send it.
     case foreignPage
     case foreignHost
     case headTimeout

@@ -116,7 +116,9 @@ struct Connection: ~Copyable {
 
     /// Continues with the answer that the connection was waiting for.
     mutating func take(_ answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) {
-        guard case .waiting(_, let since) = state else { preconditionFailure("an answer comes to who waits for it") }
+        guard case .waiting(_, let since) = state else {
+            preconditionFailure("an answer comes to a connection that waits for it")
+        }
         stream.endWait()
         state = .answering
         handle(answer, since: since, on: worker, for: driver)

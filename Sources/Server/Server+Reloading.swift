@@ -57,7 +57,7 @@ extension Server {
                         let before = access.jwtKeys?.content
                         await access.reloadChangedFiles(logger, [file])
                         guard file == .jwtKeys, access.jwtKeys?.content !== before else { continue }
-                        for worker in workers { worker.loop.execute { worker.useJWTKeys() } }
+                        for context in contexts { context.loop.execute { context.useJWTKeys() } }
                     }
                 }
             }
@@ -83,7 +83,7 @@ extension Server {
                 drain("\(signal) received", by: .signal("\(signal)"))
             } else {
                 logger.warning("\(signal) received again, closing the remaining connections")
-                for worker in workers { worker.loop.abandon() }
+                for context in contexts { context.loop.abandon() }
             }
         }
     }
@@ -102,13 +102,13 @@ extension Server {
         let timeout = reloader.settings.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }
-        Task { [workers, logger] in
+        Task { [contexts, logger] in
             let idleTime = min(timeout, Self.idleTimeWhenDraining)
             try await Task.sleep(for: idleTime)
-            for worker in workers { worker.loop.endIdleWaits() }
+            for context in contexts { context.loop.endIdleWaits() }
             try await Task.sleep(for: timeout - idleTime)
             logger.warning("drain_timeout is over, closing the remaining connections")
-            for worker in workers { worker.loop.abandon() }
+            for context in contexts { context.loop.abandon() }
             try await Task.sleep(for: Self.abandonTime)
             // A disk operation that does not return cannot be cancelled. Its tokens were not acknowledged.
             logger.critical("the store does not close, its disk seems to hang; ending without it: \(reason)")

@@ -39,7 +39,7 @@ extension Server {
     package var listenerRequests: [(name: String, count: UInt64)] {
         var names = listenerNames.prefix(ListenerCounts.limit).map(\.self)
         if listenerNames.count > ListenerCounts.limit { names.append("others") }
-        return names.enumerated().map { number, name in (name, workers.sum { $0.listeners.value(of: number) }) }
+        return names.enumerated().map { number, name in (name, contexts.sum { $0.listeners.value(of: number) }) }
     }
 
     /// Nil without a TLS listener.

@@ -22,7 +22,7 @@ package final class Server: Sendable {
     /// Shared by all loops.
     package let access: AccessResources
     let listeners: ClientListeners
-    package let workers: [Worker]
+    package let contexts: [LoopContext]
     /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
     package let administrationLoop: EventLoop
     private let accessLog: LineWriter
@@ -85,10 +85,10 @@ package final class Server: Sendable {
         let loops = settings.loops ?? Processors.usable
         let bufferBudget = BufferBudget(limit: settings.bufferLimit, loops: loops)
         do {
-            var workers: [Worker] = []
+            var contexts: [LoopContext] = []
             for _ in 0..<loops {
-                workers.append(
-                    try Worker(
+                contexts.append(
+                    try LoopContext(
                         settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,
                         access: access,
                         accessLog: AccessLog(
@@ -98,7 +98,7 @@ package final class Server: Sendable {
                     )
                 )
             }
-            self.workers = workers
+            self.contexts = contexts
             administrationLoop = try EventLoop()
         } catch {
             throw (error as? SystemError).flatMap { StartError.shortage($0) } ?? .system("\(error)")
@@ -108,10 +108,10 @@ package final class Server: Sendable {
             connectionCount: connectionCount,
             bufferBudget: bufferBudget, tls: listeners.tls, access: access
         )
-        reloader = SettingsReloader(settings, from: loader, parts, workers)
-        distributor = ConnectionDistributor(workers, connectionCount, logger)
+        reloader = SettingsReloader(settings, from: loader, parts, contexts)
+        distributor = ConnectionDistributor(contexts, connectionCount, logger)
         // Last, when all descriptors that stay open are open.
-        connectionCount.lookAtDescriptors(acceptors: workers.count * listeners.all.count)
+        connectionCount.lookAtDescriptors(acceptors: contexts.count * listeners.all.count)
         if let warning = connectionCount.warning { logger.warning("\(warning)") }
     }
 
@@ -129,8 +129,8 @@ package final class Server: Sendable {
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)
         }
-        let acceptingTasks = workers.map { worker in
-            Task(executorPreference: worker.loop) { await self.accept(on: worker) }
+        let acceptingTasks = contexts.map { context in
+            Task(executorPreference: context.loop) { await self.accept(on: context) }
         }
         let status = announce(version, administration)
         let periodicTasks = [
@@ -145,8 +145,8 @@ package final class Server: Sendable {
         ]
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.
-        for worker in workers {
-            await Task(executorPreference: worker.loop) { await worker.waitForConnections() }.value
+        for context in contexts {
+            await Task(executorPreference: context.loop) { await context.waitForConnections() }.value
         }
         // Until here operators can ask what the server is waiting for.
         administrationLoop.abandon()
@@ -172,7 +172,7 @@ package final class Server: Sendable {
             """
             token-cache \(version) serves on \(addresses)\
             \(administrationAddresses.isEmpty ? "" : ", administration on \(administrationAddresses)"), \
-            store \(store.summary), \(workers.count) \(workers.count == 1 ? "loop" : "loops")
+            store \(store.summary), \(contexts.count) \(contexts.count == 1 ? "loop" : "loops")
             """
         )
         if let authorities = listeners.tls?.clientAuthorities { logger.info("\(authorities.trust)") }
@@ -188,8 +188,8 @@ package final class Server: Sendable {
     private func startThreads() throws(StartError) {
         do throws(ThreadShortage) {
             try NamedThread.start("administration") { [administrationLoop] in administrationLoop.run() }
-            for (index, worker) in workers.enumerated() {
-                try NamedThread.start("loop \(index)") { worker.loop.run() }
+            for (index, context) in contexts.enumerated() {
+                try NamedThread.start("loop \(index)") { context.loop.run() }
             }
         } catch {
             for loop in loops { loop.stop() }
@@ -203,14 +203,14 @@ package final class Server: Sendable {
     /// The most connections that are served at a time.
     package var connectionLimit: Int { connectionCount.limit }
 
-    var loops: [EventLoop] { workers.map(\.loop) + [administrationLoop] }
+    var loops: [EventLoop] { contexts.map(\.loop) + [administrationLoop] }
 
     /// Accepts on one loop from all listeners for clients, until draining.
-    private func accept(on worker: Worker) async {
+    private func accept(on context: LoopContext) async {
         await withDiscardingTaskGroup { group in
             for listener in listeners.all {
-                group.addTask(executorPreference: worker.loop) { [distributor] in
-                    await distributor.accept(from: listener, on: worker)
+                group.addTask(executorPreference: context.loop) { [distributor] in
+                    await distributor.accept(from: listener, on: context)
                 }
             }
         }

@@ -11,30 +11,30 @@ import TokenService
 @Suite struct ConnectionBufferTests {
     @Test(arguments: [false, true])
     func `an idle connection holds no buffer`(hasFreedInput: Bool) async throws {
-        let harness = try WorkerHarness()
-        let bytes = try await bytesHeld(by: harness.worker) { connection, worker in
-            connection.takeBuffers(of: worker)
+        let harness = try ContextHarness()
+        let bytes = try await bytesHeld(by: harness.context) { connection, context in
+            connection.takeBuffers(of: context)
             // As after a large body whose answer the client was slow to read.
             if hasFreedInput { connection.reader.releaseRoom() }
-            connection.releaseBuffers(to: worker)
+            connection.releaseBuffers(to: context)
         }
         #expect(bytes == 0)
     }
 
     @Test func `what is still to be sent is kept`() async throws {
-        let harness = try WorkerHarness()
-        let bytes = try await bytesHeld(by: harness.worker) { connection, worker in
-            connection.takeBuffers(of: worker)
+        let harness = try ContextHarness()
+        let bytes = try await bytesHeld(by: harness.context) { connection, context in
+            connection.takeBuffers(of: context)
             connection.reader.releaseRoom()
             connection.output.append(1)
-            connection.releaseBuffers(to: worker)
+            connection.releaseBuffers(to: context)
         }
         #expect(bytes >= BufferPool.bufferSize)
     }
 
-    /// The bytes that are counted for a new connection after something was done with it on the worker's loop.
+    /// The bytes that are counted for a new connection after something was done with it on the context's loop.
     private func bytesHeld(
-        by worker: Worker, after act: @escaping @Sendable (inout Connection, Worker) -> Void
+        by context: LoopContext, after act: @escaping @Sendable (inout Connection, LoopContext) -> Void
     ) async throws -> Int {
         var ends: [Int32] = [0, 0]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
@@ -42,11 +42,11 @@ import TokenService
         }
         defer { close(ends[1]) }
         let descriptor = ends[0]
-        let task = Task(executorPreference: worker.loop) {
-            let stream = try TCPStream(FileDescriptor(owning: descriptor), on: worker.loop)
-            let origin = worker.connectionSettings.https.origin(address: nil, isTLS: false, port: 0)
-            var connection = Connection(stream, from: origin, through: 0, on: worker)
-            act(&connection, worker)
+        let task = Task(executorPreference: context.loop) {
+            let stream = try TCPStream(FileDescriptor(owning: descriptor), on: context.loop)
+            let origin = context.connectionSettings.https.origin(address: nil, isTLS: false, port: 0)
+            var connection = Connection(stream, from: origin, through: 0, on: context)
+            act(&connection, context)
             return connection.waitingBytes
         }
         return try await task.value

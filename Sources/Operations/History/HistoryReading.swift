@@ -116,20 +116,20 @@ extension HistoryReading {
     ///
     /// Reads files: do not call it on a loop's thread.
     init(of server: Server) {
-        let (workers, store, cache) = (server.workers, server.store.metrics, server.answers.counts)
+        let (contexts, store, cache) = (server.contexts, server.store.metrics, server.answers.counts)
         uptime = SystemUptime.now
-        countRequests(workers.requestTable)
-        for reason in AccessFailure.allCases { denied += workers.sum { $0.accessFailures.value(reason) } }
-        refused = workers.sum { $0.refused.value + $0.dropped.value }
+        countRequests(contexts.requestTable)
+        for reason in AccessFailure.allCases { denied += contexts.sum { $0.accessFailures.value(reason) } }
+        refused = contexts.sum { $0.refused.value + $0.dropped.value }
         (hits, misses) = (UInt64(max(0, cache.hits)), UInt64(max(0, cache.misses)))
-        (getTime, postTime) = (workers.reading(\.getTime), workers.reading(\.postTime))
+        (getTime, postTime) = (contexts.reading(\.getTime), contexts.reading(\.postTime))
         (commitTime, syncTime) = (store.commitTime, store.syncTime)
         let usage = ResourceUsage.now
         processorSeconds = usage.processorSeconds
         memory = usage.residentBytes.map { Float($0) } ?? .nan
-        connections = Float(workers.openConnections)
+        connections = Float(contexts.openConnections)
         cacheBytes = Float(cache.bytes)
-        bufferBytes = Float(max(0, workers.first?.bufferBudget.takenBytes ?? 0))
+        bufferBytes = Float(max(0, contexts.first?.bufferBudget.takenBytes ?? 0))
         tokens = store.tokens.map { Float($0) } ?? .nan
         sessions = store.sessions.map { Float($0) } ?? .nan
         storeBytes = store.databaseBytes.map { Float($0 + (store.walBytes ?? 0)) } ?? .nan

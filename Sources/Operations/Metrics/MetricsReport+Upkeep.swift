@@ -68,25 +68,25 @@ extension MetricsReport {
         let failures = "token_cache_access_failures_total"
         text.begin(failures, .counter, "Requests that were not served although they could be read, by reason.")
         for reason in AccessFailure.allCases {
-            text.add(failures, ["reason": reason.rawValue], workers.sum { $0.accessFailures.value(reason) })
+            text.add(failures, ["reason": reason.rawValue], contexts.sum { $0.accessFailures.value(reason) })
         }
         if access.jwtKeys != nil {
             let rejections = "token_cache_jwt_rejections_total"
             text.begin(rejections, .counter, "JWTs that were not accepted, by reason.")
             for reason in JWTRejection.allCases {
-                text.add(rejections, ["reason": reason.rawValue], workers.sum { $0.tokenRejections.value(reason) })
+                text.add(rejections, ["reason": reason.rawValue], contexts.sum { $0.tokenRejections.value(reason) })
             }
             text.single(
                 "token_cache_jwt_cache_hits_total", .counter, "JWTs that had been verified before.",
-                workers.sum { $0.verifiedTokens.hits.value }
+                contexts.sum { $0.verifiedTokens.hits.value }
             )
             text.single(
                 "token_cache_jwt_cache_misses_total", .counter, "JWTs that had to be verified.",
-                workers.sum { $0.verifiedTokens.misses.value }
+                contexts.sum { $0.verifiedTokens.misses.value }
             )
             text.single(
                 "token_cache_jwt_cache_bytes", .gauge, "Memory of the JWTs that were verified.",
-                workers.sum { $0.verifiedTokens.bytes.value }
+                contexts.sum { $0.verifiedTokens.bytes.value }
             )
         }
         let sessions = access.sessions.counts

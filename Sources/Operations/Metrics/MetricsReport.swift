@@ -12,7 +12,7 @@ internal import TokenStore
 /// No label contains data from a client.
 struct MetricsReport {
     let version: String
-    let workers: [Worker]
+    let contexts: [LoopContext]
     let store: any TokenStore
     let answers: AnswerCache
     let access: AccessResources
@@ -30,7 +30,7 @@ struct MetricsReport {
 
     private init(_ server: Server, _ version: String) {
         self.version = version
-        workers = server.workers
+        contexts = server.contexts
         store = server.store
         answers = server.answers
         access = server.access
@@ -90,7 +90,7 @@ struct MetricsReport {
         text.begin(
             "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
-        RequestCounts.write(workers.requestTable, "token_cache_requests_total", to: &text)
+        RequestCounts.write(contexts.requestTable, "token_cache_requests_total", to: &text)
         let requests = "token_cache_listener_requests_total"
         text.begin(requests, .counter, "Answered requests, by the address of listen that they came to.")
         for listener in listeners { text.add(requests, ["listener": listener.name], listener.count) }
@@ -99,42 +99,42 @@ struct MetricsReport {
             name, .histogram,
             "Time in the server: for GET until the end of the loop's turn, for POST until the end of its commit."
         )
-        text.addHistogram(name, [("method", "GET")], workers.reading(\.getTime))
-        text.addHistogram(name, [("method", "POST")], workers.reading(\.postTime))
+        text.addHistogram(name, [("method", "GET")], contexts.reading(\.getTime))
+        text.addHistogram(name, [("method", "POST")], contexts.reading(\.postTime))
     }
 
     private mutating func writeConnections() {
         text.single(
             "token_cache_connections_open", .gauge, "Open connections.",
-            workers.openConnections
+            contexts.openConnections
         )
         text.single(
             "token_cache_connections_accepted_total", .counter,
             "Accepted connections, including those refused afterwards.",
-            workers.sum { $0.accepted.value }
+            contexts.sum { $0.accepted.value }
         )
         let refused = "token_cache_connections_refused_total"
         text.begin(refused, .counter, "Connections beyond limits.connections: answered with 503, or closed at once.")
-        text.add(refused, ["cause": "limit"], workers.sum { $0.refused.value })
-        text.add(refused, ["cause": "overflow"], workers.sum { $0.dropped.value })
+        text.add(refused, ["cause": "limit"], contexts.sum { $0.refused.value })
+        text.add(refused, ["cause": "overflow"], contexts.sum { $0.dropped.value })
         text.single(
             "token_cache_buffers_bytes", .gauge,
             "Bytes of limits.buffers in use: by requests, answers and tokens that wait to be written.",
-            UInt64(max(0, workers.first?.bufferBudget.takenBytes ?? 0))
+            UInt64(max(0, contexts.first?.bufferBudget.takenBytes ?? 0))
         )
         text.single(
             "token_cache_accept_failures_total", .counter,
             "Failed attempts to accept a connection, for example for lack of descriptors.",
-            workers.sum { $0.acceptFailures.value }
+            contexts.sum { $0.acceptFailures.value }
         )
         text.single(
             "token_cache_tls_handshakes_total", .counter, "Successful TLS handshakes.",
-            workers.sum { $0.handshakes.value }
+            contexts.sum { $0.handshakes.value }
         )
         let failures = "token_cache_tls_handshake_failures_total"
         text.begin(failures, .counter, "Failed TLS handshakes, by cause.")
         for cause in TLSError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], workers.sum { $0.handshakeFailures.value(cause) })
+            text.add(failures, ["cause": cause.rawValue], contexts.sum { $0.handshakeFailures.value(cause) })
         }
     }
 
@@ -143,7 +143,7 @@ struct MetricsReport {
         text.single(
             "token_cache_store_reads_total", .counter,
             "Reads of the database, for GET requests that the cache had no answer for.",
-            workers.sum { $0.storeReads.value }
+            contexts.sum { $0.storeReads.value }
         )
         text.single(
             "token_cache_store_writes_total", .counter, "Tokens written and synced.", metrics.writes
@@ -161,7 +161,7 @@ struct MetricsReport {
         let failures = "token_cache_store_failures_total"
         text.begin(failures, .counter, "Failed reads and writes of clients, by cause.")
         for cause in StoreError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], workers.sum { $0.storeFailures.value(cause) })
+            text.add(failures, ["cause": cause.rawValue], contexts.sum { $0.storeFailures.value(cause) })
         }
         if let reading = metrics.commitTime {
             text.histogram(

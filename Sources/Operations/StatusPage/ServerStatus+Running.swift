@@ -19,7 +19,7 @@ extension ServerStatus {
     ///   - listenerWarnings: Warnings about the administration's listeners.
     init(of server: Server, version: String, listenerWarnings: [String]) {
         let (readiness, process) = (server.readiness, ProcessMetrics.now)
-        let (store, workers) = (server.store, server.workers)
+        let (store, contexts) = (server.store, server.contexts)
         let (cache, metrics) = (server.answers.counts, store.metrics)
         self.init(
             host: MachineName.current, version: version,
@@ -29,14 +29,14 @@ extension ServerStatus {
             reasons: readiness.reasons, warnings: Self.warnings(server, metrics.missingKeys, listenerWarnings),
             requests: Requests(server),
             latency: ServerStatus.Latencies(
-                get: .init(workers.reading(\.getTime)), post: .init(workers.reading(\.postTime)),
+                get: .init(contexts.reading(\.getTime)), post: .init(contexts.reading(\.postTime)),
                 commit: metrics.commitTime.map { .init($0) }, sync: metrics.syncTime.map { .init($0) },
                 read: metrics.remote.map { .init($0.readTime) }
             ),
             connections: ServerStatus.Connections(
-                open: workers.openConnections, limit: server.connectionLimit,
-                accepted: workers.sum { $0.accepted.value },
-                refused: workers.sum { $0.refused.value + $0.dropped.value }
+                open: contexts.openConnections, limit: server.connectionLimit,
+                accepted: contexts.sum { $0.accepted.value },
+                refused: contexts.sum { $0.refused.value + $0.dropped.value }
             ),
             cache: ServerStatus.Cache(
                 hits: cache.hits, misses: cache.misses, entries: cache.entries, bytes: cache.bytes
@@ -46,7 +46,7 @@ extension ServerStatus {
                 tokens: metrics.tokens, sessions: metrics.sessions, databaseBytes: metrics.databaseBytes,
                 walBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
                 failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
-                    sum + workers.sum { $0.storeFailures.value(cause) }
+                    sum + contexts.sum { $0.storeFailures.value(cause) }
                 },
                 unreadable: metrics.unreadableReads
             ),
@@ -114,10 +114,10 @@ extension ServerStatus.Audit {
 
 extension ServerStatus.Access {
     fileprivate init(_ server: Server) {
-        let workers = server.workers
+        let contexts = server.contexts
         var failures: [String: UInt64] = [:]
         for reason in AccessFailure.allCases {
-            let count = workers.sum { $0.accessFailures.value(reason) }
+            let count = contexts.sum { $0.accessFailures.value(reason) }
             if count > 0 { failures[reason.rawValue] = count }
         }
         self.init(

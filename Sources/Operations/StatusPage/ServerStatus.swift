@@ -244,12 +244,12 @@ extension ServerStatus.Loop {
     /// The loops of a server; reads files.
     static func all(of server: Server) -> [ServerStatus.Loop] {
         let times = ThreadTimes.now
-        return server.workers.enumerated().map { index, worker in
+        return server.contexts.enumerated().map { index, context in
             let name = "loop \(index)"
             var table = RequestCounts.table
-            worker.metrics.requests.add(to: &table)
+            context.metrics.requests.add(to: &table)
             return ServerStatus.Loop(
-                name: name, connections: [worker].openConnections,
+                name: name, connections: [context].openConnections,
                 requests: table.reduce(0, +), processorSeconds: times[name] ?? 0
             )
         }
@@ -259,7 +259,7 @@ extension ServerStatus.Loop {
 extension ServerStatus.Requests {
     /// Adds up the counts of all loops.
     init(_ server: Server) {
-        let table = server.workers.requestTable
+        let table = server.contexts.requestTable
         let columns = RequestCounts.outcomes.count
         func total(_ method: Method) -> UInt64 {
             table[(RequestCounts.row(of: method) * columns)...].prefix(columns).reduce(0, +)

@@ -10,7 +10,7 @@ internal import System
 ///
 /// Any thread.
 final class ConnectionDistributor: Sendable {
-    private let workers: [Worker]
+    private let contexts: [LoopContext]
     private let count: ConnectionCount
     private let failures: RateLimitedLog
     private let logger: Logger
@@ -20,8 +20,8 @@ final class ConnectionDistributor: Sendable {
     /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))
 
-    init(_ workers: [Worker], _ count: ConnectionCount, _ logger: Logger) {
-        self.workers = workers
+    init(_ contexts: [LoopContext], _ count: ConnectionCount, _ logger: Logger) {
+        self.contexts = contexts
         self.count = count
         self.logger = logger
         failures = RateLimitedLog(logger, .warning)
@@ -31,14 +31,14 @@ final class ConnectionDistributor: Sendable {
     ///
     /// - Parameters:
     ///   - listener: The listener.
-    ///   - worker: The worker of the calling task's loop.
-    func accept(from listener: ClientListener, on worker: Worker) async {
-        guard let acceptor = await acceptor(of: listener, on: worker) else { return }
+    ///   - context: That of the calling task's loop.
+    func accept(from listener: ClientListener, on context: LoopContext) async {
+        guard let acceptor = await acceptor(of: listener, on: context) else { return }
         var (streak, budget) = (0, TurnBudget(began: .now))
-        while !worker.loop.isAbandoned {
+        while !context.loop.isAbandoned {
             switch await acceptor.next() {
             case .accepted(let descriptor, let peer):
-                assign(descriptor, from: peer, through: listener, by: worker)
+                assign(descriptor, from: peer, through: listener, by: context)
                 // Open connections are served, however many new ones arrive.
                 streak += 1
                 if streak % Self.acceptsPerClockRead == 0 && budget.isSpent {
@@ -46,8 +46,8 @@ final class ConnectionDistributor: Sendable {
                     budget = TurnBudget(began: .now)
                 }
             case .failed(let error):
-                if worker.loop.isDraining { return }
-                await pause("no connections are accepted for now: \(error)", on: worker)
+                if context.loop.isDraining { return }
+                await pause("no connections are accepted for now: \(error)", on: context)
             case .finished:
                 return
             }
@@ -55,29 +55,29 @@ final class ConnectionDistributor: Sendable {
     }
 
     /// Begins to accept as soon as the system has enough memory for that; nil if the loop starts draining first.
-    private func acceptor(of listener: ClientListener, on worker: Worker) async -> Acceptor? {
+    private func acceptor(of listener: ClientListener, on context: LoopContext) async -> Acceptor? {
         // Tried at least once, because connections that wait when draining begins are still answered.
         repeat {
             do throws(SystemError) {
-                return try Acceptor(listener.listener, on: worker.loop)
+                return try Acceptor(listener.listener, on: context.loop)
             } catch {
-                await pause("a thread accepts no connections from \(listener.name) for now: \(error)", on: worker)
+                await pause("a thread accepts no connections from \(listener.name) for now: \(error)", on: context)
             }
-        } while !worker.loop.isDraining
+        } while !context.loop.isDraining
         return nil
     }
 
     /// Waits for connections to end and release descriptors; retrying at once would only spin.
     ///
     /// - Parameter message: For the log.
-    private func pause(_ message: String, on worker: Worker) async {
-        worker.metrics.acceptFailures.add()
+    private func pause(_ message: String, on context: LoopContext) async {
+        context.metrics.acceptFailures.add()
         failures.log(message)
-        await worker.loop.sleep(until: worker.loop.now + Self.pause)
+        await context.loop.sleep(until: context.loop.now + Self.pause)
     }
 
     private func assign(
-        _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: Worker
+        _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: LoopContext
     ) {
         acceptor.metrics.accepted.add()
         guard let exceedsLimit = count.add() else {
@@ -85,23 +85,25 @@ final class ConnectionDistributor: Sendable {
             _ = FileDescriptor(owning: descriptor)
             return
         }
-        let worker = exceedsLimit ? worker(with: >) : worker(with: <)
-        worker.expectConnection()
-        if worker === acceptor {
-            worker.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
+        let context = exceedsLimit ? context(with: >) : context(with: <)
+        context.expectConnection()
+        if context === acceptor {
+            context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
         } else {
-            worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit) }
+            context.loop.execute {
+                context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
+            }
         }
     }
 
-    /// The worker with the fewest or the most connections.
-    private func worker(with order: (Int, Int) -> Bool) -> Worker {
-        var found = workers[0]
-        for worker in workers.dropFirst()
+    /// That of the loop with the fewest or the most connections.
+    private func context(with order: (Int, Int) -> Bool) -> LoopContext {
+        var found = contexts[0]
+        for context in contexts.dropFirst()
         where order(
-            worker.connectionCount.load(ordering: .relaxed), found.connectionCount.load(ordering: .relaxed))
+            context.connectionCount.load(ordering: .relaxed), found.connectionCount.load(ordering: .relaxed))
         {
-            found = worker
+            found = context
         }
         return found
     }

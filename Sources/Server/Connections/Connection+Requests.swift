@@ -9,58 +9,58 @@ extension Connection {
     private static let shortBody = 32 << 10
 
     /// Answers the next request, or waits for it.
-    mutating func serve(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+    mutating func serve(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
         // After a reload, before the next request.
-        if settings !== worker.connectionSettings, reader.isBetweenRequests { takeSettings(of: worker) }
-        if output.count >= Self.outputLimit, !send(on: worker, for: driver) { return false }
-        if worker.loop.isAbandoned {
+        if settings !== context.connectionSettings, reader.isBetweenRequests { takeSettings(of: context) }
+        if output.count >= Self.outputLimit, !send(on: context, for: driver) { return false }
+        if context.loop.isAbandoned {
             state = .closing(lingers: !output.isEmpty)
             return true
         }
         if steps >= Self.stepLimit {
             // Any number of connections may be in the queue, so the memory that each holds is counted.
-            guard account(for: waitingBytes, on: worker) else {
-                refuse(.outOfBuffers, on: worker)
+            guard account(for: waitingBytes, on: context) else {
+                refuse(.outOfBuffers, on: context)
                 return true
             }
-            worker.loop.enqueue(driver, for: .usual)
+            context.loop.enqueue(driver, for: .usual)
             return false
         }
         switch reader.next() {
         case .request:
-            guard stream.acceptsClient(at: Worker.unixTime) else {
-                worker.noteClosed("its client's certificate has expired, or tls.client_ca has changed")
+            guard stream.acceptsClient(at: LoopContext.unixTime) else {
+                context.noteClosed("its client's certificate has expired, or tls.client_ca has changed")
                 state = .closing(lingers: true)
                 return true
             }
             if reader.bodyCount > Self.shortBody {
-                state = .longRequest(since: worker.loop.now)
+                state = .longRequest(since: context.loop.now)
             } else {
-                answerRequest(on: worker, for: driver)
+                answerRequest(on: context, for: driver)
             }
             return true
         case .sendContinue:
-            if output.capacity == 0 { takeBuffers(of: worker) }
+            if output.capacity == 0 { takeBuffers(of: context) }
             output.append(contentsOf: ResponseEncoder.continueResponse)
             return true
-        case .needsMore(let part): return receive(part, on: worker, for: driver)
+        case .needsMore(let part): return receive(part, on: context, for: driver)
         case .refused(let refusal):
-            if !isTLSHello(on: worker) { refuse(refusal, on: worker) }
+            if !isTLSHello(on: context) { refuse(refusal, on: context) }
             return true
         }
     }
 
-    private mutating func takeSettings(of worker: Worker) {
-        settings = worker.connectionSettings
+    private mutating func takeSettings(of context: LoopContext) {
+        settings = context.connectionSettings
         reader.limits = settings.limits
         origin = settings.https.origin(
             address: origin.address, isTLS: origin.isTLS, port: origin.port, hidesClient: origin.hidesClient)
     }
 
     /// Whether the client speaks TLS on a plain HTTP port: it would not understand any answer.
-    private mutating func isTLSHello(on worker: Worker) -> Bool {
+    private mutating func isTLSHello(on context: LoopContext) -> Bool {
         guard reader.beginsLikeTLS else { return false }
-        worker.noteClosed("TLS on a plain HTTP port")
+        context.noteClosed("TLS on a plain HTTP port")
         state = .closing(lingers: false)
         return true
     }
@@ -69,15 +69,15 @@ extension Connection {
 
     /// Sends the gathered output, then receives, or waits for input.
     private mutating func receive(
-        _ part: RequestReader.Part, on worker: Worker, for driver: ConnectionDriver
+        _ part: RequestReader.Part, on context: LoopContext, for driver: ConnectionDriver
     ) -> Bool {
-        if case .head = part, isTLSHello(on: worker) { return true }
-        guard send(on: worker, for: driver) else { return false }
-        return waitForInput(part, until: startDeadline(of: part, on: worker), on: worker, for: driver)
+        if case .head = part, isTLSHello(on: context) { return true }
+        guard send(on: context, for: driver) else { return false }
+        return waitForInput(part, until: startDeadline(of: part, on: context), on: context, for: driver)
     }
 
     /// The deadline of a part that is needed: the one that runs, or a new one for another part.
-    private mutating func startDeadline(of part: RequestReader.Part, on worker: Worker) -> MonotonicTime {
+    private mutating func startDeadline(of part: RequestReader.Part, on context: LoopContext) -> MonotonicTime {
         let limit: Nanoseconds
         switch (part, state) {
         case (.start, .reading(.start, let deadline)), (.head, .reading(.head, let deadline)),
@@ -87,87 +87,87 @@ extension Connection {
         case (.head, _): limit = settings.deadlines.head
         case (.body, _): limit = settings.deadlines.body
         }
-        let deadline = worker.loop.now + limit
+        let deadline = context.loop.now + limit
         state = .reading(part, until: deadline)
         return deadline
     }
 
     private mutating func waitForInput(
-        _ part: RequestReader.Part, until deadline: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+        _ part: RequestReader.Part, until deadline: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) -> Bool {
         let isIdle = if case .start = part { true } else { false }
         if isIdle {
-            releaseBuffers(to: worker)
+            releaseBuffers(to: context)
         } else {
             // The buffer of a large answer, while a part of the next request has arrived.
             if output.capacity > 2 * BufferPool.bufferSize { output = [] }
-            if worker.bufferBudget.isScarce { releaseRoom() }
+            if context.bufferBudget.isScarce { releaseRoom() }
         }
-        guard account(for: waitingBytes, on: worker) else {
-            refuse(.outOfBuffers, on: worker)
+        guard account(for: waitingBytes, on: context) else {
+            refuse(.outOfBuffers, on: context)
             return true
         }
         guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: driver) else {
             return false
         }
-        return receive(part, until: deadline, after: reason, on: worker, for: driver)
+        return receive(part, until: deadline, after: reason, on: context, for: driver)
     }
 
     /// Receives after a wait.
     mutating func receive(
-        _ part: RequestReader.Part, until deadline: MonotonicTime, after reason: WakeReason, on worker: Worker,
+        _ part: RequestReader.Part, until deadline: MonotonicTime, after reason: WakeReason, on context: LoopContext,
         for driver: ConnectionDriver
     ) -> Bool {
         let isIdle = if case .start = part { true } else { false }
         switch reason {
         case .ready:
-            switch receiveNow(on: worker) {
+            switch receiveNow(on: context) {
             case .received:
                 // A client that keeps sending must neither hold up other connections nor escape its deadline.
                 steps += 1
                 // Input that arrives between two requests is in time, however late the loop looks at it.
-                if worker.loop.now >= deadline, !isIdle { refuseLate(part, on: worker) }
+                if context.loop.now >= deadline, !isIdle { refuseLate(part, on: context) }
                 return true
-            case .wouldBlock: return waitForInput(part, until: deadline, on: worker, for: driver)
+            case .wouldBlock: return waitForInput(part, until: deadline, on: context, for: driver)
             // The client has closed the connection, perhaps in the middle of a request, or it is lost.
             case .endOfInput, nil: return close()
             }
         case .timedOut where !isIdle:
-            refuseLate(part, on: worker)
+            refuseLate(part, on: context)
             return true
         case .timedOut, .draining:
             // A request that the kernel has already received is answered. After a pause of the whole machine all deadlines may
             // have passed, with more events than the loop takes at once.
-            if case .received = receiveNow(on: worker) { return true }
+            if case .received = receiveNow(on: context) { return true }
             return close()
         case .abandoned: return close()
         }
     }
 
-    private mutating func refuseLate(_ part: RequestReader.Part, on worker: Worker) {
-        refuse(part == .body ? .bodyTimeout : .headTimeout, on: worker)
+    private mutating func refuseLate(_ part: RequestReader.Part, on context: LoopContext) {
+        refuse(part == .body ? .bodyTimeout : .headTimeout, on: context)
     }
 
     /// Reads once into the free room at the buffer's end; nil if the connection is lost.
-    mutating func receiveNow(on worker: Worker) -> ReceiveResult? {
-        if reader.bytes.capacity == 0 { takeBuffers(of: worker) }
+    mutating func receiveNow(on context: LoopContext) -> ReceiveResult? {
+        if reader.bytes.capacity == 0 { takeBuffers(of: context) }
         let room = reader.makeRoom()
         let result = try? stream.receive(into: &reader.bytes, room: room)
-        if case .received(let count) = result, count > Self.outputLimit { worker.loop.noteLongStep() }
+        if case .received(let count) = result, count > Self.outputLimit { context.loop.noteLongStep() }
         return result
     }
 
     // MARK: - Answering
 
     /// Answers the current request, or begins to wait for its answer.
-    mutating func answerRequest(on worker: Worker, for driver: ConnectionDriver) {
-        handle(readRequest(on: worker), since: nil, on: worker, for: driver)
+    mutating func answerRequest(on context: LoopContext, for driver: ConnectionDriver) {
+        handle(readRequest(on: context), since: nil, on: context, for: driver)
     }
 
-    private mutating func readRequest(on worker: Worker) -> Answer {
+    private mutating func readRequest(on context: LoopContext) -> Answer {
         if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
-        (answer, request) = Self.answer(to: reader, from: origin, certificate, by: settings, on: worker)
+        (answer, request) = Self.answer(to: reader, from: origin, certificate, by: settings, on: context)
         return answer
     }
 
@@ -175,22 +175,22 @@ extension Connection {
     ///
     /// - Parameter since: When the request was dropped; nil if it was not.
     mutating func handle(
-        _ answer: consuming Answer, since: MonotonicTime?, on worker: Worker, for driver: ConnectionDriver
+        _ answer: consuming Answer, since: MonotonicTime?, on context: LoopContext, for driver: ConnectionDriver
     ) {
         switch consume answer {
-        case .now(let response): write(response, since: since, on: worker)
-        case .inPieces(let answer): begin(answer, since: since, on: worker)
-        case .later(let answer): begin(answer, since: since, on: worker, for: driver)
+        case .now(let response): write(response, since: since, on: context)
+        case .inPieces(let answer): begin(answer, since: since, on: context)
+        case .later(let answer): begin(answer, since: since, on: context, for: driver)
         }
     }
 
     private static func answer(
         to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, _ certificate: ClientCertificate?,
-        by settings: ConnectionSettings, on worker: Worker
+        by settings: ConnectionSettings, on context: LoopContext
     ) -> (Answer, RequestSummary) {
         let (request, bytes) = (reader.request, reader.requestBytes)
         var summary = RequestSummary(request.head)
-        summary.id = worker.requestID(request.head, in: bytes, from: origin)
+        summary.id = context.requestID(request.head, in: bytes, from: origin)
         switch settings.https.decision(on: request.head, in: bytes, from: origin) {
         case .served(let isSecure):
             summary.isSecure = isSecure
@@ -209,11 +209,11 @@ extension Connection {
     // MARK: - Writing
 
     /// Writes the answer to the current request, and drops the request unless it was dropped before.
-    mutating func write(_ response: consuming Response, since: MonotonicTime?, on worker: Worker) {
-        let isLast = !request.keepsAlive || worker.loop.isDraining && !hasFurtherInput(on: worker)
-        encode(response, closes: isLast, on: worker)
+    mutating func write(_ response: consuming Response, since: MonotonicTime?, on context: LoopContext) {
+        let isLast = !request.keepsAlive || context.loop.isDraining && !hasFurtherInput(on: context)
+        encode(response, closes: isLast, on: context)
         if let since {
-            worker.metrics.noteWait(worker.loop.now - since, of: request.method)
+            context.metrics.noteWait(context.loop.now - since, of: request.method)
         } else {
             reader.finishRequest()
         }
@@ -223,20 +223,20 @@ extension Connection {
     }
 
     /// Whether more input has arrived behind the current request, here or in the kernel: while draining it is still answered.
-    private mutating func hasFurtherInput(on worker: Worker) -> Bool {
+    private mutating func hasFurtherInput(on context: LoopContext) -> Bool {
         if reader.hasFurtherBytes { return true }
-        guard case .received = receiveNow(on: worker) else { return false }
+        guard case .received = receiveNow(on: context) else { return false }
         return true
     }
 
-    mutating func encode(_ response: consuming Response, closes: Bool, on worker: Worker) {
-        if output.capacity == 0 { takeBuffers(of: worker) }
+    mutating func encode(_ response: consuming Response, closes: Bool, on context: LoopContext) {
+        if output.capacity == 0 { takeBuffers(of: context) }
         let traits = ResponseEncoder.Traits(
             omitsBody: request.omitsBody, closes: closes, isOldVersion: request.isOldVersion,
             isSecure: request.isSecure
         )
-        worker.encode(response, traits, requestID: request.id, into: &output)
-        worker.metrics.note(response, to: request.method, through: listener)
+        context.encode(response, traits, requestID: request.id, into: &output)
+        context.metrics.note(response, to: request.method, through: listener)
         let entry = droppedEntry.take()
         if settings.accessLog != nil { log(response, entry ?? logEntry()) }
     }
@@ -247,7 +247,7 @@ extension Connection {
         entry.errorCode = ErrorCode.number(of: response.status, response.code)
         entry.bytes = request.omitsBody ? 0 : response.body.count + response.laterBytes
         entry.microseconds = (MonotonicTime.now - answeringBegan).count / 1_000
-        entry.unixTime = Worker.unixTime
+        entry.unixTime = LoopContext.unixTime
         settings.accessLog?.write(entry)
     }
 

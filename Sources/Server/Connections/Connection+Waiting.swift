@@ -7,40 +7,40 @@ internal import TokenService
 extension Connection {
     /// Drops the request and begins its pending answer, in the part of a turn that is for long work if it takes long.
     mutating func begin(
-        _ answer: PendingAnswer, since: MonotonicTime?, on worker: Worker, for driver: ConnectionDriver
+        _ answer: PendingAnswer, since: MonotonicTime?, on context: LoopContext, for driver: ConnectionDriver
     ) {
         // Answers to earlier requests need not wait for this one. What the socket does not take is sent with this one.
-        if !output.isEmpty, !sendNow(on: worker), case .closed = state { return }
-        guard let since = dropRequest(for: answer, since: since, on: worker) else {
+        if !output.isEmpty, !sendNow(on: context), case .closed = state { return }
+        guard let since = dropRequest(for: answer, since: since, on: context) else {
             return answer.takesLong
-                ? end(with: .outOfBuffers, on: worker) : write(answer.failForLackOfRoom(), since: since, on: worker)
+                ? end(with: .outOfBuffers, on: context) : write(answer.failForLackOfRoom(), since: since, on: context)
         }
         if answer.takesLong {
             state = .longAnswer(answer, since: since)
         } else {
-            beginNow(answer, since, on: worker, for: driver)
+            beginNow(answer, since, on: context, for: driver)
         }
     }
 
     /// Begins a pending answer, and waits for it if it does not come at once.
     private mutating func beginNow(
-        _ answer: PendingAnswer, _ since: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+        _ answer: PendingAnswer, _ since: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) {
         if let answer = answer.begin(for: driver) {
-            handle(answer, since: since, on: worker, for: driver)
+            handle(answer, since: since, on: context, for: driver)
             return yieldToOthers()
         }
         state = .waiting(answer, since: since)
-        let deadline = answer.timeLimit.map { worker.loop.now + Nanoseconds($0) } ?? .never
+        let deadline = answer.timeLimit.map { context.loop.now + Nanoseconds($0) } ?? .never
         guard let reason = stream.waitUntilLost(until: deadline, calling: driver) else { return }
-        _ = endWait(for: answer, since, after: reason, on: worker)
+        _ = endWait(for: answer, since, after: reason, on: context)
     }
 
     /// Ends the wait for an answer that has not come.
     ///
     /// - Parameter reason: Why the loop has ended the wait.
     mutating func endWait(
-        for answer: PendingAnswer, _ since: MonotonicTime, after reason: WakeReason, on worker: Worker
+        for answer: PendingAnswer, _ since: MonotonicTime, after reason: WakeReason, on context: LoopContext
     ) -> Bool {
         switch reason {
         case .ready:
@@ -50,7 +50,7 @@ extension Connection {
         case .timedOut, .draining, .abandoned:
             // A store without a time limit always answers, so this wait continues even if the loop has ended all waits.
             guard answer.timeLimit != nil else { return false }
-            write(answer.timeOut(), since: since, on: worker)
+            write(answer.timeOut(), since: since, on: context)
             yieldToOthers()
             return true
         }
@@ -68,7 +68,7 @@ extension Connection {
     ///
     /// - Returns: When it was dropped; nil if `limits.buffers` leaves no room for that memory, and nothing is dropped.
     private mutating func dropRequest(
-        for answer: PendingAnswer, since: MonotonicTime?, on worker: Worker
+        for answer: PendingAnswer, since: MonotonicTime?, on context: LoopContext
     ) -> MonotonicTime? {
         let isLarge = reader.bytes.capacity > 2 * BufferPool.bufferSize
         // The buffers go back to the pool at once, unless they hold further requests, unsent answers or a large body, which is
@@ -76,16 +76,16 @@ extension Connection {
         let keepsBuffers = isLarge || reader.hasFurtherBytes || !output.isEmpty
         let bytes = answer.bytes + (keepsBuffers ? waitingBytes : 0)
         // An answer that holds nothing needs no room.
-        guard account(for: bytes, on: worker) || answer.bytes == 0 else { return nil }
+        guard account(for: bytes, on: context) || answer.bytes == 0 else { return nil }
         if since == nil {
             if settings.accessLog != nil { droppedEntry = logEntry() }
             reader.finishRequest()
         }
-        releaseBuffers(to: worker)
+        releaseBuffers(to: context)
         if isLarge { reader.releaseRoom() }
         // This is never more than was counted above.
-        _ = account(for: answer.bytes + waitingBytes, on: worker)
-        return since ?? worker.loop.now
+        _ = account(for: answer.bytes + waitingBytes, on: context)
+        return since ?? context.loop.now
     }
 }
 
@@ -110,9 +110,9 @@ extension Connection {
     }
 
     /// Writes the head of a long answer, whose rest follows in pieces.
-    mutating func begin(_ answer: consuming LongAnswer, since: MonotonicTime?, on worker: Worker) {
+    mutating func begin(_ answer: consuming LongAnswer, since: MonotonicTime?, on context: LoopContext) {
         write(
-            Response(body: [], laterBytes: answer.length, version: answer.version), since: since, on: worker)
+            Response(body: [], laterBytes: answer.length, version: answer.version), since: since, on: context)
         // Bytes behind the answer to a HEAD would be taken for the next answer.
         if request.omitsBody { return }
         let isLast = if case .closing = state { true } else { false }
@@ -120,26 +120,26 @@ extension Connection {
     }
 
     /// Queues for a step of long work.
-    mutating func queueLongWork(on worker: Worker, for driver: ConnectionDriver) -> Bool {
-        if worker.loop.isAbandoned {
+    mutating func queueLongWork(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
+        if context.loop.isAbandoned {
             state = .closing(lingers: !output.isEmpty)
             return true
         }
         // Answers to earlier requests need not wait for this one.
-        guard send(on: worker, for: driver) else { return false }
+        guard send(on: context, for: driver) else { return false }
         let isSending = if case .sending = state { true } else { false }
-        if !isSending || worker.bufferBudget.isScarce { releaseRoom() }
+        if !isSending || context.bufferBudget.isScarce { releaseRoom() }
         // Any number of connections may be in the queue, so the memory that each holds is counted.
-        guard account(for: waitingBytes, on: worker) else { return giveUp(on: worker) }
-        worker.loop.enqueue(driver, for: .long)
+        guard account(for: waitingBytes, on: context) else { return giveUp(on: context) }
+        context.loop.enqueue(driver, for: .long)
         return false
     }
 
     /// Ends long work for which there is no room, or which has waited for too long.
-    private mutating func giveUp(on worker: Worker) -> Bool {
+    private mutating func giveUp(on context: LoopContext) -> Bool {
         switch state {
-        case .longRequest: refuse(.outOfBuffers, on: worker)
-        case .longAnswer: end(with: .outOfBuffers, on: worker)
+        case .longRequest: refuse(.outOfBuffers, on: context)
+        case .longAnswer: end(with: .outOfBuffers, on: context)
         // An answer that has begun is cut off.
         default: return close()
         }
@@ -147,31 +147,31 @@ extension Connection {
     }
 
     /// Does one step of long work, if there is any.
-    mutating func workLong(on worker: Worker, for driver: ConnectionDriver) -> Bool {
+    mutating func workLong(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
         switch state {
         case .longRequest(let since), .longAnswer(_, let since):
-            guard worker.loop.now < since + settings.deadlines.body else { return giveUp(on: worker) }
+            guard context.loop.now < since + settings.deadlines.body else { return giveUp(on: context) }
         case .sending: break
         case .reading, .answering, .waiting, .closing, .lingering, .closed: return true
         }
-        if worker.loop.isAbandoned { return true }
+        if context.loop.isAbandoned { return true }
         // The connection is lost, so the others in the queue need not wait for its work.
         if stream.isBroken { return close() }
         switch state {
-        case .longRequest: answerRequest(on: worker, for: driver)
+        case .longRequest: answerRequest(on: context, for: driver)
         case .longAnswer(let answer, _):
             state = .answering
             // The time in the queue is not counted among that of the answer.
-            beginNow(answer, worker.loop.now, on: worker, for: driver)
+            beginNow(answer, context.loop.now, on: context, for: driver)
         default: break
         }
         // If the answer came at once, its first pieces belong to the same step.
         guard case .sending(let rest) = state else { return true }
-        return send(rest, on: worker, for: driver)
+        return send(rest, on: context, for: driver)
     }
 
     /// Makes and sends as many pieces as fit into one step.
-    private mutating func send(_ rest: LongRest, on worker: Worker, for driver: ConnectionDriver) -> Bool {
+    private mutating func send(_ rest: LongRest, on context: LoopContext, for driver: ConnectionDriver) -> Bool {
         var bytes = 0
         while bytes < Self.longStep {
             let before = output.count
@@ -182,7 +182,7 @@ extension Connection {
                 // Closing at once would then reset the connection and cut the answer off.
                 state = rest.isLast ? .closing(lingers: true) : .answering
             }
-            guard send(on: worker, for: driver) else { return false }
+            guard send(on: context, for: driver) else { return false }
             if rest.answer.isComplete { break }
         }
         return true

@@ -63,7 +63,7 @@ struct Connection: ~Copyable {
     var steps = 0
     /// The number of the listener that accepted the connection.
     let listener: UInt16
-    /// Bytes counted for this connection in the worker's `bufferBudget`.
+    /// Bytes counted for this connection in the context's `bufferBudget`.
     private(set) var countedBytes = 0
 
     /// Answers are gathered while further requests are in the buffer, up to this many bytes.
@@ -75,11 +75,12 @@ struct Connection: ~Copyable {
     private static let renewal = 256 << 10
 
     /// - Parameter listener: The number of the listener that accepted the connection.
-    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, through listener: Int, on worker: Worker) {
+    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, through listener: Int, on context: LoopContext)
+    {
         self.listener = UInt16(clamping: listener)
         self.stream = stream
         self.origin = origin
-        settings = worker.connectionSettings
+        settings = context.connectionSettings
         reader = RequestReader(limits: settings.limits)
     }
 
@@ -89,52 +90,52 @@ struct Connection: ~Copyable {
     ///
     /// - Parameters:
     ///   - reason: Why it has.
-    ///   - worker: The loop's worker. It is a parameter throughout: a stored reference would be retained and released with each
+    ///   - context: The loop's. It is a parameter throughout: a stored reference would be retained and released with each
     ///     use.
     ///   - driver: The connection's owner, which is called when a wait ends.
-    mutating func wake(after reason: WakeReason, on worker: Worker, for driver: ConnectionDriver) {
+    mutating func wake(after reason: WakeReason, on context: LoopContext, for driver: ConnectionDriver) {
         // Other connections have been served.
         steps = 0
         let goesOn =
             switch state {
-            case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: worker)
+            case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: context)
             // In all other states unsent output is what is waited for first.
-            case _ where !output.isEmpty: reason == .ready ? send(on: worker, for: driver) : close()
+            case _ where !output.isEmpty: reason == .ready ? send(on: context, for: driver) : close()
             case .reading(let part, let deadline):
-                receive(part, until: deadline, after: reason, on: worker, for: driver)
+                receive(part, until: deadline, after: reason, on: context, for: driver)
             case .answering, .longRequest, .longAnswer, .sending, .closing, .lingering, .closed:
                 reason == .ready || close()
             }
-        if goesOn { run(on: worker, for: driver) }
+        if goesOn { run(on: context, for: driver) }
     }
 
     /// Continues after `EventLoop.enqueue`: long work in its own part of the loop's turns, one step at a time.
-    mutating func resume(on worker: Worker, for driver: ConnectionDriver) {
+    mutating func resume(on context: LoopContext, for driver: ConnectionDriver) {
         steps = 0
-        if workLong(on: worker, for: driver) { run(on: worker, for: driver) }
+        if workLong(on: context, for: driver) { run(on: context, for: driver) }
     }
 
     /// Continues with the answer that the connection was waiting for.
-    mutating func take(_ answer: consuming Answer, on worker: Worker, for driver: ConnectionDriver) {
+    mutating func take(_ answer: consuming Answer, on context: LoopContext, for driver: ConnectionDriver) {
         guard case .waiting(_, let since) = state else {
             preconditionFailure("an answer comes to a connection that waits for it")
         }
         stream.endWait()
         state = .answering
-        handle(answer, since: since, on: worker, for: driver)
+        handle(answer, since: since, on: context, for: driver)
         yieldToOthers()
-        run(on: worker, for: driver)
+        run(on: context, for: driver)
     }
 
     /// Receives, answers and sends until the connection waits or is closed.
-    mutating func run(on worker: Worker, for driver: ConnectionDriver) {
+    mutating func run(on context: LoopContext, for driver: ConnectionDriver) {
         var goesOn = true
         while goesOn {
             switch state {
-            case .reading, .answering: goesOn = serve(on: worker, for: driver)
-            case .longRequest, .longAnswer, .sending: goesOn = queueLongWork(on: worker, for: driver)
-            case .closing: goesOn = finish(on: worker, for: driver)
-            case .lingering(let deadline): goesOn = linger(until: deadline, on: worker, for: driver)
+            case .reading, .answering: goesOn = serve(on: context, for: driver)
+            case .longRequest, .longAnswer, .sending: goesOn = queueLongWork(on: context, for: driver)
+            case .closing: goesOn = finish(on: context, for: driver)
+            case .lingering(let deadline): goesOn = linger(until: deadline, on: context, for: driver)
             case .waiting, .closed: goesOn = false
             }
         }
@@ -143,8 +144,8 @@ struct Connection: ~Copyable {
     // MARK: - Sending
 
     /// Sends the output, or waits for the client to read it.
-    mutating func send(on worker: Worker, for driver: ConnectionDriver) -> Bool {
-        while !sendNow(on: worker) {
+    mutating func send(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
+        while !sendNow(on: context) {
             switch state {
             case .closed: return false
             // The client reads slowly. Closing without waiting for it could cut the answer off.
@@ -152,9 +153,9 @@ struct Connection: ~Copyable {
             default: break
             }
             if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
-            guard account(for: waitingBytes, on: worker) else { return close() }
+            guard account(for: waitingBytes, on: context) else { return close() }
             if sendDeadline == .never || sentSinceRenewal >= Self.renewal {
-                sendDeadline = worker.loop.now + settings.deadlines.body
+                sendDeadline = context.loop.now + settings.deadlines.body
                 sentSinceRenewal = 0
             }
             switch stream.waitUntilWritable(until: sendDeadline, calling: driver) {
@@ -170,7 +171,7 @@ struct Connection: ~Copyable {
     /// Sends what the socket takes at once.
     ///
     /// - Returns: Whether that was all; if the connection is lost, it is closed.
-    mutating func sendNow(on worker: Worker) -> Bool {
+    mutating func sendNow(on context: LoopContext) -> Bool {
         while sent < output.count {
             guard let count = try? stream.send(output.span.extracting(sent..<output.count)) else { return close() }
             if count == 0 { return false }
@@ -180,7 +181,7 @@ struct Connection: ~Copyable {
         // A large answer takes as long as several short answers.
         if sent > Self.outputLimit {
             steps += sent / Self.outputLimit
-            worker.loop.noteLongStep()
+            context.loop.noteLongStep()
         }
         output.removeAll(keepingCapacity: true)
         sent = 0
@@ -196,20 +197,20 @@ struct Connection: ~Copyable {
     // MARK: - Closing
 
     /// Answers a request that cannot be read further, as the connection's last.
-    mutating func refuse(_ refusal: Refusal, on worker: Worker) {
+    mutating func refuse(_ refusal: Refusal, on context: LoopContext) {
         if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
         request = RequestSummary(head)
-        request.id = worker.requestID(head, in: reader.requestBytes, from: origin)
+        request.id = context.requestID(head, in: reader.requestBytes, from: origin)
         if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: origin) {
             request.isSecure = isSecure
         }
-        end(with: refusal, on: worker)
+        end(with: refusal, on: context)
     }
 
     /// Answers the current request with a refusal, as the connection's last.
-    mutating func end(with refusal: Refusal, on worker: Worker) {
-        encode(settings.router.answer(refusal), closes: true, on: worker)
+    mutating func end(with refusal: Refusal, on context: LoopContext) {
+        encode(settings.router.answer(refusal), closes: true, on: context)
         state = .closing(lingers: true)
     }
 
@@ -225,34 +226,34 @@ struct Connection: ~Copyable {
     ///
     /// Closing with unread input makes the kernel send a reset, which can overtake the answer (RFC 9112, section 9.6). If the
     /// client may still be sending, its input is read and dropped for a moment.
-    private mutating func finish(on worker: Worker, for driver: ConnectionDriver) -> Bool {
-        guard send(on: worker, for: driver) else { return false }
-        if case .closing(lingers: false) = state, !hasUnreadInput(on: worker) { return close() }
+    private mutating func finish(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
+        guard send(on: context, for: driver) else { return false }
+        if case .closing(lingers: false) = state, !hasUnreadInput(on: context) { return close() }
         stream.finishSending()
-        state = .lingering(until: worker.loop.now + settings.deadlines.linger)
+        state = .lingering(until: context.loop.now + settings.deadlines.linger)
         return true
     }
 
-    private mutating func hasUnreadInput(on worker: Worker) -> Bool {
-        guard stream.mayBeReadable, case .received = receiveNow(on: worker) else { return false }
+    private mutating func hasUnreadInput(on context: LoopContext) -> Bool {
+        guard stream.mayBeReadable, case .received = receiveNow(on: context) else { return false }
         return true
     }
 
     private mutating func linger(
-        until deadline: MonotonicTime, on worker: Worker, for driver: ConnectionDriver
+        until deadline: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) -> Bool {
-        while worker.loop.now < deadline {
+        while context.loop.now < deadline {
             reader.dropAll()
             guard steps < Self.stepLimit else {
-                worker.loop.enqueue(driver, for: .usual)
+                context.loop.enqueue(driver, for: .usual)
                 return false
             }
-            switch receiveNow(on: worker) {
+            switch receiveNow(on: context) {
             case .received: steps += 1
             case .wouldBlock:
-                releaseBuffers(to: worker)
+                releaseBuffers(to: context)
                 // Never more than was counted before.
-                _ = account(for: waitingBytes, on: worker)
+                _ = account(for: waitingBytes, on: context)
                 switch stream.waitUntilReadable(until: deadline, isIdle: false, calling: driver) {
                 case nil: return false
                 case .ready: break
@@ -280,25 +281,25 @@ struct Connection: ~Copyable {
     /// Replaces the number of bytes that are counted for this connection.
     ///
     /// - Returns: False if `limits.buffers` leaves no room for them; then nothing changes.
-    mutating func account(for bytes: Int, on worker: Worker) -> Bool {
+    mutating func account(for bytes: Int, on context: LoopContext) -> Bool {
         if bytes > countedBytes {
-            guard worker.bufferBudget.take(bytes - countedBytes) else { return false }
+            guard context.bufferBudget.take(bytes - countedBytes) else { return false }
         } else if bytes < countedBytes {
-            worker.bufferBudget.giveBack(countedBytes - bytes)
+            context.bufferBudget.giveBack(countedBytes - bytes)
         }
         countedBytes = bytes
         return true
     }
 
     /// Takes the buffers that the connection does not have.
-    mutating func takeBuffers(of worker: Worker) {
-        var pair = worker.takeBuffers()
+    mutating func takeBuffers(of context: LoopContext) {
+        var pair = context.takeBuffers()
         if reader.bytes.capacity == 0 { swap(&reader.bytes, &pair.input) }
         if output.capacity == 0 { swap(&output, &pair.output) }
     }
 
     /// Returns the buffers to the pool, or frees the one that there is, if both are empty.
-    mutating func releaseBuffers(to worker: Worker) {
+    mutating func releaseBuffers(to context: LoopContext) {
         guard output.isEmpty else { return }
         guard let input = reader.takeEmptyBuffer() else {
             // A large input buffer was freed before, which leaves the output's alone.
@@ -307,7 +308,7 @@ struct Connection: ~Copyable {
         }
         var pair = BufferPool.Pair(input: input)
         swap(&pair.output, &output)
-        worker.giveBuffers(pair)
+        context.giveBuffers(pair)
     }
 
     /// Frees memory that the connection can do without.

@@ -14,16 +14,16 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     // Unchecked: only code that runs on the loop refers to it.
 
     private var connection: Connection
-    private let worker: Worker
+    private let context: LoopContext
 
-    init(_ connection: consuming Connection, on worker: Worker) {
+    init(_ connection: consuming Connection, on context: LoopContext) {
         self.connection = connection
-        self.worker = worker
+        self.context = context
     }
 
     deinit {
-        worker.bufferBudget.giveBack(connection.countedBytes)
-        worker.noteEnd()
+        context.bufferBudget.giveBack(connection.countedBytes)
+        context.noteEnd()
     }
 
     /// Serves the connection from its first byte to its last.
@@ -33,38 +33,38 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     ///   - exceedsLimit: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
     func start(through listener: ClientListener, exceedsLimit: Bool) {
         guard listener.requiresProxyProtocol || listener.tls != nil else { return serve(exceedsLimit: exceedsLimit) }
-        Task(executorPreference: worker.loop) { [self] in
-            await connection.open(through: listener, on: worker)
+        Task(executorPreference: context.loop) { [self] in
+            await connection.open(through: listener, on: context)
             serve(exceedsLimit: exceedsLimit)
         }
     }
 
     private func serve(exceedsLimit: Bool) {
-        if exceedsLimit, case .answering = connection.state { connection.refuse(.tooManyConnections, on: worker) }
-        connection.run(on: worker, for: self)
+        if exceedsLimit, case .answering = connection.state { connection.refuse(.tooManyConnections, on: context) }
+        connection.run(on: context, for: self)
     }
 
     func wake(_ reason: WakeReason) {
-        connection.wake(after: reason, on: worker, for: self)
+        connection.wake(after: reason, on: context, for: self)
     }
 
     func resume() {
-        connection.resume(on: worker, for: self)
+        connection.resume(on: context, for: self)
     }
 
     func take(_ answer: Answer) {
-        connection.take(answer, on: worker, for: self)
+        connection.take(answer, on: context, for: self)
     }
 }
 
 /// Opening a connection: PROXY protocol header and TLS handshake.
 extension Connection {
     /// Reads what precedes requests; afterwards the connection is answering, or it is closing or closed if that fails.
-    fileprivate mutating func open(through listener: ClientListener, on worker: Worker) async {
-        if listener.requiresProxyProtocol, !(await readProxyHeader(on: worker)) {
+    fileprivate mutating func open(through listener: ClientListener, on context: LoopContext) async {
+        if listener.requiresProxyProtocol, !(await readProxyHeader(on: context)) {
             state = .closed
         } else if let tls = listener.tls {
-            await startTLS(tls, clients: listener.clientAuthentication, on: worker)
+            await startTLS(tls, clients: listener.clientAuthentication, on: context)
         }
     }
 
@@ -73,8 +73,8 @@ extension Connection {
     /// Reads no byte beyond the header, as a TLS handshake may follow.
     ///
     /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
-    private mutating func readProxyHeader(on worker: Worker) async -> Bool {
-        let deadline = worker.loop.now + settings.deadlines.head
+    private mutating func readProxyHeader(on context: LoopContext) async -> Bool {
+        let deadline = context.loop.now + settings.deadlines.head
         while origin.isTrusted {
             var seen: [UInt8] = []
             switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
@@ -93,30 +93,30 @@ extension Connection {
                 // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.
                 guard !stream.hasEnded, await stream.waitForMore(until: deadline) == .ready else { return false }
             case .malformed:
-                worker.noteClosed("it did not begin with a PROXY protocol header")
+                context.noteClosed("it did not begin with a PROXY protocol header")
                 return false
             }
         }
-        worker.noteClosed("its peer must send a PROXY protocol header, but is not a trusted proxy")
+        context.noteClosed("its peer must send a PROXY protocol header, but is not a trusted proxy")
         return false
     }
 
     /// Performs the TLS handshake; a client that can still be answered after a failure receives a refusal or an alert.
     private mutating func startTLS(
-        _ context: TLSContext, clients: TLSClientAuthentication, on worker: Worker
+        _ tls: TLSContext, clients: TLSClientAuthentication, on context: LoopContext
     ) async {
         do throws(TLSError) {
-            let deadline = worker.loop.now + settings.deadlines.head
-            try await stream.startTLS(context, clients: clients, until: deadline, among: worker.handshakes)
-            worker.metrics.handshakes.add()
+            let deadline = context.loop.now + settings.deadlines.head
+            try await stream.startTLS(tls, clients: clients, until: deadline, among: context.handshakes)
+            context.metrics.handshakes.add()
             origin = settings.https.origin(
                 address: origin.address, isTLS: true, hidesClient: origin.hidesClient)
             certificate = stream.clientCertificate.map { ClientCertificate($0, named: settings.certificateName) }
         } catch {
-            worker.noteClosed("\(error)")
-            worker.metrics.handshakeFailures.add(error.cause)
+            context.noteClosed("\(error)")
+            context.metrics.handshakeFailures.add(error.cause)
             switch error {
-            case .plainRequest: refuse(.plainRequest, on: worker)
+            case .plainRequest: refuse(.plainRequest, on: context)
             // Sends the alert that tells the client why.
             case .refused: state = .closing(lingers: true)
             case .closed, .timedOut, .displaced, .stopped, .system: state = .closed

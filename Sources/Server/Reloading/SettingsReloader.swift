@@ -32,7 +32,7 @@ final class SettingsReloader: Sendable {
 
     private let loader: SettingsLoader
     private let parts: Parts
-    private let workers: [Worker]
+    private let contexts: [LoopContext]
     private let logger: Logger
     private let reader = FileReader("settings and certificates")
     private let running: Mutex<Settings>
@@ -45,17 +45,17 @@ final class SettingsReloader: Sendable {
     ///   - settings: The settings at the start.
     ///   - loader: Reads the settings at a reload.
     ///   - parts: The parts that depend on settings.
-    ///   - workers: The loops.
-    init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ workers: [Worker]) {
+    ///   - contexts: The loops.
+    init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ contexts: [LoopContext]) {
         running = Mutex(settings)
         var sources = SettingsSources()
         // They have just been read without a fault.
         if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
         self.sources = Mutex(sources)
-        ended = Mutex(LastReload(successTime: Worker.unixTime))
+        ended = Mutex(LastReload(successTime: LoopContext.unixTime))
         self.loader = loader
         self.parts = parts
-        self.workers = workers
+        self.contexts = contexts
         logger = parts.log.logger
     }
 
@@ -109,7 +109,7 @@ final class SettingsReloader: Sendable {
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            ended.withLock { $0.noteSuccess(at: Worker.unixTime) }
+            ended.withLock { $0.noteSuccess(at: LoopContext.unixTime) }
             let outcome = report(reason, change, faults)
             parts.log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
@@ -152,7 +152,7 @@ final class SettingsReloader: Sendable {
             try tls.reload()
             let outcome = Self.text(tls)
             ended.withLock { ended in
-                if ended.settingsFault == nil { ended.noteSuccess(at: Worker.unixTime) }
+                if ended.settingsFault == nil { ended.noteSuccess(at: LoopContext.unixTime) }
                 ended.note(reason, outcome, isRefused: false)
             }
             logger.notice("\(reason): \(outcome)")
@@ -179,7 +179,7 @@ final class SettingsReloader: Sendable {
         parts.bufferBudget.setLimit(settings.bufferLimit)
         parts.access.failures.setRate(settings.access.failures)
         let accessLog = AccessLog(settings, listeners: parts.listenerNames, to: parts.accessLog)
-        for worker in workers { worker.loop.execute { worker.apply(settings, accessLog: accessLog) } }
+        for context in contexts { context.loop.execute { context.apply(settings, accessLog: accessLog) } }
     }
 
     private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {

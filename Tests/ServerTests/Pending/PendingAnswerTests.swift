@@ -16,7 +16,7 @@ import TokenStore
 
     @Test("an answer that comes later is sent, and the connection goes on")
     func later() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.get("a")
         try await harness.waitUntilAsked("read a")
@@ -34,13 +34,13 @@ import TokenStore
         client.leave()
         try await harness.waitUntilClosed()
         #expect(harness.budget.takenBytes == 0)
-        #expect(harness.worker.metrics.getTime.reading.counts.reduce(0, +) == 2)
-        #expect(harness.worker.metrics.postTime.reading.counts.reduce(0, +) == 1)
+        #expect(harness.context.metrics.getTime.reading.counts.reduce(0, +) == 2)
+        #expect(harness.context.metrics.postTime.reading.counts.reduce(0, +) == 1)
     }
 
     @Test("an answer that never comes is one of failure after the time limit, and one that comes too late is dropped")
     func never() async throws {
-        let harness = try WorkerHarness(timeLimit: .milliseconds(100))
+        let harness = try ContextHarness(timeLimit: .milliseconds(100))
         let (client, writer) = (try harness.connect(), try harness.connect())
         client.get("a")
         try await harness.waitUntilAskedFor(1)
@@ -58,7 +58,7 @@ import TokenStore
 
     @Test("pipelined requests wait behind a pending answer, and answers keep their order")
     func pipelined() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.get("a")
         client.post("b")
@@ -78,7 +78,7 @@ import TokenStore
 
     @Test("answers of several connections come in any order")
     func outOfOrder() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let ids = ["a", "b", "c", "d"]
         var clients: [TestClient] = []
         for id in ids {
@@ -93,7 +93,7 @@ import TokenStore
 
     @Test("a client that has left is not waited for, and what it asked for goes on to its end")
     func left() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let (reader, writer) = (try harness.connect(), try harness.connect())
         reader.get("a")
         try await harness.waitUntilAskedFor(1)
@@ -115,7 +115,7 @@ import TokenStore
 
     @Test("a client that only ends its sending gets its answer")
     func halfClosed() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.get("a")
         client.finishSending()
@@ -127,12 +127,12 @@ import TokenStore
 
     @Test("while draining a pending answer is still sent, as the last of its connection")
     func draining() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.post("a")
         try await harness.waitUntilAsked("write a")
-        harness.worker.loop.beginDraining()
-        harness.worker.loop.endIdleWaits()
+        harness.context.loop.beginDraining()
+        harness.context.loop.endIdleWaits()
         #expect(try await client.isSilent)
         harness.handle.finishWrite("a")
         #expect(try await client.answer() == TestClient.Answer(status: 200, body: stored, closes: true))
@@ -143,11 +143,11 @@ import TokenStore
         "an abandoned loop waits for a store that ends every wait by itself, for no other one",
         arguments: [true, false])
     func abandoned(hasLimit: Bool) async throws {
-        let harness = try WorkerHarness(timeLimit: hasLimit ? .seconds(3_600) : nil)
+        let harness = try ContextHarness(timeLimit: hasLimit ? .seconds(3_600) : nil)
         let client = try harness.connect()
         client.post("a")
         try await harness.waitUntilAsked("write a")
-        harness.worker.loop.abandon()
+        harness.context.loop.abandon()
         if !hasLimit {
             #expect(try await client.isSilent)
             harness.handle.finishWrite("a")
@@ -159,7 +159,7 @@ import TokenStore
 
     @Test("without room for what waits the answer is one of failure, and nothing is written")
     func fullBudget() async throws {
-        let harness = try WorkerHarness(budget: 100)
+        let harness = try ContextHarness(budget: 100)
         let client = try harness.connect()
         client.post("a")
         #expect(try await client.answer().body == failed)
@@ -172,7 +172,7 @@ import TokenStore
 
     @Test("a long token info is read in a second step, which may come later as well")
     func long() async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.get("a")
         try await harness.waitUntilAsked("read a")
@@ -189,12 +189,12 @@ import TokenStore
         #expect(try await client.answer().body == unknown)
         client.leave()
         try await harness.waitUntilClosed()
-        #expect(harness.worker.metrics.getTime.reading.counts.reduce(0, +) == 2, "each is measured once")
+        #expect(harness.context.metrics.getTime.reading.counts.reduce(0, +) == 2, "each is measured once")
     }
 
     @Test("input that was not read does not cut the last answer off", arguments: ["\r\n", "GET / HTTP/1.1\r\n"])
     func unreadInput(stray: String) async throws {
-        let harness = try WorkerHarness()
+        let harness = try ContextHarness()
         let client = try harness.connect()
         client.post("a", closing: true)
         try await harness.waitUntilAsked("write a")

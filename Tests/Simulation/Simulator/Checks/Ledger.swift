@@ -135,15 +135,15 @@ final class Ledger {
 
 /// What must be gone when a server has stopped.
 struct Leftovers {
-    private weak var worker: Worker?
+    private weak var context: LoopContext?
     private weak var loop: EventLoop?
 
     /// Checks what the server still counts and holds.
     init(_ server: SimulatedServer) {
-        (worker, loop) = (server.worker, server.worker.loop)
-        let loop = server.worker.loop
+        (context, loop) = (server.context, server.context.loop)
+        let loop = server.context.loop
         if server.budget.takenBytes != 0 { violation("\(server.budget.takenBytes) bytes of buffers are still counted") }
-        let open = server.worker.connectionCount.load(ordering: .relaxed)
+        let open = server.context.connectionCount.load(ordering: .relaxed)
         if open != 0 { violation("\(open) connections are still counted by the loop") }
         let count = server.connections.add() - 1
         if count != 0 { violation("\(count) connections are still counted for the limit") }
@@ -157,7 +157,7 @@ struct Leftovers {
 
     /// Checks what must be freed, when nothing else refers to the server.
     func check(_ kernel: Kernel) {
-        if worker != nil { violation("a connection or an answer still refers to the worker") }
+        if context != nil { violation("a connection or an answer still refers to the context") }
         if loop != nil { violation("something still refers to the loop") }
         if kernel.openDescriptors != 0 { violation("\(kernel.openDescriptors) descriptors are still open") }
     }

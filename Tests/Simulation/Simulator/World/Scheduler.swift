@@ -112,7 +112,7 @@ final class Scheduler: Surroundings {
 
     private func drain() {
         phase = .draining
-        let loop = world.server.worker.loop
+        let loop = world.server.context.loop
         world.onAnotherThread {
             if !world.isDraining {
                 world.isDraining = true
@@ -187,7 +187,7 @@ final class Scheduler: Surroundings {
             if phase == .ended { violation("the loop does not stop") }
             phase = .ended
             world.note("the loop is stopped", 0)
-            world.onAnotherThread { world.server.worker.loop.stop() }
+            world.onAnotherThread { world.server.context.loop.stop() }
         }
         return false
     }

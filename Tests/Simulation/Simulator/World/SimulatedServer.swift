@@ -14,7 +14,7 @@ import TokenStore
 /// Unchecked: the simulator has one thread.
 final class SimulatedServer: @unchecked Sendable {
     let world: World
-    let worker: Worker
+    let context: LoopContext
     let budget: BufferBudget
     let connections: ConnectionCount
     private let listener: ClientListener
@@ -29,7 +29,7 @@ final class SimulatedServer: @unchecked Sendable {
         let answers = world.choices.cacheLimit.map { AnswerCache(limit: $0) }
         if let answers { world.store.report(writesTo: answers) }
         do {
-            worker = try Worker(
+            context = try LoopContext(
                 settings: world.choices.settings, store: world.store, answers: answers, access: access,
                 accessLog: nil, bufferBudget: budget, totalCount: connections,
                 failures: RateLimitedLog(logger, .error), logger: logger)
@@ -40,31 +40,31 @@ final class SimulatedServer: @unchecked Sendable {
         } catch {
             violation("the server does not start: \(error)")
         }
-        distributor = ConnectionDistributor([worker], connections, logger)
+        distributor = ConnectionDistributor([context], connections, logger)
     }
 
     /// Runs the loop until the scheduler stops it.
     func run() {
-        Task(executorPreference: worker.loop) { [self] in
-            await distributor.accept(from: listener, on: worker)
-            await worker.waitForConnections()
+        Task(executorPreference: context.loop) { [self] in
+            await distributor.accept(from: listener, on: context)
+            await context.waitForConnections()
             hasServed = true
         }
-        worker.loop.run()
+        context.loop.run()
     }
 
     var reportedFailures: UInt64 {
-        StoreError.Cause.allCases.reduce(0) { $0 + worker.metrics.storeFailures.value($1) }
+        StoreError.Cause.allCases.reduce(0) { $0 + context.metrics.storeFailures.value($1) }
     }
 
     /// Applies the settings again, as a reload does.
     func reload() {
-        let (worker, settings) = (worker, world.choices.settings)
-        worker.loop.execute { worker.apply(settings, accessLog: nil) }
+        let (context, settings) = (context, world.choices.settings)
+        context.loop.execute { context.apply(settings, accessLog: nil) }
     }
 
     /// The loop refers to itself through this closure, as it lives as long as the process.
     func breakCycles() {
-        worker.loop.endOfTurn = {}
+        context.loop.endOfTurn = {}
     }
 }

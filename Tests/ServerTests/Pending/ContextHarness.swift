@@ -9,9 +9,9 @@ import Testing
 
 @testable import Server
 
-/// A worker on a thread of its own, over a store whose outcomes the test gives.
-final class WorkerHarness {
-    let worker: Worker
+/// A context on a thread of its own, over a store whose outcomes the test gives.
+final class ContextHarness {
+    let context: LoopContext
     let handle: RemoteStoreHandle
     let budget: BufferBudget
     private let listener: ClientListener
@@ -21,7 +21,7 @@ final class WorkerHarness {
         let store = RemoteStore(timeLimit: timeLimit)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         budget = BufferBudget(limit: limit)
-        worker = try Worker(
+        context = try LoopContext(
             settings: Self.patient, store: store, answers: nil,
             access: AccessResources(Settings()), accessLog: nil,
             bufferBudget: budget, totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error),
@@ -31,12 +31,12 @@ final class WorkerHarness {
         peer = try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]
         listener = ClientListener(
             listener: try Listener(binding: peer), requiresProxyProtocol: false, tls: nil, clientAuthentication: .none)
-        let loop = worker.loop
+        let loop = context.loop
         Thread { loop.run() }.start()
     }
 
     deinit {
-        worker.loop.stop()
+        context.loop.stop()
     }
 
     /// Settings with which no connection ends because a busy machine held it up.
@@ -48,14 +48,14 @@ final class WorkerHarness {
         return settings
     }
 
-    /// Opens a connection that the worker serves.
+    /// Opens a connection that the context serves.
     func connect() throws -> TestClient {
         var ends: [Int32] = [0, 0]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { throw SystemError.last("socketpair") }
-        let (descriptor, worker, peer, listener) = (ends[0], worker, peer, listener)
-        worker.expectConnection()
-        worker.loop.execute { worker.serve(descriptor, from: peer, through: listener, exceedsLimit: false) }
+        let (descriptor, context, peer, listener) = (ends[0], context, peer, listener)
+        context.expectConnection()
+        context.loop.execute { context.serve(descriptor, from: peer, through: listener, exceedsLimit: false) }
         return TestClient(ends[1])
     }
 
@@ -73,8 +73,8 @@ final class WorkerHarness {
 
     /// Waits until no connection is open.
     func waitUntilClosed() async throws {
-        try await wait { self.worker.connectionCount.load(ordering: .relaxed) == 0 }
-        #expect(worker.connectionCount.load(ordering: .relaxed) == 0)
+        try await wait { self.context.connectionCount.load(ordering: .relaxed) == 0 }
+        #expect(context.connectionCount.load(ordering: .relaxed) == 0)
     }
 
     private func wait(_ condition: () -> Bool) async throws {

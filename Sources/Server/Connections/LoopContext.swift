@@ -13,7 +13,7 @@ internal import TokenStore
 /// Everything that the connections of one loop share.
 ///
 /// Belongs to that loop's thread, except for `connectionCount`.
-package final class Worker: @unchecked Sendable {
+package final class LoopContext: @unchecked Sendable {
     // Unchecked: handed to its loop once, before the loop runs; afterwards only code on the loop uses it.
 
     let loop: EventLoop
@@ -41,7 +41,7 @@ package final class Worker: @unchecked Sendable {
     /// called in between.
     private var latestBuffers: BufferPool.Pair?
     /// For a year, browsers use only https once they have had an answer over it.
-    private var encoder = ResponseEncoder(unixTime: Worker.unixTime, secureForSeconds: 365 * 86_400)
+    private var encoder = ResponseEncoder(unixTime: LoopContext.unixTime, secureForSeconds: 365 * 86_400)
     private var requestIDs = RequestIDs()
     /// Open connections of this loop, including those that are being handed to it.
     ///
@@ -231,7 +231,7 @@ package final class Worker: @unchecked Sendable {
 }
 
 /// The sums of the loops' metrics.
-extension [Worker] {
+extension [LoopContext] {
     package func sum(_ value: (LoopMetrics) -> UInt64) -> UInt64 {
         reduce(0) { $0 + value($1.metrics) }
     }
@@ -247,7 +247,7 @@ extension [Worker] {
     /// The requests by method and outcome, in the layout of `RequestCounts.table`.
     package var requestTable: [UInt64] {
         var table = RequestCounts.table
-        for worker in self { worker.metrics.requests.add(to: &table) }
+        for context in self { context.metrics.requests.add(to: &table) }
         return table
     }
 }

@@ -94,7 +94,9 @@ struct Writer {
             let now = world.kernel.clock.unixTime
             let results: [Result<TokenVersion, StoreError>] = group.map { write in
                 if fails { return .failure(.write(StoreFault("simulated"))) }
-                if world.choices.storeFails && world.random.happens(oneIn: 8) { return .failure(.full(.tokens(1))) }
+                if world.choices.storeFails && world.random.happens(oneIn: 8) {
+                    return .failure(.full(StoreLimit(bytes: 1)))
+                }
                 world.ledger.commit(write.number, deadline: world.choices.retention.map { now + $0 } ?? .max)
                 return .success(TokenVersion(rawValue: Int64(write.number)))
             }

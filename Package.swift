@@ -12,6 +12,18 @@ let strict: [SwiftSetting] = [
     .treatAllWarnings(as: .error),
 ]
 
+/// For what apps build.
+///
+/// Nothing experimental, and a warning of a later compiler is none of their business; the acceptance tests compile it with warnings
+/// as errors.
+let ofApps: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .strictMemorySafety(),
+]
+
 /// Without strict memory safety: the code that test macros generate would have to be marked as unsafe.
 let tested: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
@@ -140,7 +152,9 @@ let package = Package(
         ),
 
         // The library for apps, on Apple's systems and Linux. It knows nothing of the modules above, nor they of it.
-        .target(name: "TokenCacheClient", swiftSettings: strict),
+        .target(
+            name: "TokenCacheClient", resources: [.copy("PrivacyInfo.xcprivacy")], swiftSettings: ofApps
+        ),
         // An example of its use, which README shows and the acceptance tests drive.
         .executableTarget(
             name: "two-devices", dependencies: ["TokenCacheClient"], path: "Tests/Acceptance/two-devices",

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from chaos_proxy import ChaosProxy
 from contract import STORED, fresh_id
-from http_client import FORM, exchange, lines
-from server_process import run
+from http_client import FORM, exchange, lines, post
+from postgres_store import PostgresStore
+from server_process import run, until
 
 LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
 SWIFT = pytest.mark.skipif(not shutil.which("swift"), reason="the Swift toolchain is missing")
@@ -54,6 +56,10 @@ class Devices:
         done = subprocess.run(self.command(name, *commands), capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         return [line.removeprefix(f"{name}: ") for line in done.stdout.splitlines()]
+
+    def waits(self, name):
+        """Whether a device has a write that the server does not have."""
+        return any("write" in json.loads(file.read_text()) for file in (self.folder / name).glob("*.json"))
 
     def start(self, name, *commands):
         """A device that runs beside the test."""
@@ -165,6 +171,101 @@ def test_devices_work_while_the_server_is_down(begin):
     assert devices.run("B", "fetch") == ["no token"]
 
 
+def test_what_waited_without_a_network_never_replaces_what_is_newer(begin):
+    devices = begin()
+    for name in "AB":
+        devices.run(name, "login")
+    assert devices.server.stop() == 0
+    older, = devices.run("A", "refresh")
+    begin(devices)
+    newer, = devices.run("B", "refresh")
+    assert older != newer
+    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
+    # Nor does a sign-out from before a login.
+    assert devices.server.stop() == 0
+    assert devices.run("A", "logout") == ["signed out"]
+    begin(devices)
+    assert devices.run("B", "logout", "login") == ["signed out", LOGGED_IN]
+    newest, = devices.run("B", "token")
+    assert devices.run("A", "fetch") == [newest]
+
+
+def test_a_sign_out_without_a_network_is_not_undone_by_a_refresh_of_another_device(begin):
+    devices = begin()
+    for name in "AB":
+        devices.run(name, "login")
+    assert devices.server.stop() == 0
+    assert devices.run("A", "logout") == ["signed out"]
+    begin(devices)
+    for _ in range(3):
+        devices.run("B", "refresh")
+    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", "no token"]
+    assert devices.run("B", "fetch") == ["no token"]
+
+
+def test_a_sign_out_is_sent_by_whoever_uses_the_device_next(begin):
+    """Its user does not come back, and what showed the server who they were is gone from the app."""
+    anna, ben = begin(), begin()
+    anna.run("A", "login")
+    assert anna.server.stop() == 0
+    assert anna.run("A", "logout") == ["signed out"]
+    begin(anna)
+    ben.server = anna.server
+    assert anna.run("B", "open") == [CACHED]
+    assert ben.run("A", "login") == [LOGGED_IN]
+    until(lambda: anna.run("B", "fetch") == ["no token"])
+    assert ben.run("B", "open") == [CACHED]
+
+
+# Without the cache of answers, so that each GET reads the database.
+UNCACHED = {"cache": {"max_bytes": 0}, "store": {"timeout": "1s"}}
+
+
+@pytest.fixture(name="failing", params=["sqlite", "postgresql"])
+def server_whose_store_can_fail(request, serve, tmp_path):
+    """A server, and a function after which its store fails."""
+    if request.param == "sqlite":
+        server = serve({"cache": UNCACHED["cache"], "admin": {"listen": "127.0.0.1:0"}})
+
+        def damage():
+            until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+            with open(server.data / "tokens.db", "r+b") as database:
+                size = database.seek(0, os.SEEK_END)
+                database.seek(8_192)
+                database.write(b"\xff" * (size - 8_192))
+
+        yield server, damage
+        return
+    program, database = request.getfixturevalue("postgres_binary"), request.getfixturevalue("postgres")
+    with ChaosProxy(database.server) as proxy:
+        url = proxy.url(database.user, database.name, sslmode="disable")
+        with PostgresStore(program, tmp_path / "store", database, url) as store:
+            server = store.serve("server", UNCACHED)
+            yield server, lambda: (proxy.refuse(), proxy.cut())
+            proxy.heal()
+
+
+def test_an_outage_of_the_store_signs_nobody_out(failing, tmp_path):
+    """A read that failed has the body of the answer that nothing is stored: on a device with the token that signed everybody out,
+    and on one without it, it would ask the user."""
+    server, fail = failing
+    devices = Devices(tmp_path / "devices", server, fresh_id())
+    _, token = devices.run("A", "login", "token")
+    # So many that they are on pages of their own.
+    for number in range(20):
+        assert exchange(server.address, post(f"other{number}", "x" * 1000)).body == STORED
+    fail()
+
+    def is_out():
+        assert devices.run("A", "fetch") == [token]
+        answer, = devices.run("new", "fetch")
+        shutil.rmtree(devices.folder / "new", ignore_errors=True)
+        return answer.startswith("unknown: the server cannot do it now (200) and asks to wait for")
+
+    until(is_out)
+    assert devices.run("A", "open", "token") == [CACHED, token]
+
+
 def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
     """Between any two steps of a write: what was stored is not lost, and both sides agree again."""
     chance = random.Random(11)
@@ -181,7 +282,7 @@ def test_a_device_that_was_killed_goes_on_where_it_was(devices, is_long):
         assert found in (begun, last)
         assert devices.run("A", "synchronize", "fetch") == ["nothing waits", found]
         assert devices.run("B", "fetch") == [found]
-        assert not (devices.folder / "A" / "queue.json").exists()
+        assert not devices.waits("A")
 
 
 def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
@@ -269,8 +370,8 @@ import TokenCacheClient
 @main enum App {
     static func main() async throws {
         let cache = LocalTokenCache(.memory, user: "a")
-        try await cache.cache(TokenInformation(token: "CAAC"))
-        let session = Session(cache: cache)
+        try await cache.store(TokenInformation(token: "CAAC"))
+        let session = TokenSession(cache: cache)
         print(try await session.open(), try await session.token().token)
     }
 }
@@ -286,23 +387,48 @@ import TokenCacheClient
         "open CAAC\n")
 
 
+CLIENT = REPOSITORY / "Sources" / "TokenCacheClient"
+# As in Package.swift.
+COMPILER = ["swiftc", "-swift-version", "6", "-package-name", "token_cache", "-strict-memory-safety", "-warnings-as-errors", *(
+    part for feature in (
+        "ExistentialAny", "MemberImportVisibility", "InternalImportsByDefault", "NonisolatedNonsendingByDefault")
+    for part in ("-enable-upcoming-feature", feature))]
+
+
+def compile_swift(*arguments):
+    done = subprocess.run([*COMPILER, *map(str, arguments)], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(name="compiled", scope="module")
+def compiled_client(tmp_path_factory):
+    """A folder with the client's module and its symbols, compiled with warnings as errors: in an app's build they are none."""
+    if not shutil.which("swift"):
+        pytest.skip("the Swift toolchain is missing")
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "graphs").mkdir()
+    compile_swift("-emit-module", "-module-name", "TokenCacheClient", "-o", folder / "TokenCacheClient.swiftmodule",
+                  "-emit-symbol-graph", "-emit-symbol-graph-dir", folder / "graphs", *sorted(CLIENT.rglob("*.swift")))
+    return folder
+
+
 @SWIFT
-def test_the_documentation_is_built_without_a_warning(tmp_path):
+def test_an_apps_build_turns_none_of_the_clients_warnings_into_errors():
+    dumped = subprocess.run(["swift", "package", "dump-package"], cwd=REPOSITORY, capture_output=True, text=True,
+                            timeout=300, check=True)
+    client, = (target for target in json.loads(dumped.stdout)["targets"] if target["name"] == "TokenCacheClient")
+    kinds = {next(iter(setting["kind"])) for setting in client["settings"]}
+    assert kinds == {"enableUpcomingFeature", "strictMemorySafety"}
+    assert client["resources"] == [{"path": "PrivacyInfo.xcprivacy", "rule": {"copy": {}}}]
+
+
+def test_the_documentation_is_built_without_a_warning(compiled, tmp_path):
     docc = Path(shutil.which("swift")).resolve().with_name("docc")
     if not docc.exists():
         pytest.skip("docc is missing")
-    graphs = tmp_path / "graphs"
-    graphs.mkdir()
-    sources = sorted(map(str, (REPOSITORY / "Sources" / "TokenCacheClient").rglob("*.swift")))
-    features = ("ExistentialAny", "MemberImportVisibility", "InternalImportsByDefault", "NonisolatedNonsendingByDefault")
-    subprocess.run(
-        ["swiftc", "-emit-module", "-module-name", "TokenCacheClient", "-swift-version", "6", "-package-name", "token_cache",
-         *(part for feature in features for part in ("-enable-upcoming-feature", feature)),
-         "-o", str(tmp_path / "TokenCacheClient.swiftmodule"), "-emit-symbol-graph", "-emit-symbol-graph-dir", str(graphs),
-         *sources], check=True, timeout=300, capture_output=True)
     done = subprocess.run(
-        [docc, "convert", str(REPOSITORY / "Sources" / "TokenCacheClient" / "TokenCacheClient.docc"),
-         "--additional-symbol-graph-dir", str(graphs), "--fallback-display-name", "TokenCacheClient",
+        [docc, "convert", str(CLIENT / "TokenCacheClient.docc"),
+         "--additional-symbol-graph-dir", str(compiled / "graphs"), "--fallback-display-name", "TokenCacheClient",
          "--fallback-bundle-identifier", "TokenCacheClient", "--output-path", str(tmp_path / "archive"),
          "--warnings-as-errors"], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 
 @testable import TokenCacheClient
@@ -18,6 +19,14 @@ final class TestClock: Sendable {
 }
 
 struct Trouble: Error {}
+
+/// A session that waits for its cache however busy the machine is.
+func patientSession(
+    cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil,
+    now: @escaping @Sendable () -> Date = { Date() }
+) -> TokenSession {
+    TokenSession(cache: cache, permissions: permissions, appID: appID, clock: WaitingClock(), now: now)
+}
 
 /// A cache in memory that can be told to fail or to wait.
 final class MemoryCache: TokenCaching {
@@ -51,7 +60,7 @@ final class MemoryCache: TokenCaching {
         }.get()
     }
 
-    func cache(_ information: TokenInformation) async throws {
+    func store(_ information: TokenInformation) async throws {
         try await write(information)
     }
 
@@ -67,6 +76,70 @@ final class MemoryCache: TokenCaching {
             contents.writes += 1
             return .success(())
         }.get()
+    }
+}
+
+/// A storage in memory whose disk can be full or broken.
+final class TestStorage: LocalStorage {
+    struct State {
+        var item: Data?
+        /// What reading or writing throws.
+        var readError: TokenCacheError?
+        var writeError: TokenCacheError?
+        var removeError: TokenCacheError?
+        /// Whether anything was done on the actor of the caller.
+        var wasOnCallersQueue = false
+    }
+
+    static let callersQueue = DispatchSpecificKey<Bool>()
+    static let full = TokenCacheError.storage(operation: "write", code: 28)
+
+    let state = Locked(State())
+    private let turn = NSRecursiveLock()
+
+    private func change(_ error: KeyPath<State, TokenCacheError?>, _ change: (inout State) -> Void)
+        throws(TokenCacheError)
+    {
+        let failure = state.withLock { state -> TokenCacheError? in
+            if DispatchQueue.getSpecific(key: Self.callersQueue) == true { state.wasOnCallersQueue = true }
+            if let failure = state[keyPath: error] { return failure }
+            change(&state)
+            return nil
+        }
+        if let failure { throw failure }
+    }
+
+    func read() throws(TokenCacheError) -> Data? {
+        var item: Data?
+        try change(\.readError) { item = $0.item }
+        return item
+    }
+
+    func write(_ item: Data) throws(TokenCacheError) {
+        try change(\.writeError) { $0.item = item }
+    }
+
+    func remove() throws(TokenCacheError) {
+        try change(\.removeError) { $0.item = nil }
+    }
+
+    func all() -> [any LocalStorage] {
+        [self]
+    }
+
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        turn.lock()
+        defer { turn.unlock() }
+        return try body()
+    }
+
+    /// The token that a record holds, without regard to failures.
+    var information: TokenInformation? { record?.information }
+
+    var record: LocalRecord? { state.withLock { $0.item }.flatMap { try? LocalRecord($0) } }
+
+    func fillDisk(_ isFull: Bool = true) {
+        state.withLock { $0.writeError = isFull ? Self.full : nil }
     }
 }
 
@@ -128,4 +201,19 @@ func until(_ condition: () async throws -> Bool) async throws {
         try await Task.sleep(for: .milliseconds(1))
     }
     throw TokenCacheError.timedOut
+}
+
+/// A real clock on which nothing but short waits ends.
+struct WaitingClock: Clock {
+    let clock = ContinuousClock()
+    var now: ContinuousClock.Instant { clock.now }
+    var minimumResolution: Duration { clock.minimumResolution }
+
+    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        if now.duration(to: deadline) < .milliseconds(100) {
+            try await clock.sleep(until: deadline, tolerance: tolerance)
+        } else {
+            try await Task.sleep(for: .seconds(3_600))
+        }
+    }
 }

@@ -6,53 +6,49 @@ import Testing
 
 @Suite struct LayeredTokenCacheTests {
     let clock = TestClock()
-    let directory: TemporaryDirectory
-    let local = MemoryCache()
+    let disk = TestStorage()
     let server = MemoryCache()
-    var queue: URL { URL(filePath: directory.path).appending(path: "queue.json") }
 
-    init() throws {
-        directory = try TemporaryDirectory()
-    }
-
-    private func token(_ text: String, at offset: TimeInterval = 0) -> TokenInformation {
-        TokenInformation(token: text, refreshDate: clock.now + offset)
+    private func token(_ text: String, login: String? = "1", at offset: TimeInterval = 0) -> TokenInformation {
+        TokenInformation(token: text, refreshDate: clock.now + offset, loginID: login)
     }
 
     /// A cache whose retries never come by themselves.
     private func layered(
-        local: (any TokenCaching)? = nil, remote: (any TokenCaching)? = nil, patience: Duration = .seconds(20)
+        disk: TestStorage? = nil, remote: (any TokenCaching)? = nil, patience: Duration = .seconds(20)
     )
         -> LayeredTokenCache
     {
         LayeredTokenCache(
-            local: local ?? self.local, remote: remote ?? server, queue: queue, clock: WaitingClock(),
-            patience: patience, now: { [clock] in clock.now })
+            local: LocalTokenCache(disk ?? self.disk, user: "a"), remote: remote ?? server, patience: patience,
+            clock: WaitingClock())
     }
 
-    private var isQueued: Bool { FileManager.default.fileExists(atPath: queue.path) }
+    private var isQueued: Bool { disk.record?.write != nil }
+
+    // MARK: - Fetching
 
     @Test func `a second device starts with the token of the first`() async throws {
         let one = token("one")
-        try await layered().cache(one)
+        try await layered().store(one)
         #expect(server.information == one)
-        #expect(local.information == one)
+        #expect(disk.information == one)
         #expect(!isQueued)
-        let second = MemoryCache()
-        #expect(try await layered(local: second).fetch() == one)
+        let second = TestStorage()
+        #expect(try await layered(disk: second).fetch() == one)
         #expect(second.information == one)
         // Signed out there, the first device learns of it at its next fetch.
-        try await layered(local: second).clear()
+        try await layered(disk: second).clear()
         #expect(try await layered().fetch() == nil)
-        #expect(local.information == nil)
+        #expect(disk.information == nil)
     }
 
     @Test func `without the server, what is on the device counts`() async throws {
         let one = token("one")
-        try await layered().cache(one)
+        try await layered().store(one)
         server.fail()
         #expect(try await layered().fetch() == one)
-        let empty = layered(local: MemoryCache())
+        let empty = layered(disk: TestStorage())
         // Unknown, not none.
         await #expect(throws: Trouble.self) { try await empty.fetch() }
         #expect(await empty.remoteError is Trouble)
@@ -61,29 +57,53 @@ import Testing
         #expect(await empty.remoteError == nil)
     }
 
+    @Test func `signed out and without a network is none, once that was the last known answer`() async throws {
+        let signedOut = layered()
+        try await signedOut.store(token("one"))
+        try await signedOut.clear()
+        let answered = TestStorage()
+        #expect(try await layered(disk: answered).fetch() == nil)
+        server.fail()
+        #expect(try await layered().fetch() == nil)
+        #expect(try await layered(disk: answered).fetch() == nil)
+        await #expect(throws: Trouble.self) { try await layered(disk: TestStorage()).fetch() }
+    }
+
     @Test func `a server that is slow is waited for only a moment, and its answer is kept later`() async throws {
         let (one, two) = (token("one"), token("two"))
-        try await layered().cache(one)
-        try await server.cache(two)
+        try await layered().store(one)
+        try await server.store(two)
         server.gate.shut()
         let cache = layered(patience: .zero)
         #expect(try await cache.fetch() == one)
         server.gate.open()
-        try await until { local.information == two }
+        try await until { disk.information == two }
+    }
+
+    @Test func `a task that is cancelled stops waiting at once`() async throws {
+        server.gate.shut()
+        let cache = layered()
+        let tasks = [Task { _ = try await cache.fetch() }, Task { try await cache.store(self.token("one")) }]
+        await server.gate.reached(by: 2)
+        for task in tasks {
+            task.cancel()
+            await #expect(throws: CancellationError.self) { try await task.value }
+        }
+        server.gate.open()
     }
 
     @Test func `an answer from before a write is not taken for the present`() async throws {
-        let (one, two) = (token("one"), token("two"))
-        try await layered().cache(one)
+        let (one, two) = (token("one"), token("two", login: "2"))
+        try await layered().store(one)
         server.gate.shut()
         let cache = layered(patience: .zero)
         #expect(try await cache.fetch() == one)
         // While the first fetch is still under way; the server has forgotten everything.
         server.contents.withLock { $0.information = nil }
-        try await cache.cache(two)
+        try await cache.store(two)
         server.gate.open()
         try await cache.synchronize()
-        #expect(local.information == two)
+        #expect(disk.information == two)
         #expect(server.information == two)
     }
 
@@ -96,32 +116,58 @@ import Testing
             await gate.pass()
             return found
         }
-        func cache(_ information: TokenInformation) async throws { try await inner.cache(information) }
+        func store(_ information: TokenInformation) async throws { try await inner.store(information) }
         func clear() async throws { try await inner.clear() }
     }
 
-    @Test func `an answer that was overtaken by a write that has been sent is not kept`() async throws {
+    @Test func `an answer that was overtaken by a write is not kept`() async throws {
         let (one, two) = (token("one"), token("two"))
-        try await layered().cache(one)
+        try await layered().store(one)
         let slow = SlowAnswers(inner: server)
-        let cache = layered(remote: slow)
         slow.gate.shut()
+        let cache = layered(remote: slow)
         let fetching = Task { try await cache.fetch() }
         await slow.gate.reached()
-        try await cache.cache(two)
+        // Of another process with the same disk.
+        try await layered().store(two)
         #expect(server.information == two)
         #expect(!isQueued)
         slow.gate.open()
         #expect(try await fetching.value == two)
-        #expect(local.information == two)
+        #expect(disk.information == two)
     }
+
+    @Test func `an answer that may be a failure is no reason to forget a token`() async throws {
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        for (headers, isKept) in [
+            ([:], true), (["Retry-After": "2"], true), (["Retry-After": "Thu, 26 Nov 2026 03:10:26 GMT"], true),
+            (["X-Request-Id": "a", "Cache-Control": "no-store"], false),
+        ] as [([String: String], Bool)] {
+            let one = token("one")
+            let answer = Locked((Answers.found(one.text), [String: String]()))
+            let transport = ScriptedTransport { request, _ in
+                let (text, headers) = answer.withLock { $0 }
+                return request.answer(text, headers: headers)
+            }
+            let remote = try RemoteTokenCache(
+                url: url, identity: .uniqueID("a"), transport: transport)
+            let disk = TestStorage()
+            #expect(try await layered(disk: disk, remote: remote).fetch() == one)
+            answer.withLock { $0 = (Answers.nothing, headers) }
+            let session = patientSession(cache: layered(disk: disk, remote: remote))
+            #expect(try await session.open() == (isKept ? .open : .created))
+            #expect(disk.information == (isKept ? one : nil))
+        }
+    }
+
+    // MARK: - Writing
 
     @Test func `writes without the server are sent later, also after a restart`() async throws {
         let (one, two) = (token("one"), token("two", at: 1))
         server.fail()
         var cache = layered()
-        try await cache.cache(one)
-        try await cache.cache(two)
+        try await cache.store(one)
+        try await cache.store(two)
         #expect(try await cache.fetch() == two)
         await #expect(throws: Trouble.self) { try await cache.synchronize() }
         cache = layered()
@@ -133,7 +179,6 @@ import Testing
         #expect(!isQueued)
         // Signing out as well.
         server.fail()
-        clock.advance(by: 10)
         try await cache.clear()
         #expect(try await cache.fetch() == nil)
         cache = layered()
@@ -144,69 +189,59 @@ import Testing
         #expect(!isQueued)
     }
 
-    @Test func `an older write never replaces a newer one`() async throws {
-        let (old, new) = (token("old"), token("new", at: 60))
+    @Test func `a retry comes by itself, though nobody has the cache any more`() async throws {
         server.fail()
-        try await layered().cache(old)
-        server.fail(false)
-        try await server.cache(new)
-        try await layered().synchronize()
-        #expect(server.information == new)
-        #expect(try await layered().fetch() == new)
-        #expect(local.information == new)
-        #expect(!isQueued)
-        // Nor does a sign-out from before a login elsewhere.
-        server.fail()
-        try await layered().clear()
-        server.fail(false)
-        let login = token("login", at: 60)
-        try await server.cache(login)
-        clock.advance(by: 120)
-        #expect(try await layered().fetch() == login)
-        // A newer one does.
-        server.fail()
-        let newest = token("newest")
-        try await layered().cache(newest)
-        clock.advance(by: 120)
-        server.fail(false)
-        try await layered().synchronize()
-        #expect(server.information == newest)
-    }
-
-    @Test func `a retry comes by itself`() async throws {
-        server.fail()
-        let cache = LayeredTokenCache(
-            local: local, remote: server, queue: queue, clock: HastyClock(longest: .seconds(3_000)),
-            patience: .seconds(20),
-            now: { [clock] in clock.now })
         let one = token("one")
-        try await cache.cache(one)
+        try await LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .seconds(20),
+            clock: HastyClock(longest: .seconds(3_000))
+        ).store(one)
         server.fail(false)
         try await until { server.information == one }
         try await until { !isQueued }
     }
 
-    @Test(arguments: 0..<4)
+    @Test func `the server is given the time that it asks for`() async throws {
+        let isBusy = Locked(true)
+        let clock = HastyClock(longest: .seconds(3_000))
+        let transport = ScriptedTransport { request, _ in
+            let wasBusy = isBusy.withLock { isBusy in
+                defer { isBusy = false }
+                return isBusy
+            }
+            if wasBusy { return request.answer("", status: 503, headers: ["Retry-After": "70"]) }
+            return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
+        }
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        try await LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"),
+            remote: RemoteTokenCache(url: url, identity: .uniqueID("a"), transport: transport), clock: clock
+        ).store(token("one"))
+        try await until { !isQueued }
+        #expect(clock.sleeps.withLock { $0 }.contains(.seconds(70)))
+    }
+
+    @Test(arguments: 0..<3)
     func `a process that ends in between leaves what the next one finishes`(step: Int) async throws {
         let (one, two) = (token("one"), token("two", at: 1))
-        try await layered().cache(one)
+        try await layered().store(one)
         // The steps of a write, up to which the process came.
         if step >= 1 {
-            try WriteQueue(file: PrivateFile(url: queue)).write(
-                .init(information: two, base: .anything, madeAt: clock.now))
+            let base = try #require(disk.record).base
+            let local = LocalTokenCache(disk, user: "a")
+            try await local.update { $0 = LocalRecord(two, base: base, write: LocalRecord.Write(logins: ["1"])) }
         }
-        if step >= 2 { try await local.cache(two) }
-        if step >= 3 { try await server.cache(two) }
+        if step >= 2 { try await server.store(two) }
         let expected = step == 0 ? one : two
         #expect(try await layered().fetch() == expected)
-        #expect(local.information == expected)
+        #expect(disk.information == expected)
         #expect(server.information == expected)
         #expect(!isQueued)
     }
 
     @Test func `many who fetch at once get the same answer, and wait for the same write`() async throws {
         let one = token("one")
-        try await server.cache(one)
+        try await server.store(one)
         server.gate.shut()
         let empty = layered()
         let tasks = (0..<50).map { _ in Task { try await empty.fetch() } }
@@ -216,7 +251,7 @@ import Testing
 
         server.fail()
         let two = token("two", at: 1)
-        try await empty.cache(two)
+        try await empty.store(two)
         server.fail(false)
         server.gate.shut()
         let later = layered()
@@ -227,35 +262,146 @@ import Testing
         #expect(server.information == two)
     }
 
-    @Test func `a queue that cannot be read is unknown`() async throws {
-        try await layered().cache(token("one"))
-        for item in ["", "{", #"{"format":2}"#, #"{"format":1,"id":"a"}"#] {
-            try Data(item.utf8).write(to: queue)
-            await #expect(throws: TokenCacheError.self) { try await layered().fetch() }
-            await #expect(throws: TokenCacheError.self) { try await layered().synchronize() }
-        }
-        let two = token("two")
-        try await layered().cache(two)
-        #expect(try await layered().fetch() == two)
-    }
+    // MARK: - Disks
 
-    @Test func `a queue that cannot be written changes nothing`() async throws {
+    @Test(arguments: ["", "{", "{}", #"{"format":1,"user":"a","write":{}}"#])
+    func `a damaged item is replaced by the server's answer, or the next login`(item: String) async throws {
+        let damaged = Data(item.utf8)
         let one = token("one")
-        try await layered().cache(one)
-        let cache = LayeredTokenCache(
-            local: local, remote: server, queue: URL(filePath: "/proc/none/queue.json"), now: { [clock] in clock.now })
-        await #expect(throws: TokenCacheError.self) { try await cache.cache(token("two")) }
-        #expect(local.information == one)
-        #expect(server.information == one)
+        try await server.store(one)
+        disk.state.withLock { $0.item = damaged }
+        #expect(try await layered().fetch() == one)
+        disk.state.withLock { $0.item = damaged }
+        server.fail()
+        await #expect(throws: Trouble.self) { try await layered().fetch() }
+        server.contents.withLock { $0 = MemoryCache.Contents() }
+        let session = patientSession(cache: layered())
+        #expect(try await session.open { self.token("two") } == .open)
+        #expect(disk.information?.token == "two")
+        #expect(server.information?.token == "two")
     }
 
-    @Test func `a local cache that fails is an error, and the token is in the queue`() async throws {
-        local.fail()
+    @Test func `unreadable content on the server is replaced by the next login`() async throws {
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        for hasVersions in [true, false] {
+            let server = VersionedServer(hasVersions: hasVersions)
+            server.row.withLock { $0 = VersionedServer.Row(text: #"{"cut at "#, version: 1) }
+            let remote = try RemoteTokenCache(
+                url: url, identity: hasVersions ? .session { _ in "tcs_a" } : .uniqueID("a"),
+                transport: server.transport())
+            let cache = layered(disk: TestStorage(), remote: remote)
+            let session = patientSession(cache: cache)
+            await #expect(throws: TokenCacheError.self) { try await session.open() }
+            #expect(try await session.open { self.token("two") } == .open)
+            #expect(server.row.withLock { $0.text }?.contains("two") == true)
+            // Nor is a write that has waited stuck.
+            server.isDown.withLock { $0 = true }
+            try await cache.store(token("three"))
+            server.row.withLock { $0.text = "{" }
+            server.isDown.withLock { $0 = false }
+            try await cache.synchronize()
+            #expect(server.row.withLock { $0.text }?.contains("three") == true)
+        }
+    }
+
+    @Test func `on a full disk a sign-out clears the device and the server, and says what is not queued`() async throws
+    {
+        for isReachable in [true, false] {
+            let disk = TestStorage()
+            server.fail(false)
+            let cache = layered(disk: disk, patience: .milliseconds(50))
+            try await cache.store(token("one"))
+            let session = patientSession(cache: cache)
+            try await session.open()
+            server.fail(!isReachable)
+            disk.fillDisk()
+            if isReachable {
+                try await session.signOut()
+            } else {
+                await #expect(throws: TestStorage.full) { try await session.signOut() }
+                #expect(server.information != nil)
+            }
+            #expect(disk.information == nil)
+            server.fail(false)
+            // As long as the process lives, it is not lost.
+            try await cache.synchronize()
+            #expect(server.information == nil)
+            disk.fillDisk(false)
+            #expect(try await cache.fetch() == nil)
+        }
+    }
+
+    @Test func `on a full disk a token is sent, and what could not be kept is said`() async throws {
         let cache = layered()
-        await #expect(throws: Trouble.self) { try await cache.cache(token("one")) }
-        local.fail(false)
-        #expect(try await cache.fetch()?.token == "one")
-        #expect(server.information?.token == "one")
+        try await cache.store(token("one"))
+        disk.fillDisk()
+        let two = token("two")
+        await #expect(throws: TestStorage.full) { try await cache.store(two) }
+        #expect(server.information == two)
+        #expect(try await cache.fetch() == two)
+        disk.fillDisk(false)
+        #expect(try await layered().fetch() == two)
+        #expect(disk.information == two)
+    }
+
+    @Test func `a record of a later format is left alone until somebody signs out`() async throws {
+        let later = Data(#"{"format":2}"#.utf8)
+        disk.state.withLock { $0.item = later }
+        let one = token("one")
+        try await server.store(one)
+        let cache = layered()
+        #expect(try await cache.fetch() == one)
+        #expect(disk.state.withLock { $0.item } == later)
+        try await cache.clear()
+        #expect(disk.information == nil)
+        #expect(server.information == nil)
+    }
+
+    // MARK: - Refusals
+
+    @Test(arguments: [
+        TokenCacheError.unauthorized(), .forbidden(), .refused(status: 413, code: "41300"),
+    ])
+    func `what is refused for good is told, and tried again when the app asks`(error: TokenCacheError) async throws {
+        struct Refusing: TokenCaching {
+            let inner: MemoryCache
+            let error: Locked<TokenCacheError?>
+            let tries = Locked(0)
+            func fetch() async throws -> TokenInformation? {
+                try check()
+                return try await inner.fetch()
+            }
+            func store(_ information: TokenInformation) async throws {
+                try check()
+                try await inner.store(information)
+            }
+            func clear() async throws {
+                try check()
+                try await inner.clear()
+            }
+            private func check() throws {
+                tries.withLock { $0 += 1 }
+                if let error = error.withLock({ $0 }) { throw error }
+            }
+        }
+        let remote = Refusing(inner: server, error: Locked(error))
+        // All of its waits pass at once.
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: remote, patience: .seconds(20),
+            clock: HastyClock(longest: .seconds(3_000)))
+        let session = patientSession(cache: cache)
+        var events = session.events.makeAsyncIterator()
+        let one = token("one")
+        try await cache.store(one)
+        guard case .cachingFailed(let told)? = await events.next() else { throw Trouble() }
+        #expect(told as? TokenCacheError == error)
+        for _ in 0..<100 { await Task.yield() }
+        #expect(remote.tries.withLock { $0 } == 1)
+        #expect(await cache.remoteError as? TokenCacheError == error)
+        remote.error.withLock { $0 = nil }
+        #expect(try await cache.fetch() == one)
+        #expect(server.information == one)
+        #expect(await cache.remoteError == nil)
     }
 
     @Test(arguments: 0..<30 as Range<UInt64>)
@@ -264,12 +410,11 @@ import Testing
         var cache = layered(patience: .milliseconds(1))
         var expected: TokenInformation?
         for step in 0..<40 {
-            clock.advance(by: 1)
             server.fail(Int.random(in: 0..<3, using: &random) == 0)
             switch Int.random(in: 0..<10, using: &random) {
             case 0..<4:
-                let new = token("\(step)")
-                try await cache.cache(new)
+                let new = token("\(step)", login: "\(step)")
+                try await cache.store(new)
                 expected = new
             case 4:
                 try await cache.clear()
@@ -280,7 +425,7 @@ import Testing
                 if let found = try? await cache.fetch() {
                     #expect(found == expected, "step \(step)")
                 } else {
-                    #expect(local.information == nil || expected == nil)
+                    #expect(disk.information == nil || expected == nil)
                 }
             }
         }
@@ -288,96 +433,5 @@ import Testing
         try await cache.synchronize()
         #expect(server.information == expected)
         #expect(try await cache.fetch() == expected)
-    }
-}
-
-/// Two devices of one user, through a server with and without versions.
-@Suite struct TwoDevicesTests {
-    let clock = TestClock()
-    let directory: TemporaryDirectory
-
-    init() throws {
-        directory = try TemporaryDirectory()
-    }
-
-    /// A device whose app is started anew.
-    private func device(_ number: Int, _ server: VersionedServer, _ local: any TokenCaching, hasVersions: Bool) throws
-        -> LayeredTokenCache
-    {
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
-        let remote = try RemoteTokenCache(
-            url: url, identity: hasVersions ? .session { "tcs_\(number)" } : .uniqueID("a"),
-            transport: server.transport(), retries: RetryPolicy(attempts: 1))
-        return LayeredTokenCache(
-            local: local, remote: remote, queue: URL(filePath: directory.path).appending(path: "queue\(number)"),
-            clock: WaitingClock(), patience: .seconds(20), now: { [clock] in clock.now })
-    }
-
-    @Test(arguments: 0..<30 as Range<UInt64>, [true, false])
-    func `whoever is without a network, the newest token wins everywhere`(seed: UInt64, hasVersions: Bool) async throws
-    {
-        var random = SeededGenerator(seed: seed)
-        let server = VersionedServer(hasVersions: hasVersions)
-        let locals = [MemoryCache(), MemoryCache()]
-        var devices = try (0..<2).map { try device($0, server, locals[$0], hasVersions: hasVersions) }
-        var newest: TokenInformation?
-        for step in 0..<60 {
-            clock.advance(by: 1)
-            server.isDown.withLock { $0 = Int.random(in: 0..<3, using: &random) == 0 }
-            let number = Int.random(in: 0..<2, using: &random)
-            switch Int.random(in: 0..<6, using: &random) {
-            case 0: devices[number] = try device(number, server, locals[number], hasVersions: hasVersions)
-            case 1, 2: _ = try? await devices[number].fetch()
-            case 3: try? await devices[number].synchronize()
-            default:
-                let token = TokenInformation(token: "\(step)", refreshDate: clock.now)
-                newest = token
-                try await devices[number].cache(token)
-            }
-        }
-        server.isDown.withLock { $0 = false }
-        for device in devices { try await device.synchronize() }
-        for (device, local) in zip(devices, locals) {
-            #expect(try await device.fetch() == newest)
-            #expect(local.information == newest)
-        }
-        #expect(!FileManager.default.fileExists(atPath: directory.path + "/queue0"))
-    }
-
-    @Test func `of two refreshes at once the older one learns of the newer, and a sign-out elsewhere counts`()
-        async throws
-    {
-        let server = VersionedServer()
-        let locals = [MemoryCache(), MemoryCache()]
-        let devices = try (0..<2).map { try device($0, server, locals[$0], hasVersions: true) }
-        for device in devices { #expect(try await device.fetch() == nil) }
-        let newer = TokenInformation(token: "newer", refreshDate: clock.now + 1)
-        let older = TokenInformation(token: "older", refreshDate: clock.now)
-        try await devices[0].cache(newer)
-        await #expect(throws: TokenCacheError.conflict(current: newer)) { try await devices[1].cache(older) }
-        #expect(locals[1].information == newer)
-        try await devices[0].clear()
-        let refreshed = TokenInformation(token: "refreshed", refreshDate: clock.now + 2)
-        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await devices[1].cache(refreshed) }
-        #expect(locals[1].information == nil)
-        // A login is another matter: once it is known, the sign-out may be replaced.
-        let session = Session(cache: devices[1], now: { [clock] in clock.now })
-        try await session.open(login: { refreshed })
-        #expect(try await devices[0].fetch() == refreshed)
-    }
-}
-
-/// A real clock on which nothing but short waits ends.
-struct WaitingClock: Clock {
-    let clock = ContinuousClock()
-    var now: ContinuousClock.Instant { clock.now }
-    var minimumResolution: Duration { clock.minimumResolution }
-
-    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
-        if now.duration(to: deadline) < .milliseconds(100) {
-            try await clock.sleep(until: deadline, tolerance: tolerance)
-        } else {
-            try await Task.sleep(for: .seconds(3_600))
-        }
     }
 }

@@ -12,12 +12,10 @@ private func url(_ text: String = "https://tokens.example.com/token.php") throws
 
 private func remote(
     _ identity: RemoteTokenCache.Identity = .uniqueID("a b+c/é"), _ transport: any Transport,
-    looksForSpaces: Bool = false,
-    retries: RetryPolicy = RetryPolicy(), clock: HastyClock = HastyClock()
+    looksForSpaces: Bool = false
 ) throws -> RemoteTokenCache {
     try RemoteTokenCache(
-        url: url(), identity: identity, transport: transport, retries: retries, looksForSpaces: looksForSpaces,
-        clock: clock, random: { 1 })
+        url: url(), identity: identity, transport: transport, looksForSpaces: looksForSpaces)
 }
 
 /// What a cache throws when it fetches; fails if it returns.
@@ -38,17 +36,17 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         }
         let cache = try remote(.uniqueID("a b+c/é~"), transport)
         #expect(try await cache.fetch() == token)
-        try await cache.cache(token)
+        try await cache.store(token)
         try await cache.clear()
         let requests = transport.requests
-        #expect(requests.map(\.method) == ["GET", "POST", "POST"])
+        #expect(requests.map(\.method) == ["GET", "GET", "POST", "POST"])
         #expect(requests[0].url.absoluteString == "https://tokens.example.com/token.php?unique_id=a%20b%2Bc%2F%C3%A9~")
-        #expect(requests[1].url.absoluteString == "https://tokens.example.com/token.php")
-        #expect(requests[1].text.hasPrefix("unique_id=a%20b%2Bc%2F%C3%A9~&token_info=%7B%22com.facebook.sdk%3A"))
-        #expect(requests[1].text.allSatisfy { $0.isASCII && !"+<\" ".contains($0) })
-        #expect(decoded(requests[1].text, "token_info") == token.text)
-        #expect(requests[1].headers["Content-Type"] == "application/x-www-form-urlencoded")
-        #expect(requests[2].text == "unique_id=a%20b%2Bc%2F%C3%A9~&token_info=%7B%7D")
+        #expect(requests[2].url.absoluteString == "https://tokens.example.com/token.php")
+        #expect(requests[2].text.hasPrefix("unique_id=a%20b%2Bc%2F%C3%A9~&token_info=%7B%22com.facebook.sdk%3A"))
+        #expect(requests[2].text.allSatisfy { $0.isASCII && !"+<\" ".contains($0) })
+        #expect(decoded(requests[2].text, "token_info") == token.text)
+        #expect(requests[2].headers["Content-Type"] == "application/x-www-form-urlencoded")
+        #expect(requests[3].text == "unique_id=a%20b%2Bc%2F%C3%A9~&token_info=%7B%7D")
         #expect(requests.allSatisfy { $0.headers["Authorization"] == nil && $0.headers["If-Match"] == nil })
     }
 
@@ -58,7 +56,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         }
         let number = Locked(0)
         let cache = try remote(
-            .session {
+            .session { _ in
                 number.withLock { number in
                     number += 1
                     return "tcs_\(number)"
@@ -74,14 +72,15 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     @Test(arguments: ["", "a b", "a\r\nX: y", "é"])
     func `a session that cannot stand in a header is refused`(session: String) async throws {
         let cache = try remote(
-            .session { session }, ScriptedTransport { request, _ in request.answer(Answers.nothing) })
+            .session { _ in session }, ScriptedTransport { request, _ in request.answer(Answers.nothing) })
         guard case .invalidID = await failure(cache) else { throw TokenCacheError.timedOut }
     }
 
     @Test func `an error of the app's closure is thrown as it is`() async throws {
         struct SignedOutOfTheApp: Error {}
         let cache = try remote(
-            .session { throw SignedOutOfTheApp() }, ScriptedTransport { request, _ in request.answer(Answers.nothing) })
+            .session { _ in throw SignedOutOfTheApp() },
+            ScriptedTransport { request, _ in request.answer(Answers.nothing) })
         await #expect(throws: SignedOutOfTheApp.self) { try await cache.fetch() }
     }
 
@@ -97,7 +96,15 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         _ = try remote(.uniqueID(String(repeating: "é", count: 512)), .urlSession)
     }
 
-    @Test(arguments: ["ftp://a/b", "file:///a", "https:///a", "/token", "https://a/b?c=d", "https://a/b#c"])
+    @Test(arguments: ["https://a/b", "HTTPS://a", "http://localhost:1/b", "http://127.0.0.1/b", "http://[::1]:8080/b"])
+    func `URLs of servers are accepted, and plain ones of this machine`(text: String) throws {
+        _ = try RemoteTokenCache(url: url(text), identity: .uniqueID("a"))
+    }
+
+    @Test(arguments: [
+        "ftp://a/b", "file:///a", "https:///a", "/token", "https://a/b?c=d", "https://a/b#c", "http://a/b",
+        "http://127.0.0.1.example.com/b", "http://10.0.0.1/b", "http://localhost.example.com/b",
+    ])
     func `URLs that are none of a server are refused`(text: String) throws {
         #expect(throws: TokenCacheError.invalidURL) {
             try RemoteTokenCache(url: url(text), identity: .uniqueID("a"))
@@ -137,11 +144,15 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     }
 
     @Test func `statuses are errors`() async throws {
+        let sentence = "Could not read file contents or data empty."
         let expected: [(Int, TokenCacheError)] = [
             (301, .redirected(status: 301)), (302, .redirected(status: 302)), (307, .redirected(status: 307)),
-            (308, .redirected(status: 308)), (401, .unauthorized), (403, .forbidden),
-            (404, .refused(status: 404, code: "50002")), (204, .refused(status: 204, code: "50002")),
-            (500, .refused(status: 500, code: "50002")), (429, .unavailable(status: 429, retryAfter: .seconds(7))),
+            (308, .redirected(status: 308)), (401, .unauthorized(detail: sentence)),
+            (403, .forbidden(detail: sentence)),
+            (404, .refused(status: 404, code: "50002", detail: sentence)),
+            (204, .refused(status: 204, code: "50002", detail: sentence)),
+            (500, .refused(status: 500, code: "50002", detail: sentence)),
+            (429, .unavailable(status: 429, retryAfter: .seconds(7))),
             (503, .unavailable(status: 503, retryAfter: .seconds(7))),
             // As for an id without a token, if that had no Retry-After.
             (200, .unavailable(status: 200, retryAfter: .seconds(7))),
@@ -151,7 +162,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
                 .uniqueID("a"),
                 ScriptedTransport { request, _ in
                     request.answer(Answers.nothing, status: status, headers: ["retry-AFTER": "7"])
-                }, retries: RetryPolicy(attempts: 1))
+                })
             #expect(await failure(cache) == error, "\(status)")
         }
         let stranger = try remote(
@@ -167,8 +178,54 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     @Test func `a write that the server did not confirm is an error`() async throws {
         for answer in [Answers.notStored, Answers.nothing, "", "<html>", #"{"status":"maybe"}"#] {
             let cache = try remote(.uniqueID("a"), ScriptedTransport { request, _ in request.answer(answer) })
-            await #expect(throws: TokenCacheError.self) { try await cache.cache(token) }
+            await #expect(throws: TokenCacheError.self) { try await cache.store(token) }
             await #expect(throws: TokenCacheError.self) { try await cache.clear() }
+        }
+    }
+
+    @Test func `a session that was refused is told to the app, and a new one is tried at once`() async throws {
+        let valid = Locked("tcs_2")
+        let transport = ScriptedTransport { request, _ in
+            if request.headers["Authorization"] == "Bearer " + valid.withLock({ $0 }) {
+                return request.answer(Answers.nothing)
+            }
+            return request.answer(#"{"status":"false","errorMessage":"It has ended."}"#, status: 401)
+        }
+        let told = Locked<[String?]>([])
+        let cache = try remote(
+            .session { refused in
+                told.withLock { $0.append(refused) }
+                return refused == nil ? "tcs_1" : "tcs_2"
+            }, transport)
+        #expect(try await cache.fetch() == nil)
+        #expect(told.withLock { $0 } == [nil, "tcs_1"])
+        valid.withLock { $0 = "none" }
+        #expect(await failure(cache) == .unauthorized(detail: "It has ended."))
+        #expect(transport.requests.count == 4)
+        // The same one again is not sent again.
+        let stubborn = try remote(.session { _ in "tcs_1" }, transport)
+        #expect(await failure(stubborn) == .unauthorized(detail: "It has ended."))
+        #expect(transport.requests.count == 5)
+        #expect(await failure(stubborn)?.description.hasSuffix(": It has ended.") == true)
+    }
+
+    @Test func `the URL of an answer may be written in another way`() async throws {
+        for (asked, answered, isSame) in [
+            ("https://Tokens.example.com", "https://tokens.example.com:443/?unique_id=a", true),
+            ("https://tokens.example.com/a", "HTTPS://tokens.example.com/a?unique_id=a", true),
+            ("https://tokens.example.com/a", "https://tokens.example.com/b?unique_id=a", false),
+            ("https://tokens.example.com/a", "https://tokens.example.com:444/a?unique_id=a", false),
+            ("https://tokens.example.com/a", "https://tokens.example.com/a?unique_id=b", false),
+        ] {
+            let transport = ScriptedTransport { request, _ in
+                var answer = request.answer(Answers.found("{}"))
+                answer.url = try url(answered)
+                return answer
+            }
+            let cache = try RemoteTokenCache(
+                url: url(asked), identity: .uniqueID("a"), transport: transport)
+            let found = try? await cache.fetchVersion()
+            #expect((found != nil) == isSame, "\(answered)")
         }
     }
 
@@ -186,66 +243,14 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         #expect(transport.requests.count == 4)
     }
 
-    // MARK: - Retries
+    // MARK: - Waiting
 
-    @Test func `what may be a moment's trouble is asked again, with growing waits`() async throws {
-        let clock = HastyClock()
-        let transport = ScriptedTransport { request, number in
-            switch number {
-            case 1: throw TokenCacheError.unreachable(code: -1004)
-            case 2: return request.answer("<html>")
-            case 3: return request.answer("", status: 503, headers: ["Retry-After": "3"])
-            case 4: return request.answer("", status: 502)
-            default: return request.answer(Answers.found(token.text))
-            }
-        }
-        let cache = try remote(.uniqueID("a"), transport, retries: RetryPolicy(attempts: 5), clock: clock)
-        #expect(try await cache.fetch() == token)
-        #expect(clock.sleeps.withLock { $0 } == [.milliseconds(500), .seconds(1), .seconds(5), .seconds(4)])
-    }
-
-    @Test func `a write is sent again only if that cannot replace another device's`() async throws {
-        let ambiguous: [@Sendable (TransportRequest) throws -> TransportResponse] = [
-            { _ in throw TokenCacheError.timedOut }, { _ in throw TokenCacheError.unreachable(code: -1005) },
-            { $0.answer("<html>") }, { $0.answer("", status: 502) },
-        ]
-        let clear: [@Sendable (TransportRequest) throws -> TransportResponse] = [
-            { _ in throw TokenCacheError.unreachable(code: -1004) },
-            { _ in throw TokenCacheError.unreachable(code: -1003) },
-            { $0.answer("", status: 503) }, { $0.answer(Answers.notStored) },
-        ]
-        for (isClear, troubles) in [(false, ambiguous), (true, clear)] {
-            for trouble in troubles {
-                let transport = ScriptedTransport { request, number in
-                    number == 1 ? try trouble(request) : request.answer(Answers.stored)
-                }
-                let cache = try remote(.uniqueID("a"), transport)
-                if isClear {
-                    try await cache.cache(token)
-                } else {
-                    await #expect(throws: TokenCacheError.self) { try await cache.cache(token) }
-                }
-                #expect(transport.requests.count == (isClear ? 2 : 1))
-            }
-        }
-    }
-
-    @Test func `what will not change is asked once`() async throws {
-        for status in [301, 400, 401, 403, 404] {
+    @Test func `a request is sent once`() async throws {
+        for status in [301, 400, 401, 403, 404, 429, 500, 502, 503] {
             let transport = ScriptedTransport { request, _ in request.answer("", status: status) }
             _ = await failure(try remote(.uniqueID("a"), transport))
             #expect(transport.requests.count == 1, "\(status)")
         }
-    }
-
-    @Test func `a wait beyond the deadline is not begun`() async throws {
-        let transport = ScriptedTransport { request, _ in
-            request.answer("", status: 429, headers: ["Retry-After": "3600"])
-        }
-        #expect(
-            await failure(try remote(.uniqueID("a"), transport))
-                == .unavailable(status: 429, retryAfter: .seconds(3_600)))
-        #expect(transport.requests.count == 1)
     }
 
     @Test func `the deadline ends a request that would last`() async throws {
@@ -255,7 +260,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         }
         let cache = try RemoteTokenCache(
             url: url(), identity: .uniqueID("a"), transport: transport,
-            retries: RetryPolicy(deadline: .milliseconds(50)))
+            timeout: .milliseconds(50))
         #expect(await failure(cache) == .timedOut)
     }
 
@@ -273,7 +278,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     // MARK: - Versions
 
     private func session(_ transport: any Transport) throws -> RemoteTokenCache {
-        try remote(.session { "tcs_a" }, transport)
+        try remote(.session { _ in "tcs_a" }, transport)
     }
 
     @Test func `of two devices that refresh at once, the slower one learns of it`() async throws {
@@ -281,42 +286,43 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         let (a, b) = try (session(server.transport()), session(server.transport()))
         #expect(try await a.fetch() == nil)
         #expect(try await b.fetch() == nil)
-        try await a.cache(token)
+        try await a.store(token)
         var other = token
         other.token = "b"
-        await #expect(throws: TokenCacheError.conflict(current: token)) { try await b.cache(other) }
+        await #expect(throws: TokenCacheError.conflict(current: token)) { try await b.store(other) }
         #expect(try await a.fetch() == token)
         // Knowing what it replaces, it may.
-        try await b.cache(other)
-        await #expect(throws: TokenCacheError.conflict(current: other)) { try await a.cache(token) }
+        try await b.store(other)
+        await #expect(throws: TokenCacheError.conflict(current: other)) { try await a.store(token) }
         // Signing out needs no knowledge.
         try await b.clear()
-        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await a.cache(token) }
-        try await a.cache(token)
+        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await a.store(token) }
+        try await a.store(token)
     }
 
     @Test func `without a fetch before, a write replaces what is there`() async throws {
         let server = VersionedServer()
-        try await session(server.transport()).cache(token)
-        try await session(server.transport()).cache(token)
+        try await session(server.transport()).store(token)
+        try await session(server.transport()).store(token)
         #expect(server.row.withLock { $0.version } == 2)
     }
 
     @Test func `a write whose answer was lost does not conflict with itself`() async throws {
         let server = VersionedServer()
         let cache = try session(server.transport())
-        try await cache.cache(token)
+        try await cache.store(token)
         var second = token
         second.token = "second"
         server.lost.withLock { $0 = [2] }
-        try await cache.cache(second)
+        await #expect(throws: TokenCacheError.self) { try await cache.store(second) }
+        try await cache.store(second)
         #expect(server.row.withLock { $0.version } == 2)
-        try await cache.cache(token)
+        try await cache.store(token)
     }
 
     @Test func `a server that wants a condition gets one`() async throws {
         let server = VersionedServer()
-        try await session(server.transport()).cache(token)
+        try await session(server.transport()).store(token)
         let inner = server.transport()
         let cache = try session(
             ScriptedTransport { request, number in
@@ -324,13 +330,13 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
                 if request.method == "POST", !hasCondition { return request.answer("{}", status: 428) }
                 return try await inner.send(request)
             })
-        try await cache.cache(token)
+        try await cache.store(token)
         #expect(server.row.withLock { $0.version } == 2)
     }
 
     @Test func `no error shows what is secret`() async throws {
         let cache = try remote(
-            .session { "SECRET" },
+            .session { _ in "SECRET" },
             ScriptedTransport { request, _ in request.answer(Answers.found(#"{"SECRET":"#)) })
         let error = await failure(cache)
         #expect(error.map { "\($0) \(String(reflecting: $0))" }?.contains("SECRET") == false)

@@ -4,12 +4,12 @@ import Testing
 
 @testable import TokenCacheClient
 
-/// The transitions of the SDK, written down once more.
-private let table: [Session.State: Set<Session.State>] = [
+/// The transitions of the SDK, written down once more, with those back to the beginning.
+private let table: [TokenSession.State: Set<TokenSession.State>] = [
     .created: [.createdTokenLoaded, .createdOpening, .closedLoginFailed],
-    .createdTokenLoaded: [.open, .closedLoginFailed], .createdOpening: [.open, .closedLoginFailed],
+    .createdTokenLoaded: [.open, .closedLoginFailed], .createdOpening: [.open, .closedLoginFailed, .created],
     .open: [.openTokenExtended, .closed], .openTokenExtended: [.openTokenExtended, .closed],
-    .closedLoginFailed: [], .closed: [],
+    .closedLoginFailed: [.created], .closed: [.created],
 ]
 
 /// Random operations and failures on sessions of one user, and what must come of them.
@@ -17,24 +17,25 @@ private struct Model {
     var random: SeededGenerator
     let clock = TestClock()
     let cache = MemoryCache()
-    var session: Session
-    var state = Session.State.created
+    var session: TokenSession
+    var state = TokenSession.State.created
     var held: TokenInformation?
     var isUncached = false
+    var isRefused = false
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
     var isFailing = false
     var number = 0
-    var seen: Task<[Session.State], Never>
+    var seen: Task<[TokenSession.State], Never>
     var steps = 0
 
     init(seed: UInt64) {
         random = SeededGenerator(seed: seed)
-        session = Session(cache: cache, permissions: ["email"], now: { [clock] in clock.now })
+        session = patientSession(cache: cache, permissions: ["email"], now: { [clock] in clock.now })
         seen = Self.listen(session)
     }
 
-    static func listen(_ session: Session) -> Task<[Session.State], Never> {
+    static func listen(_ session: TokenSession) -> Task<[TokenSession.State], Never> {
         let states = session.states
         return Task { await states.reduce(into: []) { $0.append($1) } }
     }
@@ -48,7 +49,7 @@ private struct Model {
         let expires: [TimeInterval] = [-600, 30, 7_200, 5_000_000]
         return TokenInformation(
             token: "\(number)", expirationDate: clock.now + (expires.randomElement(using: &random) ?? 0),
-            refreshDate: clock.now - (chance(3) ? 100_000 : 0), permissions: chance(8) ? [] : ["email"])
+            refreshDate: clock.now - (chance(3) ? 100_000 : 0), permissions: chance(8) ? [] : ["email"], loginID: "1")
     }
 
     func isAccepted(_ token: TokenInformation?) -> Bool {
@@ -73,9 +74,8 @@ private struct Model {
         default: try await close()
         }
         #expect(session.state == state)
-        let information = await session.information
-        #expect(information == held)
-        if state.isFinal, chance(2) { try await begin() }
+        #expect(session.currentToken == held)
+        if state.isClosed, chance(4) { try await begin() }
     }
 
     private mutating func otherDevice() async throws {
@@ -85,91 +85,107 @@ private struct Model {
     }
 
     private mutating func load() async throws {
-        let (before, isFailing) = (state, isFailing)
+        let before = state
+        let isLooking = before != .createdTokenLoaded && !before.isOpen
+        if isLooking { state = .created }
         do {
-            try await session.load()
-            #expect(before == .created && !isFailing)
-            if isAccepted(cache.information) {
+            try await session.load(patience: .seconds(3_600))
+            #expect(!isLooking || !isFailing)
+            if isLooking, isAccepted(cache.information) {
                 state = .createdTokenLoaded
                 held = cache.information
             }
         } catch {
-            #expect(before != .created ? error is SessionError : isFailing)
+            #expect(isLooking && isFailing && error is Trouble)
         }
     }
 
     private mutating func open() async throws {
-        let (kind, before, cached) = (Int.random(in: 0..<4, using: &random), state, cache.information)
+        let (kind, before, cached) = (Int.random(in: 0..<5, using: &random), state, cache.information)
         var new = newToken()
         new.token = kind == 2 ? " " : new.token
-        let login: Session.Login? =
+        let login: TokenSession.Login? =
             switch kind {
             case 0: nil
             case 3: { throw Trouble() }
+            case 4: { throw CancellationError() }
             default: { [new] in new }
             }
         let error: (any Error)?
         do {
-            try await session.open(login: login)
+            try await session.open(patience: .seconds(3_600), login: login)
             error = nil
         } catch let thrown { error = thrown }
         switch before {
-        case .created where isFailing: #expect(error is Trouble)
-        case .created where isAccepted(cached): (state, held) = (.open, cached)
-        case .created where kind == 0: #expect(error == nil)
-        case .created where kind == 1:
+        case .open, .openTokenExtended: #expect(error == nil)
+        case .createdTokenLoaded: state = .open
+        case _ where isFailing:
+            #expect(error is Trouble)
+            state = .created
+        case _ where isAccepted(cached): (state, held) = (.open, cached)
+        case _ where kind == 0:
+            #expect(error == nil)
+            state = .created
+        case _ where kind == 1:
             (state, held, lastRefresh, lastCaching) = (.open, new, clock.now, clock.now)
             #expect(cache.information == new)
-        case .created:
+        default:
             #expect(error != nil)
-            state = .closedLoginFailed
-        case .createdTokenLoaded: state = .open
-        default: #expect(error as? SessionError == .cannotOpen(before))
+            state = kind == 4 ? .created : .closedLoginFailed
         }
     }
 
     private mutating func token() async throws {
         let (kind, before, time) = (Int.random(in: 0..<3, using: &random), state, clock.now)
-        let new = newToken()
-        let refresh: Session.Refresh? =
+        let (new, isForced) = (newToken(), chance(10))
+        let refresh: TokenSession.Refresh? =
             switch kind {
             case 0: nil
             case 1: { _ in throw Trouble() }
             default: { [new] _ in new }
             }
+        let isRefused = chance(10)
+        if isRefused, let held {
+            await session.invalidate(held)
+            self.isRefused = true
+        }
         let result: Result<TokenInformation, any Error>
         do {
-            result = .success(try await session.token(refresh: refresh))
+            result = .success(try await session.token(forcingRefresh: isForced, refresh: refresh))
         } catch {
             result = .failure(error)
         }
         guard before.isOpen, let old = held, let expiration = old.expirationDate else {
-            #expect(throws: SessionError.notOpen(before)) { try result.get() }
+            #expect(throws: TokenSessionError.notOpen(before)) { try result.get() }
             return
         }
+        let session = session
+        try await until { await session.refreshing == nil }
         // The attempt to cache again is settled before anything else is looked at.
+        await session.writes.finish()
         if isUncached, time.timeIntervalSince(lastCaching) > 60 {
             lastCaching = time
-            await session.writes.finish()
             if !isFailing { isUncached = false }
-            let session = session
-            try await until { await (session.cachingError == nil) == !isFailing }
         }
-        let isUrgent = expiration <= time + 60
+        let isUrgent = expiration <= time + 60 || isForced || self.isRefused
         let isDue =
             time.timeIntervalSince(old.refreshDate ?? time) > 86_400 && time.timeIntervalSince(lastRefresh) > 3_600
         switch kind {
-        case 0 where expiration <= time - 300: #expect(throws: SessionError.expired) { try result.get() }
+        case 0 where expiration <= time - 300 || self.isRefused:
+            #expect(throws: TokenSessionError.expired) { try result.get() }
         case 0: #expect(try result.get() == old)
         case _ where !isUrgent && !isDue: #expect(try result.get() == old)
         case 1:
             lastRefresh = time
             if isUrgent { #expect(throws: Trouble.self) { try result.get() } } else { #expect(try result.get() == old) }
         default:
-            #expect(try result.get() == new)
+            #expect(try result.get() == (isUrgent ? new : old))
             (state, held, lastRefresh, lastCaching, isUncached) = (.openTokenExtended, new, time, time, isFailing)
+            self.isRefused = false
             if !isFailing { #expect(cache.information == new) }
         }
+        let isUncached = isUncached
+        try await until { await (session.cachingError != nil) == isUncached }
     }
 
     private mutating func reload() async throws {
@@ -179,43 +195,48 @@ private struct Model {
             #expect(before.isOpen && !isFailing)
             guard !isUncached else { return }
             if cache.information == nil {
-                (state, held) = (.closed, nil)
+                ended(.closed)
             } else if isAccepted(cache.information), cache.information != held {
-                (state, held) = (.openTokenExtended, cache.information)
+                (state, held, isRefused) = (.openTokenExtended, cache.information, false)
             }
         } catch {
-            #expect(before.isOpen ? isFailing : error as? SessionError == .notOpen(before))
+            #expect(before.isOpen ? isFailing : error as? TokenSessionError == .notOpen(before))
         }
+    }
+
+    private mutating func ended(_ next: TokenSession.State) {
+        (state, held, isUncached, isRefused) = (next, nil, false, false)
+        (lastRefresh, lastCaching) = (.distantPast, .distantPast)
     }
 
     private mutating func close() async throws {
         let (isClearing, before) = (chance(2), cache.information)
         do {
-            try await session.close(clearingToken: isClearing)
+            if isClearing { try await session.signOut() } else { await session.close() }
             #expect(cache.information == (isClearing ? nil : before))
         } catch {
             #expect(isClearing && isFailing)
             #expect(cache.information == before)
         }
-        if !state.isFinal { state = state.isOpen ? .closed : .closedLoginFailed }
-        held = nil
+        if !state.isClosed { ended(state.isOpen ? .closed : .closedLoginFailed) }
     }
 
     /// The next session, after a look at all states of the last one.
     mutating func begin() async throws {
-        if !state.isFinal { try await close() }
+        if !state.isClosed { try await close() }
+        session = patientSession(cache: cache, permissions: ["email"], now: { [clock] in clock.now })
+        // It ends with the object that is gone.
         let states = await seen.value
         #expect(states.first == .created && states.last == state)
         for (before, after) in zip(states, states.dropFirst()) { #expect(table[before]?.contains(after) == true) }
-        session = Session(cache: cache, permissions: ["email"], now: { [clock] in clock.now })
         seen = Self.listen(session)
-        (state, held, isUncached, lastRefresh, lastCaching) = (.created, nil, false, .distantPast, .distantPast)
+        ended(.created)
     }
 }
 
 @Suite struct SessionModelTests {
     @Test func `the table of the library is that of the SDK`() {
-        for state in Session.State.allCases { #expect(table[state] == state.successors) }
+        for state in TokenSession.State.allCases { #expect(table[state] == state.successors) }
     }
 
     @Test(arguments: 0..<20 as Range<UInt64>)
@@ -232,18 +253,18 @@ private struct Model {
         for _ in 0..<20 {
             let cache = MemoryCache(
                 Bool.random(using: &random) ? nil : TokenInformation(token: "a", expirationDate: clock.now + 10))
-            let session = Session(cache: cache, now: { clock.now })
+            var session = patientSession(cache: cache, now: { clock.now })
             let seen = Model.listen(session)
             let kinds = (0..<12).map { _ in Int.random(in: 0..<10, using: &random) }
             await withTaskGroup(of: Void.self) { group in
                 for kind in kinds {
-                    group.addTask {
+                    group.addTask { [session] in
                         switch kind {
                         case 0, 1: _ = try? await session.open()
                         case 2: _ = try? await session.open(login: { TokenInformation(token: "b") })
                         case 3: _ = try? await session.open(login: { throw Trouble() })
-                        case 4: try? await session.close()
-                        case 5: try? await session.close(clearingToken: true)
+                        case 4: await session.close()
+                        case 5: try? await session.signOut()
                         case 6: _ = try? await session.reload()
                         case 7: try? await cache.clear()
                         default: _ = try? await session.token(refresh: { _ in TokenInformation(token: "c") })
@@ -251,10 +272,12 @@ private struct Model {
                     }
                 }
             }
-            try await session.close(clearingToken: true)
+            try await session.signOut()
             #expect(cache.information == nil)
+            #expect(session.state.isClosed)
+            session = patientSession(cache: cache)
             let states = await seen.value
-            #expect(states.first == .created && states.last == session.state && session.state.isFinal)
+            #expect(states.first == .created && states.last?.isClosed == true)
             for (before, after) in zip(states, states.dropFirst()) { #expect(table[before]?.contains(after) == true) }
         }
     }

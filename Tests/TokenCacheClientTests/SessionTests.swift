@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import TokenCacheClient
@@ -11,7 +12,7 @@ private func token(
 ) -> TokenInformation {
     TokenInformation(
         token: text, expirationDate: clock.now + expires, refreshDate: clock.now + refreshed, permissions: permissions,
-        appID: appID)
+        appID: appID, loginID: "1")
 }
 
 private func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: String? = nil) -> TokenInformation {
@@ -21,54 +22,125 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
 @Suite struct SessionTests {
     let clock = TestClock()
 
-    private func session(_ cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil) -> Session {
-        Session(cache: cache, permissions: permissions, appID: appID, now: { [clock] in clock.now })
+    private func session(_ cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil) -> TokenSession
+    {
+        patientSession(cache: cache, permissions: permissions, appID: appID, now: { [clock] in clock.now })
     }
 
     // MARK: - Opening
 
     @Test func `a cached token opens the session, and is told to all listeners`() async throws {
-        let session = session(MemoryCache(token(clock)))
-        let early = session.states
-        #expect(try await session.open() == .open)
-        let late = session.states
-        try await session.close()
-        var states: [[Session.State]] = [[], []]
-        for await state in early { states[0].append(state) }
-        for await state in late { states[1].append(state) }
-        #expect(states == [[.created, .createdTokenLoaded, .open, .closed], [.open, .closed]])
-        var last: [Session.State] = []
-        for await state in session.states { last.append(state) }
-        #expect(last == [.closed])
+        var session: TokenSession? = session(MemoryCache(token(clock)))
+        let early = try #require(session).states
+        #expect(try await session?.open() == .open)
+        #expect(session?.currentToken == token(clock))
+        let late = try #require(session).states
+        await session?.close()
+        #expect(session?.currentToken == nil)
+        let last = try #require(session).states
+        // Listeners end with the object.
+        session = nil
+        var states: [[TokenSession.State]] = []
+        for stream in [early, late, last] { states.append(await stream.reduce(into: []) { $0.append($1) }) }
+        #expect(states == [[.created, .createdTokenLoaded, .open, .closed], [.open, .closed], [.closed]])
     }
 
     @Test func `without a token and a login it stays as it is`() async throws {
         let cache = MemoryCache()
         let session = session(cache)
         #expect(try await session.open() == .created)
-        await #expect(throws: SessionError.notOpen(.created)) { try await session.token() }
+        await #expect(throws: TokenSessionError.notOpen(.created)) { try await session.token() }
         let login = token("login", clock)
         #expect(try await session.open(login: { login }) == .open)
         #expect(try await session.token() == login)
         #expect(cache.information == login)
-        await #expect(throws: SessionError.cannotOpen(.open)) { try await session.open() }
+        // It is open: nobody is asked.
+        #expect(try await session.open(login: { throw Trouble() }) == .open)
     }
 
-    @Test func `a login that fails ends the session and changes nothing`() async throws {
-        for blank in [false, true] {
+    @Test func `a login that fails changes nothing, and one that is cancelled is not the end`() async throws {
+        let kinds: [(login: TokenSession.Login, state: TokenSession.State)] = [
+            ({ throw Trouble() }, .closedLoginFailed), ({ TokenInformation(token: " ") }, .closedLoginFailed),
+            ({ throw CancellationError() }, .created),
+        ]
+        for (login, state) in kinds {
             let cache = MemoryCache(token(expires: -2 * day, clock))
             let before = cache.information
             let session = session(cache)
-            await #expect(throws: (any Error).self) {
-                try await session.open(login: {
-                    guard blank else { throw Trouble() }
-                    return TokenInformation(token: " ")
-                })
-            }
-            #expect(session.state == .closedLoginFailed)
+            await #expect(throws: (any Error).self) { try await session.open(login: login) }
+            #expect(session.state == state)
             #expect(cache.information == before)
-            await #expect(throws: SessionError.cannotOpen(.closedLoginFailed)) { try await session.open() }
+            // One object serves for the app's life.
+            let new = token("login", clock)
+            #expect(try await session.open { new } == .open)
+            await session.close()
+            #expect(try await session.open() == .open)
+            #expect(session.currentToken == new)
+            try await session.signOut()
+            #expect(try await session.open() == .created)
         }
+    }
+
+    @Test func `each login is told from others, and refreshes keep that`() async throws {
+        let cache = MemoryCache()
+        let session = session(cache)
+        var logins: Set<String> = []
+        for _ in 0..<2 {
+            try await session.open { TokenInformation(token: "login", refreshToken: "R", idToken: "I") }
+            let login = try #require(session.currentToken?.loginID)
+            logins.insert(login)
+            let refreshed = try await session.token(forcingRefresh: true) { _ in
+                TokenInformation(token: "new", loginID: "of the app")
+            }
+            #expect(refreshed.loginID == login)
+            // What the answer to a refresh leaves out.
+            #expect([refreshed.refreshToken, refreshed.idToken] == ["R", "I"])
+            try await session.signOut()
+        }
+        #expect(logins.count == 2)
+    }
+
+    @Test func `those who open at once are asked once, and one who is cancelled does not take it from the others`()
+        async throws
+    {
+        let (session, gate, calls) = (session(MemoryCache()), Gate(), Locked(0))
+        gate.shut()
+        let login: TokenSession.Login = { [clock] in
+            calls.withLock { $0 += 1 }
+            await gate.pass()
+            return token("login", clock)
+        }
+        let tasks = (0..<10).map { _ in Task { try await session.open(login: login) } }
+        await gate.reached()
+        tasks[0].cancel()
+        await #expect(throws: CancellationError.self) { try await tasks[0].value }
+        gate.open()
+        for task in tasks.dropFirst() { #expect(try await task.value == .open) }
+        #expect(calls.withLock { $0 } == 1)
+    }
+
+    @Test func `a login that nobody waits for any more is cancelled`() async throws {
+        let session = session(MemoryCache())
+        let task = Task {
+            try await session.open {
+                try await Task.sleep(for: .seconds(3_600))
+                throw Trouble()
+            }
+        }
+        try await until { session.state == .createdOpening }
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        try await until { session.state == .created }
+    }
+
+    @Test func `the first screen does not wait for a cache`() async throws {
+        let cache = MemoryCache(token(clock))
+        cache.gate.shut()
+        let session = session(cache)
+        await #expect(throws: TokenCacheError.timedOut) { try await session.open(patience: .zero) }
+        #expect(session.state == .created)
+        cache.gate.open()
+        #expect(try await session.open() == .open)
     }
 
     @Test func `unknown is not signed out`() async throws {
@@ -79,7 +151,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         await #expect(throws: Trouble.self) { try await session.open() }
         await #expect(throws: Trouble.self) { try await session.open(login: { login }) }
         #expect(session.state == .created)
-        #expect(try await session.open(login: { login }, loginIfUnknown: true) == .open)
+        #expect(try await session.open(loginIfUnknown: true, login: { login }) == .open)
         // It could not be cached, and is tried again.
         #expect(await session.cachingError is Trouble)
         cache.fail(false)
@@ -102,7 +174,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
             let session = session(cache, permissions: ["email"], appID: "12")
             #expect(try await session.load() == (isAccepted ? .createdTokenLoaded : .created))
             #expect(try await session.open() == (isAccepted ? .open : .created))
-            try await session.close()
+            await session.close()
             #expect(cache.information == cached)
         }
     }
@@ -111,9 +183,9 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         for offset in [-day, day] {
             let cached = token(expires: 3_600, clock)
             let cache = MemoryCache(cached)
-            let session = Session(cache: cache, now: { [clock] in clock.now + offset })
+            let session = patientSession(cache: cache, now: { [clock] in clock.now + offset })
             #expect(try await session.open() == (offset > 0 ? .created : .open))
-            try await session.close()
+            await session.close()
             #expect(cache.information == cached)
         }
     }
@@ -124,10 +196,9 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let session = session(cache)
         let opening = Task { try await session.open() }
         await cache.gate.reached()
-        await #expect(throws: SessionError.cannotOpen(.created)) { try await session.open() }
-        try await session.close()
+        await session.close()
+        await #expect(throws: TokenSessionError.closed) { try await opening.value }
         cache.gate.open()
-        await #expect(throws: SessionError.closed) { try await opening.value }
         #expect(session.state == .closedLoginFailed)
     }
 
@@ -143,33 +214,161 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         }
         await gate.reached()
         #expect(session.state == .createdOpening)
-        try await session.close(clearingToken: true)
+        try await session.signOut()
         gate.open()
-        await #expect(throws: SessionError.closed) { try await opening.value }
+        await #expect(throws: TokenSessionError.closed) { try await opening.value }
         #expect(session.state == .closedLoginFailed)
         #expect(cache.information == nil)
     }
 
     // MARK: - Refreshing
 
-    @Test func `a token is refreshed by the SDK's rule or when it would expire`() async throws {
-        let cases: [(TokenInformation, Duration, Bool)] = [
-            (token(clock), .seconds(60), false), (token(refreshed: -day, clock), .seconds(60), false),
-            (token(refreshed: -day - 1, clock), .seconds(60), true), (token(expires: 61, clock), .seconds(60), false),
-            (token(expires: 60, clock), .seconds(60), true), (token(expires: 3_601, clock), .seconds(3_600), false),
-            (token(expires: 3_600, clock), .seconds(3_600), true), (token(expires: -10, clock), .zero, true),
-            (TokenInformation(token: "a", expirationDate: nil, refreshDate: clock.now), .zero, true),
-            (TokenInformation(token: "a", refreshDate: nil), .zero, true),
+    @Test func `a token is refreshed first if it would expire, and meanwhile if it is due by the SDK's rule`()
+        async throws
+    {
+        enum Outcome { case kept, due, urgent }
+        let cases: [(TokenInformation, Duration, Outcome)] = [
+            (token(clock), .seconds(60), .kept), (token(refreshed: -day, clock), .seconds(60), .kept),
+            (token(refreshed: -day - 1, clock), .seconds(60), .due), (token(expires: 61, clock), .seconds(60), .kept),
+            (token(expires: 60, clock), .seconds(60), .urgent),
+            (token(expires: 3_601, clock), .seconds(3_600), .kept),
+            (token(expires: 3_600, clock), .seconds(3_600), .urgent), (token(expires: -10, clock), .zero, .urgent),
+            (TokenInformation(token: "a", expirationDate: nil, refreshDate: clock.now, loginID: "1"), .zero, .due),
+            (TokenInformation(token: "a", refreshDate: nil, loginID: "1"), .zero, .due),
         ]
-        for (cached, duration, isRefreshed) in cases {
+        for (cached, duration, outcome) in cases {
             let cache = MemoryCache(cached)
-            let session = session(cache)
+            let (session, gate) = (session(cache), Gate())
             try await session.open()
+            var events = session.events.makeAsyncIterator()
             let new = token("new", clock)
-            let expected = isRefreshed ? new : cached
-            #expect(try await session.token(validFor: duration, refresh: { _ in new }) == expected)
-            #expect(session.state == (isRefreshed ? .openTokenExtended : .open))
-            #expect(cache.information == expected)
+            gate.shut()
+            if outcome != .due { gate.open() }
+            let refresh: TokenSession.Refresh = { _ in
+                await gate.pass()
+                return new
+            }
+            let found = try await session.token(validFor: duration, refresh: refresh)
+            #expect(found == (outcome == .urgent ? new : cached))
+            if outcome == .kept {
+                #expect(session.state == .open)
+                #expect(cache.information == cached)
+                continue
+            }
+            gate.open()
+            guard case .renewed(let renewed)? = await events.next() else { throw Trouble() }
+            #expect(renewed == new)
+            #expect(session.state == .openTokenExtended)
+            try await until { cache.information == new }
+        }
+    }
+
+    @Test func `a token that an API has refused is refreshed, also if it never expires`() async throws {
+        let old = token(clock)
+        let session = session(MemoryCache(old))
+        try await session.open()
+        #expect(try await session.token(refresh: { _ in throw Trouble() }) == old)
+        await session.invalidate(old)
+        await #expect(throws: TokenSessionError.expired) { try await session.token() }
+        await #expect(throws: Trouble.self) { try await session.token(refresh: { _ in throw Trouble() }) }
+        let new = token("new", clock)
+        #expect(try await session.token(refresh: { _ in new }) == new)
+        // It is another one by now.
+        await session.invalidate(old)
+        #expect(try await session.token() == new)
+        let newer = token("newer", clock)
+        #expect(try await session.token(forcingRefresh: true, refresh: { _ in newer }) == newer)
+    }
+
+    @Test func `a new token is delivered before it is stored`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let new = token("new", clock)
+        #expect(try await session.token(refresh: { _ in new }) == new)
+        await cache.gate.reached()
+        // Closing waits for it: the token before may be used up.
+        let closing = Task { await session.close() }
+        try await until { session.state == .closed }
+        cache.gate.open()
+        await closing.value
+        #expect(cache.information == new)
+    }
+
+    @Test func `an app and its widget refresh a token once, and one that ended in between does not stop the other`()
+        async throws
+    {
+        let directory = try TemporaryDirectory()
+        let folder = URL(filePath: directory.path)
+        let old = token(expires: 10, clock)
+        try await LocalTokenCache(.directory(folder), user: "a").store(old)
+        let (calls, gate) = (Locked(0), Gate())
+        gate.shut()
+        let sessions = (0..<2).map { index in
+            let local = LocalTokenCache(.directory(folder), user: "a")
+            return session(index == 0 ? local : LayeredTokenCache(local: local, remote: MemoryCache(old)))
+        }
+        for session in sessions { try await session.open() }
+        let refresh: TokenSession.Refresh = { [clock] _ in
+            let number = calls.withLock { calls in
+                calls += 1
+                return calls
+            }
+            await gate.pass()
+            return token("new \(number)", clock)
+        }
+        let tasks = sessions.map { session in Task { try await session.token(refresh: refresh) } }
+        await gate.reached()
+        gate.open()
+        for task in tasks { #expect(try await task.value.token == "new 1") }
+        #expect(calls.withLock { $0 } == 1)
+        // A process that was killed while it refreshed, a minute ago.
+        try await LocalTokenCache(.directory(folder), user: "a").update {
+            $0?.refreshingUntil = Date() - 1
+        }
+        #expect(try await sessions[0].token(forcingRefresh: true, refresh: refresh).token == "new 2")
+    }
+
+    @Test func `what happens is told, with its values`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        var events = session.events.makeAsyncIterator()
+        await #expect(throws: Trouble.self) { try await session.token(refresh: { _ in throw Trouble() }) }
+        guard case .refreshFailed(let error)? = await events.next(), error is Trouble else { throw Trouble() }
+        cache.fail()
+        let new = token("new", clock)
+        _ = try await session.token(refresh: { _ in new })
+        guard case .renewed(new)? = await events.next() else { throw Trouble() }
+        guard case .cachingFailed(let failure)? = await events.next(), failure is Trouble else { throw Trouble() }
+        cache.fail(false)
+        await session.close()
+        guard case .ended(.closed)? = await events.next() else { throw Trouble() }
+        try await session.open()
+        try await cache.clear()
+        try await session.reload()
+        guard case .ended(.signedOutElsewhere)? = await events.next() else { throw Trouble() }
+        try await session.open { new }
+        try await session.signOut()
+        guard case .ended(.signedOut)? = await events.next() else { throw Trouble() }
+    }
+
+    @Test func `the account ends after the token, and learns whether the server has that`() async throws {
+        for isDown in [false, true] {
+            let server = MemoryCache()
+            let cache = LayeredTokenCache(
+                local: LocalTokenCache(.memory, user: "a"), remote: server, patience: .milliseconds(50))
+            let session = session(cache)
+            let one = token(clock)
+            try await session.open { one }
+            server.fail(isDown)
+            let told = Locked<Bool?>(nil)
+            try await session.signOut { isSent in
+                #expect(isSent == (server.information == nil))
+                told.withLock { $0 = isSent }
+            }
+            #expect(told.withLock { $0 } == !isDown)
         }
     }
 
@@ -189,7 +388,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
             }
         }
         await gate.reached()
-        try await until { await session.waiting?.count == 1_000 }
+        try await until { await session.refreshing?.waiters == 1_000 }
         gate.open()
         for task in tasks { #expect(try await task.value == new) }
         #expect(calls.withLock { $0 } == 1)
@@ -207,19 +406,21 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let calls = Locked(0)
         let relaxed = session(MemoryCache(old))
         try await relaxed.open()
-        for expected in [1, 1, 2] {
-            #expect(
-                try await relaxed.token(refresh: { _ in
-                    calls.withLock { $0 += 1 }
-                    throw Trouble()
-                }) == old)
+        var events = relaxed.events.makeAsyncIterator()
+        for (expected, isTried) in [(1, true), (1, false), (2, true)] {
+            let found = try await relaxed.token(refresh: { _ in
+                calls.withLock { $0 += 1 }
+                throw Trouble()
+            })
+            #expect(found == old)
+            if isTried { _ = await events.next() }
             #expect(calls.withLock { $0 } == expected)
             clock.advance(by: 1_801)
         }
         // Without anything to refresh by, it is used until it has surely expired.
         #expect(try await relaxed.token() == old)
         clock.advance(by: 60 * day)
-        await #expect(throws: SessionError.expired) { try await relaxed.token() }
+        await #expect(throws: TokenSessionError.expired) { try await relaxed.token() }
     }
 
     @Test func `a sign-out in the middle of a refresh stays, and nobody waits on`() async throws {
@@ -238,12 +439,12 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
             }
         }
         await gate.reached()
-        try await until { await session.waiting?.count == 10 }
-        try await session.close(clearingToken: true)
-        for task in tasks { await #expect(throws: SessionError.closed) { try await task.value } }
+        try await until { await session.refreshing?.waiters == 10 }
+        try await session.signOut()
+        for task in tasks { await #expect(throws: TokenSessionError.closed) { try await task.value } }
         // The next user of the same cache.
         let next = token("next", clock)
-        try await cache.cache(next)
+        try await cache.store(next)
         gate.open()
         try await Task.sleep(for: .milliseconds(20))
         #expect(cache.information == next)
@@ -258,8 +459,9 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let new = token("new", clock)
         let refreshing = Task { try await session.token(refresh: { _ in new }) }
         await cache.gate.reached()
-        let closing = Task { try await session.close(clearingToken: true) }
-        await #expect(throws: SessionError.closed) { try await refreshing.value }
+        #expect(try await refreshing.value == new)
+        let closing = Task { try await session.signOut() }
+        try await until { session.state == .closed }
         cache.gate.open()
         try await closing.value
         #expect(cache.information == nil)
@@ -270,9 +472,9 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let inner: MemoryCache
         let gate = Gate()
         func fetch() async throws -> TokenInformation? { try await inner.fetch() }
-        func cache(_ information: TokenInformation) async throws {
+        func store(_ information: TokenInformation) async throws {
             await gate.pass()
-            try await inner.cache(information)
+            try await inner.store(information)
         }
         func clear() async throws { try await inner.clear() }
     }
@@ -285,8 +487,9 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let new = token("new", clock)
         let refreshing = Task { try await session.token(refresh: { _ in new }) }
         await cache.gate.reached()
-        let closing = Task { try await session.close(clearingToken: true) }
-        await #expect(throws: SessionError.closed) { try await refreshing.value }
+        #expect(try await refreshing.value == new)
+        let closing = Task { try await session.signOut() }
+        try await until { session.state == .closed }
         for _ in 0..<100 { await Task.yield() }
         cache.gate.open()
         try await closing.value
@@ -301,7 +504,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let gate = Gate()
         gate.shut()
         let new = token("new", clock)
-        let refresh: Session.Refresh = { _ in
+        let refresh: TokenSession.Refresh = { _ in
             await gate.pass()
             try Task.checkCancellation()
             return new
@@ -309,12 +512,48 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let first = Task { try await session.token(refresh: refresh) }
         await gate.reached()
         let second = Task { try await session.token(refresh: refresh) }
-        try await until { await session.waiting?.count == 2 }
+        try await until { await session.refreshing?.waiters == 2 }
         first.cancel()
         await #expect(throws: CancellationError.self) { try await first.value }
         gate.open()
         #expect(try await second.value == new)
     }
+
+    // MARK: - Other libraries and views
+
+    @Test func `a token that another library has kept is adopted`() async throws {
+        let cache = MemoryCache()
+        let session = session(cache)
+        await #expect(throws: TokenSessionError.blankToken) { try await session.adopt(TokenInformation(token: "")) }
+        try await session.adopt(TokenInformation(token: "kept", userID: "7"))
+        #expect(session.state == .open)
+        let login = try #require(cache.information?.loginID)
+        // Extended there.
+        try await session.adopt(TokenInformation(token: "extended", userID: "7"))
+        #expect(session.state == .openTokenExtended)
+        #expect(cache.information?.token == "extended")
+        #expect(cache.information?.loginID == login)
+        try await session.adopt(TokenInformation(token: "of another user", userID: "8"))
+        #expect(cache.information?.loginID != login)
+        try await session.signOut()
+        try await session.adopt(TokenInformation(token: "again"))
+        #expect(session.state == .open)
+    }
+
+    #if canImport(Observation)
+    @MainActor @Test func `a view sees the state and the token`() async throws {
+        let session = session(MemoryCache(token(expires: 10, clock)))
+        let model = ObservableTokenSession(session)
+        #expect(model.state == .created)
+        try await session.open()
+        try await until { model.state == .open && model.currentToken == token(expires: 10, clock) }
+        let new = token("new", clock)
+        _ = try await session.token(refresh: { _ in new })
+        try await until { model.currentToken == new }
+        try await model.session.signOut()
+        try await until { model.state == .closed && model.currentToken == nil }
+    }
+    #endif
 
     // MARK: - Other devices
 
@@ -323,7 +562,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let cached: TokenInformation
         let current: TokenInformation?
         func fetch() async throws -> TokenInformation? { cached }
-        func cache(_ information: TokenInformation) async throws { throw TokenCacheError.conflict(current: current) }
+        func store(_ information: TokenInformation) async throws { throw TokenCacheError.conflict(current: current) }
         func clear() async throws {}
     }
 
@@ -331,12 +570,13 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let (old, new, other) = (token(expires: 10, clock), token("new", clock), token("other", clock))
         let first = session(ContestedCache(cached: old, current: other))
         try await first.open()
-        #expect(try await first.token(refresh: { _ in new }) == other)
+        #expect(try await first.token(refresh: { _ in new }) == new)
+        try await until { first.currentToken == other }
         #expect(try await first.token() == other)
         let second = session(ContestedCache(cached: old, current: nil))
         try await second.open()
-        await #expect(throws: SessionError.closed) { try await second.token(refresh: { _ in new }) }
-        #expect(second.state == .closed)
+        #expect(try await second.token(refresh: { _ in new }) == new)
+        try await until { second.state == .closed }
     }
 
     @Test func `looking again adopts what is there`() async throws {
@@ -345,7 +585,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         try await session.open()
         #expect(try await session.reload() == .open)
         let other = token("other", clock)
-        try await cache.cache(other)
+        try await cache.store(other)
         #expect(try await session.reload() == .openTokenExtended)
         #expect(try await session.token() == other)
         cache.fail()
@@ -354,7 +594,7 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         cache.fail(false)
         try await cache.clear()
         #expect(try await session.reload() == .closed)
-        await #expect(throws: SessionError.notOpen(.closed)) { try await session.reload() }
+        await #expect(throws: TokenSessionError.notOpen(.closed)) { try await session.reload() }
     }
 
     // MARK: - Closing
@@ -365,21 +605,12 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
             let session = session(cache)
             if opens { try await session.open() }
             cache.fail()
-            await #expect(throws: Trouble.self) { try await session.close(clearingToken: true) }
+            await #expect(throws: Trouble.self) { try await session.signOut() }
             #expect(session.state == (opens ? .closed : .closedLoginFailed))
             #expect(cache.information != nil)
             cache.fail(false)
-            try await session.close(clearingToken: true)
+            try await session.signOut()
             #expect(cache.information == nil)
         }
-    }
-
-    @Test func `listeners end with the session object`() async throws {
-        var session: Session? = session(MemoryCache())
-        let states = try #require(session).states
-        session = nil
-        var seen: [Session.State] = []
-        for await state in states { seen.append(state) }
-        #expect(seen == [.created])
     }
 }

@@ -15,7 +15,7 @@ import Testing
     }
 
     private func cache(_ id: String) -> LocalTokenCache {
-        LocalTokenCache(.file(folder), user: id)
+        LocalTokenCache(.directory(folder), user: id)
     }
 
     private func users() -> Users {
@@ -23,37 +23,40 @@ import Testing
             directory: folder, now: { [clock] in clock.now },
             session: { [folder, clock] id in
                 if id == "broken" { throw Trouble() }
-                return Session(cache: LocalTokenCache(.file(folder), user: id), now: { clock.now })
+                return patientSession(cache: LocalTokenCache(.directory(folder), user: id), now: { clock.now })
             })
     }
 
     @Test func `users are added, switched and remembered`() async throws {
         let users = users()
-        #expect(try await users.all.isEmpty)
-        #expect(try await users.current == nil)
-        let anna = try await users.switchTo("a", name: "Anna")
-        let token = TokenInformation(token: "of a", refreshDate: clock.now)
+        #expect(try await users.all().isEmpty)
+        #expect(try await users.current() == nil)
+        let anna = try await users.switch(to: "a", name: "Anna")
+        let token = TokenInformation(token: "of a", refreshDate: clock.now, loginID: "1")
         try await anna.open(login: { token })
         clock.advance(by: 10)
-        let bert = try await users.switchTo("b", name: "Bert")
+        let bert = try await users.switch(to: "b", name: "Bert")
         #expect(anna.state == .closed)
         #expect(try await bert.open() == .created)
-        let other = TokenInformation(token: "of b", refreshDate: clock.now)
+        let other = TokenInformation(token: "of b", refreshDate: clock.now, loginID: "2")
         try await bert.open(login: { other })
-        #expect(try await users.switchTo("b") === bert)
+        #expect(try await users.switch(to: "b") === bert)
         clock.advance(by: 10)
-        let again = try await users.switchTo("a")
+        let again = try await users.switch(to: "a")
         #expect(try await again.open() == .open)
         #expect(try await again.token() == token)
-        #expect(try await self.users().all.map(\.name) == ["Anna", "Bert"])
-        #expect(try await self.users().current?.id == "a")
+        // The same object serves for as long as the user is the current one, also after a sign-out.
+        try await again.signOut()
+        #expect(try await users.switch(to: "a") === again)
+        #expect(try await self.users().all().map(\.name) == ["Anna", "Bert"])
+        #expect(try await self.users().current()?.id == "a")
         #expect(try await cache("b").fetch() == other)
     }
 
     @Test func `a forgotten user's token is cleared, and the others' stay`() async throws {
         let users = users()
         for id in ["a", "b", "c"] {
-            try await users.switchTo(id).open(login: { TokenInformation(token: id) })
+            try await users.switch(to: id).open(login: { TokenInformation(token: id) })
         }
         let current = try #require(await users.session)
         try await users.forget("a")
@@ -61,8 +64,8 @@ import Testing
         try await users.forget("unknown")
         #expect(current.state == .closed)
         #expect(await users.session == nil)
-        #expect(try await users.all.map(\.id) == ["b"])
-        #expect(try await users.current == nil)
+        #expect(try await users.all().map(\.id) == ["b"])
+        #expect(try await users.current() == nil)
         #expect(try await cache("a").fetch() == nil)
         #expect(try await cache("b").fetch()?.token == "b")
         #expect(try await cache("c").fetch() == nil)
@@ -70,8 +73,8 @@ import Testing
 
     @Test func `switching in the middle of a refresh writes to nobody's slot`() async throws {
         let users = users()
-        let anna = try await users.switchTo("a")
-        let old = TokenInformation(token: "a", expirationDate: clock.now + 10, refreshDate: clock.now)
+        let anna = try await users.switch(to: "a")
+        let old = TokenInformation(token: "a", expirationDate: clock.now + 10, refreshDate: clock.now, loginID: "1")
         try await anna.open(login: { old })
         let gate = Gate()
         gate.shut()
@@ -82,9 +85,9 @@ import Testing
             })
         }
         await gate.reached()
-        let bert = try await users.switchTo("b")
+        let bert = try await users.switch(to: "b")
         try await bert.open(login: { TokenInformation(token: "b") })
-        await #expect(throws: SessionError.closed) { try await refreshing.value }
+        await #expect(throws: TokenSessionError.closed) { try await refreshing.value }
         gate.open()
         try await Task.sleep(for: .milliseconds(20))
         #expect(try await cache("a").fetch() == old)
@@ -93,20 +96,20 @@ import Testing
 
     @Test func `a session that cannot be made changes nothing`() async throws {
         let users = users()
-        let anna = try await users.switchTo("a")
-        await #expect(throws: Trouble.self) { try await users.switchTo("broken") }
+        let anna = try await users.switch(to: "a")
+        await #expect(throws: Trouble.self) { try await users.switch(to: "broken") }
         #expect(await users.session === anna)
         #expect(anna.state == .created)
-        #expect(try await users.all.map(\.id) == ["a"])
+        #expect(try await users.all().map(\.id) == ["a"])
     }
 
     @Test func `a list that cannot be read is an error and left alone`() async throws {
-        try await users().switchTo("a")
+        try await users().switch(to: "a")
         let file = folder.appending(path: "users.json")
         for text in ["", "{}", #"{"format":2,"users":{}}"#] {
             try Data(text.utf8).write(to: file)
-            await #expect(throws: TokenCacheError.self) { try await users().all }
-            await #expect(throws: TokenCacheError.self) { try await users().switchTo("b") }
+            await #expect(throws: TokenCacheError.self) { try await users().all() }
+            await #expect(throws: TokenCacheError.self) { try await users().switch(to: "b") }
             await #expect(throws: TokenCacheError.self) { try await users().forget("a") }
             #expect(try Data(contentsOf: file) == Data(text.utf8))
         }
@@ -114,14 +117,14 @@ import Testing
 
     @Test func `a hundred switches at once leave one open session`() async throws {
         let users = users()
-        let sessions = try await withThrowingTaskGroup(of: Session.self) { group in
-            for index in 0..<100 { group.addTask { try await users.switchTo("\(index % 7)") } }
+        let sessions = try await withThrowingTaskGroup(of: TokenSession.self) { group in
+            for index in 0..<100 { group.addTask { try await users.switch(to: "\(index % 7)") } }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        let open = sessions.filter { !$0.state.isFinal }
+        let open = sessions.filter { !$0.state.isClosed }
         #expect(!open.isEmpty)
         let session = try #require(await users.session)
         #expect(open.allSatisfy { $0 === session })
-        #expect(try await users.all.count == 7)
+        #expect(try await users.all().count == 7)
     }
 }

@@ -12,6 +12,7 @@ final class VersionedServer: Sendable {
     let row = Locked(Row())
     /// Answers that are lost on the way, by the number of the request.
     let lost = Locked<Set<Int>>([])
+    let losesAnswers = Locked(false)
     let isDown = Locked(false)
     private let hasVersions: Bool
 
@@ -23,7 +24,9 @@ final class VersionedServer: Sendable {
         ScriptedTransport { [self] request, number in
             if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }
             let response = row.withLock { answer(request, &$0) }
-            if lost.withLock({ $0.contains(number) }) { throw TokenCacheError.unreachable(code: -1005) }
+            if lost.withLock({ $0.contains(number) }) || losesAnswers.withLock({ $0 }) {
+                throw TokenCacheError.unreachable(code: -1005)
+            }
             return response
         }
     }

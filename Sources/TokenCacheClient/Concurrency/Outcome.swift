@@ -1,48 +1,89 @@
-/// What one task waits for and others bring: the first outcome counts, whatever comes after it is dropped.
+/// What tasks wait for and another one brings: the first outcome counts, whatever comes after it is dropped.
 final class Outcome<Value: Sendable>: Sendable {
-    private enum State: Sendable {
-        case open
-        case awaited(CheckedContinuation<Value, any Error>)
-        case finished(Result<Value, any Error>)
+    private struct State {
+        var result: Result<Value, any Error>?
+        var waiting: [Int: CheckedContinuation<Value, any Error>] = [:]
+        var waits = 0
     }
 
-    private let state = Locked(State.open)
+    private let state = Locked(State())
 
-    /// Waits for the outcome, which is a `CancellationError` if the waiting task is cancelled before.
-    ///
-    /// At most one task may wait.
-    func value(whileWaiting begin: () -> Void = {}) async throws -> Value {
-        try await withTaskCancellationHandler {
+    init() {}
+
+    /// What an operation will bring, which begins now and does not end with those who wait for it.
+    convenience init(of operation: @escaping @Sendable () async throws -> Value) {
+        self.init()
+        Task { await bring(operation) }
+    }
+
+    /// How many tasks wait.
+    var waiters: Int { state.withLock { $0.waiting.count } }
+
+    /// Waits for the outcome; a task that is cancelled gets a `CancellationError` at once, and the others wait on.
+    func value() async throws -> Value {
+        let number = state.withLock { state in
+            state.waits += 1
+            return state.waits
+        }
+        return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                let finished = state.withLock { state -> Result<Value, any Error>? in
-                    switch state {
-                    case .finished(let result): return result
-                    case .awaited: preconditionFailure("two tasks wait for one outcome")
-                    case .open: state = .awaited(continuation)
-                    }
+                let result = state.withLock { state -> Result<Value, any Error>? in
+                    if let result = state.result { return result }
+                    // Cancelled before there was anybody to wake up.
+                    if Task.isCancelled { return .failure(CancellationError()) }
+                    state.waiting[number] = continuation
                     return nil
                 }
-                if let finished { continuation.resume(with: finished) }
-                begin()
+                if let result { continuation.resume(with: result) }
             }
         } onCancel: {
-            finish(.failure(CancellationError()))
+            state.withLock { $0.waiting.removeValue(forKey: number) }?.resume(throwing: CancellationError())
         }
     }
 
-    /// Brings the outcome; false if there was one.
-    @discardableResult
-    func finish(_ result: Result<Value, any Error>) -> Bool {
-        let (isFirst, continuation) = state.withLock { state -> (Bool, CheckedContinuation<Value, any Error>?) in
-            defer { if case .finished = state {} else { state = .finished(result) } }
-            switch state {
-            case .open: return (true, nil)
-            case .awaited(let continuation): return (true, continuation)
-            case .finished: return (false, nil)
+    /// Brings the outcome, unless there is one.
+    func finish(_ result: Result<Value, any Error>) {
+        let waiting = state.withLock { state -> [Int: CheckedContinuation<Value, any Error>] in
+            guard state.result == nil else { return [:] }
+            state.result = result
+            defer { state.waiting = [:] }
+            return state.waiting
+        }
+        for continuation in waiting.values { continuation.resume(with: result) }
+    }
+
+    /// Brings what an operation returns or throws.
+    func bring(_ operation: @Sendable () async throws -> Value) async {
+        do {
+            finish(.success(try await operation()))
+        } catch {
+            finish(.failure(error))
+        }
+    }
+}
+
+/// Runs operations one after the other, in the order in which they were asked for.
+final class Turns: Sendable {
+    private let last = Locked<Task<Void, Never>?>(nil)
+
+    /// Runs an operation after all earlier ones.
+    ///
+    /// It runs to its end even if the waiting task is cancelled.
+    func run<Value: Sendable>(_ operation: @escaping @Sendable () async throws -> Value) async throws -> Value {
+        let outcome = Outcome<Value>()
+        last.withLock { last in
+            let previous = last
+            last = Task {
+                await previous?.value
+                await outcome.bring(operation)
             }
         }
-        continuation?.resume(with: result)
-        return isFirst
+        return try await outcome.value()
+    }
+
+    /// Waits for the end of all operations that were asked for.
+    func finish() async {
+        try? await run {}
     }
 }
 
@@ -55,13 +96,7 @@ func withTimeLimit<Value: Sendable>(
     _ limit: Duration, clock: any Clock<Duration>, operation: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
     let outcome = Outcome<Value>()
-    let work = Task {
-        do {
-            outcome.finish(.success(try await operation()))
-        } catch {
-            outcome.finish(.failure(error))
-        }
-    }
+    let work = Task { await outcome.bring(operation) }
     let timer = Task {
         try await clock.sleep(for: limit)
         outcome.finish(.failure(TokenCacheError.timedOut))
@@ -71,12 +106,4 @@ func withTimeLimit<Value: Sendable>(
         work.cancel()
     }
     return try await outcome.value()
-}
-
-extension Clock where Duration == Swift.Duration {
-    /// A function that tells the time since it was made.
-    func stopwatch() -> @Sendable () -> Swift.Duration {
-        let start = now
-        return { start.duration(to: now) }
-    }
 }

@@ -1,18 +1,11 @@
 internal import Foundation
 
 extension LayeredTokenCache {
-    /// The outcome of a write.
-    enum SendResult: Sendable {
+    /// What became of a write.
+    private enum SendResult: Sendable {
         case sent(TokenBase)
-        /// Another device has written something newer.
+        /// Another device has written something that counts more.
         case overtaken(by: VersionedToken)
-
-        var base: TokenBase {
-            switch self {
-            case .sent(let base): base
-            case .overtaken(let current): current.base
-            }
-        }
     }
 
     /// Sends what waits in the queue, however long that takes.
@@ -21,15 +14,16 @@ extension LayeredTokenCache {
     ///
     /// - Throws: Why something still waits: what the server's cache throws, or `TokenCacheError` if the queue cannot be read.
     public func synchronize() async throws {
-        while let entry = try queue.read() {
-            let outcome = outcome(of: entry.write.id)
+        lookForOthers()
+        while let write = try await record()?.write {
+            let outcome = outcome(of: write.id)
             send()
             do {
                 try await outcome.value()
             } catch TokenCacheError.conflict {
                 // It is settled as well.
             }
-            if let remoteError, try queue.read() != nil { throw remoteError }
+            if let remoteError, try await record()?.write != nil { throw remoteError }
         }
     }
 
@@ -42,6 +36,7 @@ extension LayeredTokenCache {
 
     /// Begins to send, unless that is under way: it then goes on with whatever is in the queue.
     func send() {
+        sendsAgain = true
         guard !isSending else { return }
         isSending = true
         retry?.cancel()
@@ -50,92 +45,176 @@ extension LayeredTokenCache {
 
     private func sendAll() async {
         do {
-            while let entry = try queue.read() {
-                // Nobody can be waiting for the writes before it.
-                releaseAll(but: entry.write.id)
-                let result = try await send(entry.write)
-                try await turns.run { try await self.finish(entry, result) }
-                failures = 0
-                remoteError = nil
+            while sendsAgain {
+                sendsAgain = false
+                while let record = try await record(), let write = record.write {
+                    // Nobody can be waiting for the writes before it.
+                    releaseAll(but: write.id)
+                    try await finish(write, try await send(record, write))
+                    failures = 0
+                    remoteError = nil
+                }
             }
-            isSending = false
         } catch {
             remoteError = error
-            isSending = false
-            failures += 1
-            scheduleRetry()
+            await keepCredential()
+            if (error as? TokenCacheError)?.isPermanent == true {
+                report(error)
+            } else {
+                failures += 1
+                var wait: Duration?
+                if case .unavailable(_, let asked)? = error as? TokenCacheError { wait = asked }
+                scheduleRetry(after: wait ?? .zero)
+            }
         }
+        isSending = false
+        untried = nil
         releaseAll()
     }
 
     /// Lets those who wait go on: their write is in the queue, or a later one has taken its place.
     private func releaseAll(but id: String? = nil) {
-        for (other, outcomes) in waiting where other != id {
-            waiting[other] = nil
-            for outcome in outcomes { outcome.finish(.success(())) }
+        for (other, outcome) in outcomes where other != id && !saving.contains(other) {
+            outcomes[other] = nil
+            outcome.finish(.success(()))
         }
     }
 
-    /// Tries again after 1, 2, 4 seconds and so on, up to five minutes, each shortened at random by up to a half.
-    private func scheduleRetry() {
+    /// Tries again after 1, 2, 4 seconds and so on, up to five minutes, each shortened at random by up to a half, and at least
+    /// as long as the server asks for.
+    ///
+    /// The cache stays until then, though nobody else may have it any more.
+    private func scheduleRetry(after least: Duration) {
         let seconds = Double(1 << min(failures - 1, 9))
-        let delay = Duration.seconds(min(seconds, 300) * Double.random(in: 0.5...1))
-        retry = Task { [weak self, clock] in
+        let delay = max(Duration.seconds(min(seconds, 300) * Double.random(in: 0.5...1)), least)
+        retry = Task { [self] in
             guard (try? await clock.sleep(for: delay)) != nil else { return }
-            await self?.send()
+            send()
         }
+    }
+
+    /// Puts the credential that was just tried beside a sign-out that has none.
+    private func keepCredential() async {
+        guard let credential = (remote as? RemoteTokenCache)?.credential, let record = try? await record(),
+            record.information == nil, let write = record.write, write.credential == nil
+        else { return }
+        try? await change(isKept: false) { record in
+            if record?.write?.id == write.id { record?.write?.credential = credential }
+        }
+    }
+
+    /// Ends a write that has reached the server or was overtaken there.
+    private func finish(_ write: LocalRecord.Write, _ result: SendResult) async throws {
+        let save: @Sendable (inout LocalRecord?) -> Void = { record in
+            let isLast = record?.write?.id == write.id
+            switch result {
+            case .sent(let base): record?.base = base
+            case .overtaken(let current):
+                record?.base = current.base
+                if isLast { record = LocalRecord(current.information, base: current.base) }
+            }
+            if isLast { record?.write = nil }
+        }
+        // If it cannot be saved, the write is compared with the server once more, and found there.
+        defer {
+            switch result {
+            case .sent: outcomes.removeValue(forKey: write.id)?.finish(.success(()))
+            case .overtaken(let current):
+                let conflict = TokenCacheError.conflict(current: current.information)
+                outcomes.removeValue(forKey: write.id)?.finish(.failure(conflict))
+            }
+        }
+        try await change(isKept: false, save)
     }
 
     // MARK: - One write
 
-    private func send(_ write: WriteQueue.Write) async throws -> SendResult {
-        // Made just now and with nothing known, it replaces what is there.
-        let isFirstTry = untried == write.id
+    private func send(_ record: LocalRecord, _ write: LocalRecord.Write) async throws -> SendResult {
+        let isFirstTry = untried?.id == write.id
+        let isUnconditional = isFirstTry && untried?.isUnconditional == true
         untried = nil
-        if write.base == .anything, !isFirstTry { return try await compareAndSend(write) }
-        do {
-            return .sent(try await remote.write(write.information, replacing: write.base))
-        } catch TokenCacheError.conflict {
-            return try await compareAndSend(write)
+        var record = record
+        if isUnconditional { record.base = .anything }
+        guard record.information == nil else {
+            return try await send(record, write, to: remote, isFirstTry: isFirstTry)
+        }
+        // The app may have nothing any more that shows the server who has signed out.
+        if let credential = write.credential, let cache = (remote as? RemoteTokenCache)?.cache(by: credential) {
+            do {
+                return try await send(record, write, to: cache, isFirstTry: isFirstTry)
+            } catch let error as TokenCacheError where error.isPermanent {}
+        }
+        return try await send(record, write, to: remote, isFirstTry: isFirstTry)
+    }
+
+    private func send(
+        _ record: LocalRecord, _ write: LocalRecord.Write, to remote: any TokenCaching, isFirstTry: Bool
+    ) async throws -> SendResult {
+        var base = record.base
+        // A third device could write in the same moment again and again.
+        for attempt in 0..<5 {
+            // With nothing known, it replaces what is there, unless it has waited.
+            if base != .anything || isFirstTry || attempt > 0 {
+                do {
+                    return .sent(try await remote.write(record.information, replacing: base, ending: write.logins))
+                } catch TokenCacheError.conflict {}
+            }
+            let current = try await remote.fetchWithBase()
+            if current.holds(record.information, orEnded: write.logins) { return .sent(current.base) }
+            guard Self.counts(record, write, over: current) else { return .overtaken(by: current) }
+            base = current.base
+        }
+        throw TokenCacheError.unavailable(status: 412, retryAfter: nil)
+    }
+
+    /// Whether a write counts more than what another device has left on the server meanwhile.
+    private static func counts(
+        _ record: LocalRecord, _ write: LocalRecord.Write, over current: VersionedToken
+    ) -> Bool {
+        let login = record.information?.loginID
+        /// Whether the user has logged in on this device since it knew of any other login.
+        let isNewLogin = login.map { !write.logins.contains($0) } ?? false
+        switch current.content {
+        case .nothingFound, .unreadable: return true
+        case .none(let ended):
+            // A sign-out from an earlier login does not end a new one.
+            guard record.information != nil else { return true }
+            return !(login.map(ended.contains) ?? false) && (isNewLogin || record.base == .anything)
+        case .token(let found):
+            let isOfKnownLogin = found.loginID.map(write.logins.contains)
+            guard let information = record.information else {
+                // Only a login that is new to those who have signed out is not ended by that.
+                return isOfKnownLogin ?? true || record.base == .anything
+            }
+            if isNewLogin, isOfKnownLogin == true { return true }
+            guard record.base == .anything else { return false }
+            // Nothing else is known of which came first than the times that devices have written.
+            guard let date = information.refreshDate, let other = found.refreshDate else { return true }
+            return date >= other
         }
     }
 
-    /// Sends a write only if it is newer than what the server has.
-    private func compareAndSend(_ write: WriteQueue.Write) async throws -> SendResult {
-        let current = try await remote.fetchWithBase()
-        if current.information == write.information { return .sent(current.base) }
-        if let information = current.information {
-            if write.isOlder(than: information) { return .overtaken(by: current) }
-        } else if case .version = write.base {
-            // There was a token when the write was made: somebody has signed out since.
-            return .overtaken(by: current)
-        }
-        do {
-            return .sent(try await remote.write(write.information, replacing: current.base))
-        } catch TokenCacheError.conflict {
-            // A third device in the same moment.
-            return .overtaken(by: try await remote.fetchWithBase())
+    // MARK: - The writes of others
+
+    /// Sends the sign-outs that are left on this device of users whose own caches are gone.
+    func lookForOthers() {
+        guard looksForOthers, let remote = remote as? RemoteTokenCache else { return }
+        looksForOthers = false
+        Task { [local, patience, clock] in
+            for (other, credential) in (try? await local.waitingSignOuts()) ?? [] where other.user != local.user {
+                guard let remote = remote.cache(by: credential) else { continue }
+                let cache = LayeredTokenCache(local: other, remote: remote, patience: patience, clock: clock)
+                await cache.stopLooking()
+                do {
+                    try await cache.synchronize()
+                    // Nothing of a user who is gone stays here.
+                    try await other.update { if let record = $0, record.write == nil { $0 = nil } }
+                } catch {}
+            }
         }
     }
-}
 
-extension TokenCaching {
-    /// The token with its version, if the cache has versions.
-    func fetchWithBase() async throws -> VersionedToken {
-        if let versioned = self as? any ConditionalTokenCaching { return try await versioned.fetchVersion() }
-        return VersionedToken(information: try await fetch(), base: .anything)
-    }
-
-    /// Stores or clears, under the condition if the cache has versions.
-    func write(_ information: TokenInformation?, replacing base: TokenBase) async throws -> TokenBase {
-        if let versioned = self as? any ConditionalTokenCaching {
-            return try await versioned.replace(base, with: information)
-        }
-        if let information {
-            try await cache(information)
-        } else {
-            try await clear()
-        }
-        return .anything
+    private func stopLooking() {
+        looksForOthers = false
     }
 }

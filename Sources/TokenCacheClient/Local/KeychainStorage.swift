@@ -5,43 +5,25 @@ internal import Security
 /// Keeps the item in the Keychain of this device, readable from the first unlocking after a start on; it is neither in
 /// backups nor on other devices (`kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly`).
 ///
-/// The Keychain outlives the app. So the app's own defaults, which do not, hold a marker: an item without it belongs to an
-/// earlier installation and is removed. With an access group there is no marker, because the group's apps and extensions
-/// have different defaults.
+/// Every query names the access group: without it, the Keychain looks in all groups of the app, and would also remove there.
 struct KeychainStorage: LocalStorage {
     let service: String
     let account: String
-    let accessGroup: String?
+    let accessGroup: String
 
-    private var marker: String { "TokenCacheClient.installed." + service }
-    private var isOfThisInstallation: Bool {
-        accessGroup != nil || UserDefaults.standard.bool(forKey: marker)
+    private var group: [CFString: Any] {
+        [
+            kSecClass: kSecClassGenericPassword, kSecAttrService: service, kSecAttrAccessGroup: accessGroup,
+            kSecUseDataProtectionKeychain: true,
+        ]
     }
 
     private var query: [CFString: Any] {
-        var query: [CFString: Any] = [
-            kSecClass: kSecClassGenericPassword, kSecAttrService: service, kSecAttrAccount: account,
-            kSecUseDataProtectionKeychain: true,
-        ]
-        if let accessGroup { query[kSecAttrAccessGroup] = accessGroup }
-        return query
+        group.merging([kSecAttrAccount: account]) { _, new in new }
     }
 
     func read() throws(TokenCacheError) -> Data? {
-        var search = query
-        search[kSecReturnData] = true
-        search[kSecMatchLimit] = kSecMatchLimitOne
-        var found: CFTypeRef?
-        // The system fills the reference while the call lasts.
-        let status = unsafe SecItemCopyMatching(search as CFDictionary, &found)
-        switch status {
-        case errSecSuccess: break
-        case errSecItemNotFound: return nil
-        default: throw Self.failure("read", status)
-        }
-        // Only now, as the defaults cannot be read before the first unlocking either.
-        guard isOfThisInstallation else {
-            try remove()
+        guard let found = try Self.find(query, [kSecReturnData: true, kSecMatchLimit: kSecMatchLimitOne]) else {
             return nil
         }
         guard let item = found as? Data else { throw .unreadable("the Keychain's item is not data") }
@@ -62,7 +44,6 @@ struct KeychainStorage: LocalStorage {
             }
         }
         guard status == errSecSuccess else { throw Self.failure("write", status) }
-        if accessGroup == nil { UserDefaults.standard.set(true, forKey: marker) }
     }
 
     func remove() throws(TokenCacheError) {
@@ -70,8 +51,39 @@ struct KeychainStorage: LocalStorage {
         guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("remove", status) }
     }
 
+    func all() throws(TokenCacheError) -> [any LocalStorage] {
+        let found = try Self.find(group, [kSecReturnAttributes: true, kSecMatchLimit: kSecMatchLimitAll])
+        return (found as? [[String: Any]] ?? []).compactMap { attributes in
+            guard let account = attributes[kSecAttrAccount as String] as? String else { return nil }
+            return KeychainStorage(service: service, account: account, accessGroup: accessGroup)
+        }
+    }
+
+    /// Takes turns by a lock file: in the container of the group, if it is one of apps, and otherwise in the app's own, where
+    /// it is only for the tasks of this process.
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        let manager = FileManager.default
+        let container = manager.containerURL(forSecurityApplicationGroupIdentifier: accessGroup)
+        let folder = container?.appending(path: "Library/Caches") ?? manager.temporaryDirectory
+        return try PrivateFile.exclusively(in: folder.appending(path: "TokenCacheClient"), body)
+    }
+
+    private static func find(_ query: [CFString: Any], _ more: [CFString: Any]) throws(TokenCacheError) -> CFTypeRef? {
+        let search = query.merging(more) { _, new in new }
+        var found: CFTypeRef?
+        // The system fills the reference while the call lasts.
+        let status = unsafe SecItemCopyMatching(search as CFDictionary, &found)
+        switch status {
+        case errSecSuccess: return found
+        case errSecItemNotFound: return nil
+        default: throw failure("read", status)
+        }
+    }
+
     private static func failure(_ operation: String, _ status: OSStatus) -> TokenCacheError {
-        status == errSecInteractionNotAllowed ? .locked : .storage(operation: operation, code: Int(status))
+        if status == errSecInteractionNotAllowed { return .locked }
+        let detail = unsafe SecCopyErrorMessageString(status, nil) as String?
+        return .storage(operation: operation, code: Int(status), detail: detail ?? "")
     }
 }
 #endif

@@ -2,7 +2,7 @@ internal import Foundation
 
 /// Where one item of bytes is kept on the device.
 ///
-/// Its methods are short and may be called from any thread.
+/// Its methods wait for the system, for moments. They may be called from any thread but should not from the main one.
 protocol LocalStorage: Sendable {
     /// The item; nil if there is surely none.
     func read() throws(TokenCacheError) -> Data?
@@ -10,13 +10,20 @@ protocol LocalStorage: Sendable {
     /// Puts an item in place of the one that is there: after a crash there is the earlier one or this one, whole.
     func write(_ item: Data) throws(TokenCacheError)
 
-    /// Removes the item, if there is one.
+    /// Removes the item, if there is one. Needs no room on the disk.
     func remove() throws(TokenCacheError)
+
+    /// The items of all users in the same place, as storages of their own.
+    func all() throws(TokenCacheError) -> [any LocalStorage]
+
+    /// Does something while no other task or process does anything exclusively in the same place.
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result
 }
 
 /// Keeps the item as long as the process lives; copies share it.
 struct MemoryStorage: LocalStorage {
     private let item = Locked<Data?>(nil)
+    private let turn = NSRecursiveLock()
 
     func read() -> Data? {
         item.withLock { $0 }
@@ -28,5 +35,15 @@ struct MemoryStorage: LocalStorage {
 
     func remove() {
         item.withLock { $0 = nil }
+    }
+
+    func all() -> [any LocalStorage] {
+        [self]
+    }
+
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        turn.lock()
+        defer { turn.unlock() }
+        return try body()
     }
 }

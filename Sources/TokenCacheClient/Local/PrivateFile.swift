@@ -3,9 +3,9 @@ internal import Foundation
 /// A file that only its owner can read, and that is always there as a whole.
 ///
 /// A new item is written to a second file, synced, and renamed, so neither a crash nor another process ever sees half of it.
-/// Processes that write to the same folder take turns by a lock file in it (`flock`), which is held for the length of one
-/// write and never across a wait. On Apple's systems the file stays out of backups; on those with a passcode it is readable from
-/// the first unlocking of the device on.
+/// Processes that change something in the same folder take turns by a lock file in it (`flock`), which is held for the length of
+/// one change and never across a wait. On Apple's systems the file stays out of backups; on those with a passcode it is readable
+/// from the first unlocking of the device on.
 struct PrivateFile: LocalStorage {
     let url: URL
 
@@ -38,51 +38,60 @@ struct PrivateFile: LocalStorage {
     }
 
     func write(_ item: Data) throws(TokenCacheError) {
-        try withLock { () throws(TokenCacheError) in try replace(with: item) }
-    }
-
-    func remove() throws(TokenCacheError) {
-        // Nothing to remove, and maybe no folder for the lock either.
-        guard FileManager.default.fileExists(atPath: folder.path) else { return }
-        try withLock { () throws(TokenCacheError) in try unlinkBoth() }
-    }
-
-    /// Removes the item if it is still the one that is given; false if it is another one.
-    func remove(ifStill item: Data) throws(TokenCacheError) -> Bool {
-        var isRemoved = false
-        try withLock { () throws(TokenCacheError) in
-            let found = try read()
-            if found == item { try unlinkBoth() }
-            isRemoved = found == item || found == nil
-        }
-        return isRemoved
-    }
-
-    // MARK: - While the lock is held
-
-    private func replace(with item: Data) throws(TokenCacheError) {
-        unsafe unlink(newFile.path)
+        try Self.makeFolder(folder)
+        try? FileManager.default.removeItem(at: newFile)
         let descriptor = unsafe open(newFile.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw Self.failure("write", errno) }
         do throws(TokenCacheError) {
             defer { close(descriptor) }
+            // While it is still empty.
             try protect(newFile)
             try Self.write(Array(item), to: descriptor)
-            guard fsync(descriptor) == 0 else { throw Self.failure("write", errno) }
+            guard Self.sync(descriptor) else { throw Self.failure("write", errno) }
         } catch {
-            unsafe unlink(newFile.path)
+            try? FileManager.default.removeItem(at: newFile)
             throw error
         }
         guard unsafe rename(newFile.path, url.path) == 0 else { throw Self.failure("write", errno) }
         try syncFolder()
     }
 
-    private func unlinkBoth() throws(TokenCacheError) {
+    func remove() throws(TokenCacheError) {
+        guard FileManager.default.fileExists(atPath: folder.path) else { return }
         for file in [newFile, url] {
             guard unsafe unlink(file.path) == 0 || errno == ENOENT else { throw Self.failure("remove", errno) }
         }
         try syncFolder()
     }
+
+    func all() throws(TokenCacheError) -> [any LocalStorage] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
+        // Those of users are hashes; others are none of this type's business.
+        return names.filter { $0.hasSuffix(".json") && $0.utf8.count == 69 }
+            .map { PrivateFile(url: folder.appending(path: $0)) }
+    }
+
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        try Self.exclusively(in: folder, body)
+    }
+
+    /// Does something while nobody else does anything exclusively in a folder.
+    static func exclusively<Result>(
+        in folder: URL, _ body: () throws(TokenCacheError) -> Result
+    ) throws(TokenCacheError) -> Result {
+        try makeFolder(folder)
+        let lock = folder.appending(path: ".lock").path
+        let descriptor = unsafe open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard descriptor >= 0 else { throw failure("lock", errno) }
+        // Closing releases the lock.
+        defer { close(descriptor) }
+        while flock(descriptor, LOCK_EX) != 0 {
+            guard errno == EINTR else { throw failure("lock", errno) }
+        }
+        return try body()
+    }
+
+    // MARK: - Parts
 
     private static func write(_ bytes: [UInt8], to descriptor: Int32) throws(TokenCacheError) {
         var start = 0
@@ -103,31 +112,30 @@ struct PrivateFile: LocalStorage {
         let descriptor = unsafe open(folder.path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw Self.failure("sync", errno) }
         defer { close(descriptor) }
-        guard fsync(descriptor) == 0 else { throw Self.failure("sync", errno) }
+        guard Self.sync(descriptor) else { throw Self.failure("sync", errno) }
     }
 
-    // MARK: - Lock and protection
-
-    private func withLock(_ body: () throws(TokenCacheError) -> Void) throws(TokenCacheError) {
-        try makeFolder()
-        let lock = folder.appending(path: ".lock").path
-        let descriptor = unsafe open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard descriptor >= 0 else { throw Self.failure("lock", errno) }
-        // Closing releases the lock.
-        defer { close(descriptor) }
-        while flock(descriptor, LOCK_EX) != 0 {
-            guard errno == EINTR else { throw Self.failure("lock", errno) }
-        }
-        try body()
+    private static func sync(_ descriptor: Int32) -> Bool {
+        #if canImport(Darwin)
+        // There, fsync leaves the data in the disk's own cache. Not every file system has this.
+        if fcntl(descriptor, F_FULLFSYNC) == 0 { return true }
+        #endif
+        return fsync(descriptor) == 0
     }
 
-    private func makeFolder() throws(TokenCacheError) {
+    private static func makeFolder(_ folder: URL) throws(TokenCacheError) {
         guard !FileManager.default.fileExists(atPath: folder.path) else { return }
+        var attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o700]
+        #if canImport(Darwin) && !os(macOS)
+        // Its files inherit it.
+        attributes[.protectionKey] = FileProtectionType.completeUntilFirstUserAuthentication
+        #endif
         do {
             try FileManager.default.createDirectory(
-                at: folder, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
+                at: folder, withIntermediateDirectories: true, attributes: attributes)
         } catch {
-            throw .storage(operation: "make the folder of", code: (error as NSError).code)
+            throw .storage(
+                operation: "make the folder of", code: (error as NSError).code, detail: error.localizedDescription)
         }
     }
 
@@ -143,16 +151,18 @@ struct PrivateFile: LocalStorage {
             try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
             #endif
         } catch {
-            throw .storage(operation: "protect", code: (error as NSError).code)
+            throw .storage(operation: "protect", code: (error as NSError).code, detail: error.localizedDescription)
         }
         #endif
     }
 
     private static func failure(_ operation: String, _ code: Int32) -> TokenCacheError {
-        #if canImport(Darwin)
-        // What files that are still encrypted answer.
-        if code == EPERM { return .locked }
+        #if os(iOS) || os(watchOS) || os(visionOS)
+        // What files that are still encrypted answer, on the systems that encrypt single files.
+        if code == EPERM, operation == "read" { return .locked }
         #endif
-        return .storage(operation: operation, code: Int(code))
+        return .storage(
+            operation: operation, code: Int(code),
+            detail: NSError(domain: NSPOSIXErrorDomain, code: Int(code)).localizedDescription)
     }
 }

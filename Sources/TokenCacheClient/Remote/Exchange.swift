@@ -44,8 +44,9 @@ final class Exchange: Sendable {
     func complete(_ error: (any Error)?, _ response: URLResponse?) {
         if let error {
             let code = (error as? URLError)?.code ?? .unknown
-            outcome.finish(
-                .failure(code == .timedOut ? TokenCacheError.timedOut : .unreachable(code: code.rawValue)))
+            // Its sentence, which says for example what is wrong with a certificate; the URL is elsewhere in the error.
+            let failure = TokenCacheError.unreachable(code: code.rawValue, detail: error.localizedDescription)
+            outcome.finish(.failure(code == .timedOut ? TokenCacheError.timedOut : failure))
             return
         }
         if let response, received.withLock({ $0.head == nil }) { receive(response) }

@@ -22,8 +22,9 @@ extension RemoteTokenCache {
         /// A session that your own server made for the user, or, in the server's mode `bearer`, a JWT.
         ///
         /// The closure supplies it for each request, in which it is sent as `Authorization: Bearer`; what it throws, the cache
-        /// throws.
-        case session(@Sendable () async throws -> String)
+        /// throws. It gets the session that the server has just refused (401), or nil: a new one is then tried at once, the
+        /// same one ends in `TokenCacheError.unauthorized`.
+        case session(@Sendable (_ refused: String?) async throws -> String)
     }
 
     /// Checks a unique id.

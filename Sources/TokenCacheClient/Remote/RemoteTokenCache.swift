@@ -6,9 +6,9 @@ public import Foundation
 /// Everything else, from a captive portal's page to a redirection, is an error, after which it is unknown whether there is a
 /// token.
 ///
-/// Where the server sends entity tags (token-cache in every mode but `open`), a write that follows a fetch or another write is
-/// stored only if no other device has written in between; otherwise it throws `TokenCacheError.conflict`. Without them the last
-/// write wins.
+/// A write that follows a fetch or another write is stored only if no other device has written in between; otherwise it throws
+/// `TokenCacheError.conflict`. The server decides that by entity tags (token-cache in every mode but `open`); where it sends none,
+/// what is there is compared just before the write, so of two writes in the same moment the last one wins.
 ///
 /// Copies share what they know of the server. Usable from any task.
 public struct RemoteTokenCache: TokenCaching {
@@ -18,65 +18,85 @@ public struct RemoteTokenCache: TokenCaching {
     let url: URL
     private let identity: Identity
     private let transport: any Transport
-    private let retries: RetryPolicy
+    private let timeout: Duration
     private let looksForSpaces: Bool
-    private let clock: any Clock<Duration>
-    private let random: @Sendable () -> Double
-    private let known = Locked(TokenBase.anything)
+    private let known = Locked(Known())
+
+    /// What copies share.
+    private struct Known {
+        var base = TokenBase.anything
+        /// The session that was sent last.
+        var session: String?
+    }
 
     /// A cache for one user.
     ///
     /// - Parameters:
-    ///   - url: That of the script, such as `https://tokens.example.com/token.php`. Nothing secret may be sent by `http:`,
-    ///     which is for tests on one machine.
+    ///   - url: That of the script, such as `https://tokens.example.com/token.php`. With `http:`, the host must be this machine,
+    ///     by a loopback address or as `localhost`: it is for tests.
     ///   - identity: Whom the token belongs to.
     ///   - transport: How requests are sent.
-    ///   - retries: When requests are sent again, and how long all of it may take.
+    ///   - timeout: How long a request may take. It is sent once: a `LayeredTokenCache` tries writes again.
     ///   - looksForSpaces: Whether to ask for the id with a space in place of each `+` if nothing is stored under the id
     ///     itself. The guide's sample does not escape its ids, so what it stored is there. Only for ids of which no two differ
     ///     in that alone: otherwise it is another user's token.
     /// - Throws: `TokenCacheError.invalidURL`, or `.invalidID` if the server would refuse the id or change it.
     public init(
-        url: URL, identity: Identity, transport: any Transport = .urlSession, retries: RetryPolicy = RetryPolicy(),
+        url: URL, identity: Identity, transport: any Transport = .urlSession, timeout: Duration = .seconds(10),
         looksForSpaces: Bool = false
     ) throws(TokenCacheError) {
-        try self.init(
-            url: url, identity: identity, transport: transport, retries: retries, looksForSpaces: looksForSpaces,
-            clock: ContinuousClock(), random: { Double.random(in: 0...1) }
-        )
-    }
-
-    init(
-        url: URL, identity: Identity, transport: any Transport, retries: RetryPolicy, looksForSpaces: Bool = false,
-        clock: any Clock<Duration>, random: @escaping @Sendable () -> Double
-    ) throws(TokenCacheError) {
-        guard let scheme = url.scheme?.lowercased(), ["https", "http"].contains(scheme), url.host()?.isEmpty == false,
-            url.query() == nil, url.fragment() == nil
+        guard let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(), !host.isEmpty,
+            scheme == "https" || scheme == "http" && Self.isThisMachine(host), url.query() == nil, url.fragment() == nil
         else { throw .invalidURL }
         if case .uniqueID(let id) = identity { try Self.check(uniqueID: id) }
         self.url = url
         self.identity = identity
         self.transport = transport
-        self.retries = retries
+        self.timeout = timeout
         self.looksForSpaces = looksForSpaces
-        self.clock = clock
-        self.random = random
     }
 
-    // MARK: - Fetching
+    private static func isThisMachine(_ host: String) -> Bool {
+        let octets = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
+        return ["localhost", "::1", "[::1]"].contains(host)
+            || octets.count == 4 && octets[0] == 127 && !octets.contains(nil)
+    }
+
+    /// The same server and transport, by another credential; nil if it is none.
+    func cache(by credential: Credential) -> RemoteTokenCache? {
+        try? RemoteTokenCache(
+            url: url, identity: credential.isSession ? .session { _ in credential.text } : .uniqueID(credential.text),
+            transport: transport, timeout: timeout)
+    }
+
+    /// By what the next request could be sent without the app; nil if that is not known yet.
+    var credential: Credential? {
+        let text: String? =
+            switch identity {
+            case .uniqueID(let id): id
+            case .session: known.withLock { $0.session }
+            }
+        return text.map { Credential(isSession: isBySession, text: $0) }
+    }
+
+    private var isBySession: Bool {
+        if case .session = identity { true } else { false }
+    }
+
+    // MARK: - Fetching and storing
 
     /// The token on the server; nil if nothing is stored there, or what is stored says that there is none.
     public func fetch() async throws -> TokenInformation? {
-        try await fetchVersion().information
+        let found = try await fetchVersion()
+        if case .unreadable(let error) = found.content { throw error }
+        return found.information
     }
 
-    // MARK: - Storing
-
-    /// Stores the token; unless the server has no versions, only in place of what was last fetched or stored here.
+    /// Stores the token, in place of what was last fetched or stored here.
     ///
     /// - Throws: `TokenCacheError.conflict` with what is there, if another device has written since.
-    public func cache(_ information: TokenInformation) async throws {
-        _ = try await replace(known.withLock { $0 }, with: information)
+    public func store(_ information: TokenInformation) async throws {
+        _ = try await replace(known.withLock { $0.base }, with: information)
     }
 
     /// Stores that there is no token, whatever is there.
@@ -86,46 +106,37 @@ public struct RemoteTokenCache: TokenCaching {
 
     // MARK: - Requests
 
-    private struct Answered {
-        let answer: ServerAnswer
-        let base: TokenBase
-    }
-
-    /// Sends a request until there is an answer of the contract, an error that will stay, or no time.
+    /// Sends a request; once more if its session was refused and the app has another one.
     private func ask(_ method: String, _ parameters: [(String, String)], _ fields: [String: String]) async throws
-        -> Answered
+        -> ServerAnswer
     {
-        let elapsed = clock.stopwatch()
-        let isRepeatable = method == "GET" || !fields.isEmpty
-        return try await withTimeLimit(retries.deadline, clock: clock) { [self] in
-            var attempt = 1
-            while true {
-                do {
-                    return try await askOnce(method, parameters, fields)
-                } catch let error as TokenCacheError {
-                    guard
-                        let delay = retries.delay(
-                            after: error, attempt: attempt, isRepeatable: isRepeatable, random: random()),
-                        elapsed() + delay < retries.deadline
-                    else { throw error }
-                    try await clock.sleep(for: delay)
-                    attempt += 1
-                }
+        guard case .session(let supply) = identity else {
+            return try await ask(method, parameters, fields, session: nil)
+        }
+        var refused: (session: String, detail: String)?
+        while true {
+            let session = try await supply(refused?.session)
+            if let refused, refused.session == session { throw TokenCacheError.unauthorized(detail: refused.detail) }
+            try Self.check(session: session)
+            known.withLock { $0.session = session }
+            do {
+                return try await ask(method, parameters, fields, session: session)
+            } catch TokenCacheError.unauthorized(let detail) where refused == nil {
+                refused = (session, detail)
             }
         }
     }
 
-    private func askOnce(_ method: String, _ parameters: [(String, String)], _ fields: [String: String]) async throws
-        -> Answered
-    {
+    private func ask(
+        _ method: String, _ parameters: [(String, String)], _ fields: [String: String], session: String?
+    ) async throws -> ServerAnswer {
         var (parameters, headers) = (parameters, fields)
         headers["Accept"] = "application/json"
         switch identity {
         case .uniqueID(let id):
             if !parameters.contains(where: { $0.0 == "unique_id" }) { parameters.insert(("unique_id", id), at: 0) }
-        case .session(let supply):
-            let session = try await supply()
-            try Self.check(session: session)
+        case .session:
+            guard let session else { throw TokenCacheError.unauthorized() }
             headers["Authorization"] = "Bearer " + session
         }
         let form = parameters.map { $0.0 + "=" + FormEncoding.escaped($0.1) }.joined(separator: "&")
@@ -139,19 +150,12 @@ public struct RemoteTokenCache: TokenCaching {
             guard let whole = URL(string: url.absoluteString + "?" + form) else { throw TokenCacheError.invalidURL }
             target = whole
         }
-        let response = try await transport.send(
-            TransportRequest(
-                method: method, url: target, headers: headers, body: body, timeout: retries.attemptTimeout)
-        )
-        let answer = try ServerAnswer(response, to: target, isFetch: method == "GET")
-        return Answered(answer: answer, base: base(after: answer, response))
-    }
-
-    private func base(after answer: ServerAnswer, _ response: TransportResponse) -> TokenBase {
-        if let tag = response.headers["etag"], !tag.isEmpty { return .version(tag) }
-        // In mode `open`, the server looks at no conditions.
-        if case .nothing = answer, case .session = identity { return .nothing }
-        return .anything
+        let request = TransportRequest(method: method, url: target, headers: headers, body: body, timeout: timeout)
+        // Whatever the transport makes of it.
+        let response = try await withTimeLimit(timeout, clock: ContinuousClock()) { [transport] in
+            try await transport.send(request)
+        }
+        return try ServerAnswer(response, to: target, isFetch: method == "GET")
     }
 }
 
@@ -163,16 +167,27 @@ extension RemoteTokenCache: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: ["host": url.host() ?? ""]) }
 }
 
-extension RemoteTokenCache: ConditionalTokenCaching {
+extension RemoteTokenCache: VersionedTokenCaching {
     func fetchVersion() async throws -> VersionedToken {
-        let answered = try await ask("GET", [], [:])
-        // Before the text is read: what cannot be read can be replaced.
-        known.withLock { $0 = answered.base }
-        switch answered.answer {
-        case .found(let text):
-            return VersionedToken(information: try TokenInformation(text: text), base: answered.base)
-        case .nothing, .stored:
-            return VersionedToken(information: try await fetchUnderSpaces(), base: answered.base)
+        let answer = try await ask("GET", [], [:])
+        let base = base(after: answer)
+        known.withLock { $0.base = base }
+        return VersionedToken(content: try await content(of: answer), base: base)
+    }
+
+    private func content(of answer: ServerAnswer) async throws -> VersionedToken.Content {
+        do {
+            switch answer.content {
+            case .found(let text):
+                let information = try TokenInformation(text: text)
+                return information.map { .token($0) } ?? .none(ended: TokenInformation.endedLogins(in: text))
+            case .nothing, .stored:
+                if let information = try await fetchUnderSpaces() { return .token(information) }
+                return isBySession || answer.isTokenCaches ? .none() : .nothingFound
+            }
+        } catch let error as TokenCacheError {
+            guard case .unreadable = error else { throw error }
+            return .unreadable(error)
         }
     }
 
@@ -180,30 +195,49 @@ extension RemoteTokenCache: ConditionalTokenCaching {
     private func fetchUnderSpaces() async throws -> TokenInformation? {
         guard looksForSpaces, case .uniqueID(let id) = identity, id.contains("+") else { return nil }
         let changed = id.map { $0 == "+" ? " " : String($0) }.joined()
-        guard case .found(let text) = try await ask("GET", [("unique_id", changed)], [:]).answer else { return nil }
+        guard case .found(let text) = try await ask("GET", [("unique_id", changed)], [:]).content else { return nil }
         return try TokenInformation(text: text)
     }
 
-    func replace(_ base: TokenBase, with information: TokenInformation?) async throws -> TokenBase {
-        let text = information?.text ?? TokenInformation.noneText
+    private func base(after answer: ServerAnswer) -> TokenBase {
+        if let tag = answer.entityTag { return .version(tag) }
+        switch answer.content {
+        case .found(let text): return TokenBase(contentOf: text)
+        // In mode `open`, the server looks at no conditions.
+        case .nothing, .stored: return isBySession ? .nothing : TokenBase(contentOf: nil)
+        }
+    }
+
+    func replace(_ base: TokenBase, with information: TokenInformation?, ending logins: Set<String> = []) async throws
+        -> TokenBase
+    {
+        let text = information?.text ?? TokenInformation.noneText(ending: logins)
         let fields: [String: String] =
             switch base {
-            case .anything: [:]
+            case .anything, .content: [:]
             case .nothing: ["If-None-Match": "*"]
             case .version(let tag): ["If-Match": tag]
             }
+        if case .content = base {
+            let current = try await fetchVersion()
+            // A sign-out leaves something there; nothing at all can be a failure, which is none of another device's writes.
+            if current.base != base, !current.isUnexplained {
+                throw TokenCacheError.conflict(current: current.information)
+            }
+        }
         do {
-            let new = try await ask("POST", [("token_info", text)], fields).base
-            known.withLock { $0 = new }
+            let answer = try await ask("POST", [("token_info", text)], fields)
+            let new = answer.entityTag.map(TokenBase.version) ?? TokenBase(contentOf: text)
+            known.withLock { $0.base = new }
             return new
-        } catch TokenCacheError.refused(status: 412, _) {
+        } catch TokenCacheError.refused(status: 412, _, _) {
             let current = try await fetchVersion()
             // It was this write that the first of several attempts stored, without its answer arriving.
-            if current.information?.text ?? TokenInformation.noneText == text { return current.base }
+            if current.holds(information, orEnded: logins) { return current.base }
             throw TokenCacheError.conflict(current: current.information)
-        } catch TokenCacheError.refused(status: 428, _) where base == .anything {
+        } catch TokenCacheError.refused(status: 428, _, _) where base == .anything {
             // The server wants a condition: what is there now.
-            return try await replace(fetchVersion().base, with: information)
+            return try await replace(fetchVersion().base, with: information, ending: logins)
         }
     }
 }

@@ -1,13 +1,22 @@
 internal import Foundation
 
 /// What an answer of the server says, after everything that is not the server's has been refused.
-enum ServerAnswer {
-    /// A token info was found, maybe an empty one.
-    case found(String)
-    /// Nothing is stored.
-    case nothing
-    /// The token was stored.
-    case stored
+struct ServerAnswer {
+    enum Content {
+        /// A token info was found, maybe an empty one.
+        case found(String)
+        /// Nothing is stored.
+        case nothing
+        /// The token was stored.
+        case stored
+    }
+
+    let content: Content
+    /// The version of what is there (RFC 9110, section 8.8.3).
+    let entityTag: String?
+    /// Whether token-cache has answered, which says by `Retry-After` when it has failed; `token.php` itself answers in the same
+    /// way whether nothing is stored or it could not be read.
+    let isTokenCaches: Bool
 
     /// The code for an id without a token.
     private static let notFound = "50002"
@@ -21,16 +30,20 @@ enum ServerAnswer {
     /// - Throws: `TokenCacheError`, for whatever is not an answer of the contract with status 200.
     init(_ response: TransportResponse, to url: URL, isFetch: Bool) throws(TokenCacheError) {
         if (300..<400).contains(response.status) { throw .redirected(status: response.status) }
-        guard response.url.absoluteString == url.absoluteString else {
+        guard Self.isSame(response.url, url) else {
             throw .unexpectedAnswer(status: response.status, "it comes from another URL than the one that was asked")
         }
         switch response.status {
         case 200: break
-        case 401: throw .unauthorized
-        case 403: throw .forbidden
+        case 401: throw .unauthorized(detail: Self.sentence(response))
+        case 403: throw .forbidden(detail: Self.sentence(response))
         case 429, 503: throw .unavailable(status: response.status, retryAfter: Self.retryAfter(response))
-        default: throw .refused(status: response.status, code: Self.code(response) ?? "none")
+        default:
+            throw .refused(
+                status: response.status, code: Self.code(response) ?? "none", detail: Self.sentence(response))
         }
+        entityTag = response.headers["etag"].flatMap { $0.isEmpty ? nil : $0 }
+        isTokenCaches = response.headers["x-request-id"] != nil && response.headers["cache-control"] == "no-store"
         let members = try Self.members(response)
         switch members["status"]?.string {
         case "true": break
@@ -38,10 +51,15 @@ enum ServerAnswer {
             guard let code = members["errorCode"]?.string else {
                 throw .unexpectedAnswer(status: 200, "it has no errorCode")
             }
-            // The server has failed. Otherwise the body says the same: with 50002, that nothing is stored.
-            if let wait = Self.retryAfter(response) { throw .unavailable(status: 200, retryAfter: wait) }
-            guard code == Self.notFound, isFetch else { throw .refused(status: 200, code: code) }
-            self = .nothing
+            // The server has failed, however that field is written. Otherwise the body says the same: with 50002, that nothing
+            // is stored.
+            if response.headers["retry-after"] != nil {
+                throw .unavailable(status: 200, retryAfter: Self.retryAfter(response))
+            }
+            guard code == Self.notFound, isFetch else {
+                throw .refused(status: 200, code: code, detail: Self.sentence(response))
+            }
+            content = .nothing
             return
         default: throw .unexpectedAnswer(status: 200, #"its status is neither "true" nor "false""#)
         }
@@ -49,13 +67,13 @@ enum ServerAnswer {
             guard members["token_info"] == nil else {
                 throw .unexpectedAnswer(status: 200, "it is that of a fetch, not of a write")
             }
-            self = .stored
+            content = .stored
             return
         }
         guard let text = members["token_info"]?.string else {
             throw .unexpectedAnswer(status: 200, "it has no token_info that is a string")
         }
-        self = .found(text)
+        content = .found(text)
     }
 
     private static func members(
@@ -78,6 +96,24 @@ enum ServerAnswer {
             code.utf8.count <= 8, code.utf8.allSatisfy({ (0x30...0x39).contains($0) })
         else { return nil }
         return code
+    }
+
+    /// What the server says about an error, in its own words, which contain nothing that is secret.
+    private static func sentence(_ response: TransportResponse) -> String {
+        guard let text = (try? members(response))?["errorMessage"]?.string else { return "" }
+        return String(text.prefix(200).map { $0.isASCII && !$0.isNewline ? $0 : "?" })
+    }
+
+    /// Whether two URLs lead to the same place, however the system has written them.
+    private static func isSame(_ one: URL, _ other: URL) -> Bool {
+        func parts(_ url: URL) -> [String?] {
+            let parts = URLComponents(url: url, resolvingAgainstBaseURL: true)
+            let scheme = parts?.scheme?.lowercased()
+            let port = parts?.port ?? (scheme == "https" ? 443 : 80)
+            let path = parts?.path ?? ""
+            return [scheme, parts?.host?.lowercased(), "\(port)", path.isEmpty ? "/" : path, parts?.query]
+        }
+        return parts(one) == parts(other)
     }
 
     /// The delay of `Retry-After` in seconds (RFC 9110, section 10.2.3); its form with a date is not one of this server.

@@ -52,7 +52,8 @@ public final class URLSessionTransport: Transport {
             task.cancel()
             #endif
         }
-        return try await exchange.outcome.value { task.resume() }
+        task.resume()
+        return try await exchange.outcome.value()
     }
 
     private func urlRequest(_ request: TransportRequest) -> URLRequest {

@@ -1,7 +1,9 @@
 public import Foundation
 
-extension Session {
+extension TokenSession {
     /// Where a session is in its life: the states of the SDK (`FBSessionState`), with only its transitions.
+    ///
+    /// Besides, a login that is cancelled leads back to `created`, and so does opening again after the end.
     public enum State: String, Sendable, Hashable, CaseIterable {
         /// From the beginning: it is not known yet whether there is a cached token.
         case created
@@ -13,51 +15,72 @@ extension Session {
         case open
         /// There is a token, and it has been replaced by another one at least once.
         case openTokenExtended
-        /// The login failed, or the session was closed before it was open. Final.
+        /// The login failed, or the session was closed before it was open.
         case closedLoginFailed
-        /// The session was closed. Final.
+        /// The session was closed.
         case closed
 
         /// Whether there is a token.
         public var isOpen: Bool { self == .open || self == .openTokenExtended }
 
-        /// Whether nothing can follow.
-        public var isFinal: Bool { self == .closed || self == .closedLoginFailed }
+        /// Whether the session has ended, and can be opened again.
+        public var isClosed: Bool { self == .closed || self == .closedLoginFailed }
 
         /// The states that may follow.
         var successors: Set<State> {
             switch self {
             case .created: [.createdTokenLoaded, .createdOpening, .closedLoginFailed]
-            case .createdTokenLoaded, .createdOpening: [.open, .closedLoginFailed]
+            case .createdTokenLoaded: [.open, .closedLoginFailed]
+            case .createdOpening: [.open, .closedLoginFailed, .created]
             case .open, .openTokenExtended: [.openTokenExtended, .closed]
-            case .closedLoginFailed, .closed: []
+            case .closedLoginFailed, .closed: [.created]
             }
         }
+    }
+
+    /// What happens beside the states, with its values.
+    public enum Event: Sendable {
+        /// The token was replaced: by a refresh, or by one that another session or device has stored.
+        case renewed(TokenInformation)
+        /// A refresh failed; the token stays.
+        case refreshFailed(any Error)
+        /// The token could not be cached, and it is tried again; or the server refuses this device, for example as its session
+        /// was revoked (`TokenCacheError.unauthorized`), and it is tried again when something changes.
+        case cachingFailed(any Error)
+        /// The session has ended.
+        case ended(Ending)
+    }
+
+    /// Why a session has ended.
+    public enum Ending: Sendable, Hashable {
+        /// By `close()`; the token is still in the cache.
+        case closed
+        /// By `signOut(then:)`.
+        case signedOut
+        /// The user has signed out on another device, or the app's server has removed the token.
+        case signedOutElsewhere
     }
 }
 
 /// Why a session cannot do what it was asked for.
-public enum SessionError: Error, Sendable, Hashable {
-    /// Only a new session can be opened, and only once at a time.
-    case cannotOpen(Session.State)
+public enum TokenSessionError: Error, Sendable, Hashable {
     /// There is no token, because the session is not open.
-    case notOpen(Session.State)
+    case notOpen(TokenSession.State)
     /// The session was closed meanwhile: here, or by a sign-out on another device.
     case closed
-    /// The token has expired, and there was nothing to refresh it by.
+    /// The token has expired or was refused, and there was nothing to refresh it by.
     case expired
     /// The login or the refresh brought a blank token.
     case blankToken
 }
 
-extension SessionError: CustomStringConvertible, LocalizedError {
+extension TokenSessionError: CustomStringConvertible, LocalizedError {
     /// A sentence for logs.
     public var description: String {
         switch self {
-        case .cannotOpen(let state): "a session that is \(state) or just being opened cannot be opened; make a new one"
         case .notOpen(let state): "the session is \(state), so there is no token"
         case .closed: "the session was closed meanwhile"
-        case .expired: "the token has expired, and there is nothing to refresh it by"
+        case .expired: "the token has expired or was refused, and there is nothing to refresh it by"
         case .blankToken: "the login or the refresh brought a blank token"
         }
     }
@@ -66,41 +89,56 @@ extension SessionError: CustomStringConvertible, LocalizedError {
     public var errorDescription: String? { description }
 }
 
-/// The state of a session, told to any number of listeners.
-final class StateBroadcast: Sendable {
+/// The state of a session with its token, told to any number of listeners.
+final class SessionBroadcast: Sendable {
     private struct Listeners {
-        var state = Session.State.created
-        var continuations: [Int: AsyncStream<Session.State>.Continuation] = [:]
+        var state = TokenSession.State.created
+        var information: TokenInformation?
+        var states: [Int: AsyncStream<TokenSession.State>.Continuation] = [:]
+        var events: [Int: AsyncStream<TokenSession.Event>.Continuation] = [:]
         var next = 0
     }
 
     private let listeners = Locked(Listeners())
 
     deinit {
-        for continuation in listeners.withLock({ $0.continuations.values }) { continuation.finish() }
+        let (states, events) = listeners.withLock { ($0.states.values, $0.events.values) }
+        for continuation in states { continuation.finish() }
+        for continuation in events { continuation.finish() }
     }
 
-    var state: Session.State { listeners.withLock { $0.state } }
+    var state: TokenSession.State { listeners.withLock { $0.state } }
 
-    /// The present state and all that follow, up to a final one.
+    var information: TokenInformation? { listeners.withLock { $0.information } }
+
+    /// The present state and all that follow.
     ///
     /// A listener that is slow loses the earliest of more than 16 states that it has not read.
-    func states() -> AsyncStream<Session.State> {
+    func states() -> AsyncStream<TokenSession.State> {
         AsyncStream(bufferingPolicy: .bufferingNewest(16)) { continuation in
-            let number = listeners.withLock { listeners -> Int? in
+            let number = listeners.withLock { listeners in
                 // Inside the lock, so that no state is lost or comes twice. Nothing is resumed: nobody listens yet.
                 continuation.yield(listeners.state)
-                guard !listeners.state.isFinal else { return nil }
                 listeners.next += 1
-                listeners.continuations[listeners.next] = continuation
+                listeners.states[listeners.next] = continuation
                 return listeners.next
             }
-            guard let number else {
-                continuation.finish()
-                return
+            continuation.onTermination = { [weak self] _ in
+                self?.listeners.withLock { $0.states[number] = nil }
+            }
+        }
+    }
+
+    /// All events from now on, of which a listener that is slow loses the earliest of more than 64.
+    func events() -> AsyncStream<TokenSession.Event> {
+        AsyncStream(bufferingPolicy: .bufferingNewest(64)) { continuation in
+            let number = listeners.withLock { listeners in
+                listeners.next += 1
+                listeners.events[listeners.next] = continuation
+                return listeners.next
             }
             continuation.onTermination = { [weak self] _ in
-                self?.listeners.withLock { $0.continuations[number] = nil }
+                self?.listeners.withLock { $0.events[number] = nil }
             }
         }
     }
@@ -108,17 +146,20 @@ final class StateBroadcast: Sendable {
     /// Goes on to a state, which must be a successor of the present one.
     ///
     /// Only the session calls it, from its own actor, so states are told in their order.
-    func move(to next: Session.State) {
+    ///
+    /// - Parameter information: The token in that state.
+    func move(to next: TokenSession.State, _ information: TokenInformation? = nil) {
         let continuations = listeners.withLock { listeners in
             precondition(
                 listeners.state.successors.contains(next), "a session cannot go from \(listeners.state) to \(next)")
             listeners.state = next
-            defer { if next.isFinal { listeners.continuations = [:] } }
-            return Array(listeners.continuations.values)
+            listeners.information = information
+            return Array(listeners.states.values)
         }
-        for continuation in continuations {
-            continuation.yield(next)
-            if next.isFinal { continuation.finish() }
-        }
+        for continuation in continuations { continuation.yield(next) }
+    }
+
+    func tell(_ event: TokenSession.Event) {
+        for continuation in listeners.withLock({ Array($0.events.values) }) { continuation.yield(event) }
     }
 }

@@ -8,15 +8,15 @@ public import Foundation
 public enum TokenCacheError: Error, Sendable, Hashable {
     // What an app passed
 
-    /// The URL is not one of a server: neither `https:` nor `http:`, without a host, or with a query or fragment.
+    /// The URL is not one of a server: neither `https:` nor, on this machine, `http:`, or with a query or fragment.
     case invalidURL
     /// The unique id, or the session, is one that the server would refuse or change; with the reason.
     case invalidID(String)
 
     // What the network did
 
-    /// No connection, or it was lost before the answer was complete. The number is `URLError.Code`'s.
-    case unreachable(code: Int)
+    /// No connection, or it was lost before the answer was complete; with `URLError.Code`'s number, and what the system said.
+    case unreachable(code: Int, detail: String = "")
     /// No complete answer before the deadline.
     case timedOut
     /// The answer is a redirection, which is never followed: it could lead to another host, or out of TLS.
@@ -26,14 +26,14 @@ public enum TokenCacheError: Error, Sendable, Hashable {
 
     // What the server said
 
-    /// The session is unknown, expired or revoked (401).
-    case unauthorized
-    /// The credential does not stand for this user (403).
-    case forbidden
+    /// The session is unknown, expired or revoked (401); with the server's sentence.
+    case unauthorized(detail: String = "")
+    /// The credential does not stand for this user (403); with the server's sentence.
+    case forbidden(detail: String = "")
     /// The server asks to come back later (429, 503, or 200 if its store fails), and did not change its mind before the deadline.
     case unavailable(status: Int, retryAfter: Duration?)
-    /// The server has refused the request; with the code of its answer, such as 50001 or 30001.
-    case refused(status: Int, code: String)
+    /// The server has refused the request; with the code of its answer, such as 50001 or 30001, and its sentence.
+    case refused(status: Int, code: String, detail: String = "")
     /// Another device has stored or cleared a token since this one was fetched: it is what is there now, nil if none.
     ///
     /// The cache now knows that state, so storing once more replaces it.
@@ -47,8 +47,19 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case laterFormat(found: Int)
     /// The item is encrypted until the device is unlocked for the first time after its start.
     case locked
-    /// The system refused to read or write; with the operation, and its `errno` or `OSStatus`.
-    case storage(operation: String, code: Int)
+    /// The system refused to read or write; with the operation, its `errno` or `OSStatus`, and what it says about that.
+    case storage(operation: String, code: Int, detail: String = "")
+}
+
+extension TokenCacheError {
+    /// Whether the same request would be refused again, until the app, the session or the server changes.
+    var isPermanent: Bool {
+        switch self {
+        case .invalidURL, .invalidID, .unauthorized, .forbidden, .laterFormat: true
+        case .refused(let status, let code, _): (400..<500).contains(status) || status == 200 && code != "50001"
+        default: false
+        }
+    }
 }
 
 extension TokenCacheError: CustomStringConvertible, LocalizedError {
@@ -59,24 +70,33 @@ extension TokenCacheError: CustomStringConvertible, LocalizedError {
     public var description: String {
         switch self {
         case .invalidURL:
-            "the URL of the token cache must begin with https: or http:, and have a host and neither query nor fragment"
+            "the URL of the token cache must begin with https:, or with http: and a host that is this machine, and have neither "
+                + "query nor fragment"
         case .invalidID(let reason): "the id or session cannot be used: \(reason)"
-        case .unreachable(let code): "the server cannot be reached, or the connection was lost (URLError \(code))"
+        case .unreachable(let code, let detail):
+            "the server cannot be reached, or the connection was lost (URLError \(code))" + Self.suffix(detail)
         case .timedOut: "the server did not answer in time"
         case .redirected(let status):
             "the server redirects (\(status)), which is not followed; check the URL, which is usually an https one"
         case .unexpectedAnswer(let status, let reason): "the answer (\(status)) is not a token cache's: \(reason)"
-        case .unauthorized: "the session is unknown, expired or revoked (401); get a new one from your server"
-        case .forbidden: "the session does not stand for this user (403)"
+        case .unauthorized(let detail):
+            "the session is unknown, expired or revoked (401); get a new one from your server" + Self.suffix(detail)
+        case .forbidden(let detail): "the session does not stand for this user (403)" + Self.suffix(detail)
         case .unavailable(let status, let retryAfter):
             "the server cannot do it now (\(status))" + (retryAfter.map { " and asks to wait for \($0)" } ?? "")
-        case .refused(let status, let code): "the server has refused the request with code \(code) (\(status))"
+        case .refused(let status, let code, let detail):
+            "the server has refused the request with code \(code) (\(status))" + Self.suffix(detail)
         case .conflict(let current):
             current == nil ? "another device has cleared the token" : "another device has stored a token"
         case .unreadable(let reason): "the stored token cannot be read: \(reason)"
         case .laterFormat(let found): "the stored item has format \(found), which only later versions can read"
         case .locked: "the token is encrypted until the device is unlocked"
-        case .storage(let operation, let code): "the system refused to \(operation) the stored token (\(code))"
+        case .storage(let operation, let code, let detail):
+            "the system refused to \(operation) the stored token (\(code))" + Self.suffix(detail)
         }
+    }
+
+    private static func suffix(_ detail: String) -> String {
+        detail.isEmpty ? "" : ": \(detail)"
     }
 }

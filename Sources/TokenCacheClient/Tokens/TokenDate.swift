@@ -6,7 +6,8 @@ internal import Foundation
 /// on the device (Apple's Technical Q&A QA1480), and it sends them without escaping. Read are therefore, besides the plain
 /// form: a space in place of the offset's plus sign (form decoding makes one of the other); offsets `Z`, `±hh:mm` and with
 /// seconds; no fraction, or one of up to nine digits; the decimal digits of any script; invisible format characters; a
-/// 12-hour clock with its marker, as in `10:30:33.123 PM+0100`; years of the Buddhist calendar.
+/// 12-hour clock with its marker, as in `10:30:33.123 PM+0100`; dates of the Buddhist, Persian and Hijri calendars around the
+/// present. Dates of other calendars are none.
 ///
 /// As on the server, every date is Gregorian, also before 1582, and every minute has 60 seconds; and one before 2004, when there
 /// was no Facebook, is that of another calendar and no date, except the SDK's distant past.

@@ -17,8 +17,8 @@ struct TokenDateReader {
         let early = halfOfDay()
         if early != nil { _ = accept(" ") }
         guard let time = timeOfDay(early) else { return nil }
-        guard let days = GregorianDay.daysSince1970(year: Self.gregorian(year), month: month, day: day),
-            let offset = zoneOffset(), position == scalars.count
+        guard let days = Self.days(year: year, month: month, day: day), let offset = zoneOffset(),
+            position == scalars.count
         else { return nil }
         let date = Date(timeIntervalSince1970: TimeInterval(days * 86_400 + time.seconds - offset) + time.fraction)
         return date >= TokenDate.startOf2004 || date < TokenDate.startOfYear3 ? date : nil
@@ -50,6 +50,26 @@ struct TokenDateReader {
     private static func gregorian(_ year: Int64) -> Int64 {
         let isBuddhist = (2_443...2_742).contains(year) || (544...545).contains(year) || (4_543...4_545).contains(year)
         return isBuddhist ? year - 543 : year
+    }
+
+    /// Days since 1970, of a date in the Gregorian, the Buddhist, the Persian or the Hijri calendar: the years around the present
+    /// are different ones in each.
+    private static func days(year: Int64, month: Int64, day: Int64) -> Int64? {
+        let identifier: Calendar.Identifier
+        switch year {
+        case 1_391...1_420: identifier = .persian
+        // What phones in Saudi Arabia use; tables that only count are a day off at most.
+        case 1_433...1_463: identifier = .islamicUmmAlQura
+        default: return GregorianDay.daysSince1970(year: gregorian(year), month: month, day: day)
+        }
+        var calendar = Calendar(identifier: identifier)
+        calendar.timeZone = .gmt
+        let parts = DateComponents(year: Int(year), month: Int(month), day: Int(day))
+        // Otherwise, the 31st of a month with 30 days would be the first of the next one.
+        guard (1...12).contains(month), (1...31).contains(day), let date = calendar.date(from: parts),
+            calendar.dateComponents([.year, .month, .day], from: date) == parts
+        else { return nil }
+        return Int64((date.timeIntervalSince1970 / 86_400).rounded(.down))
     }
 
     private enum HalfOfDay {

@@ -1,7 +1,7 @@
 public import Foundation
 
 extension TokenInformation {
-    /// The names of the SDK's dictionary (`FBSessionTokenCachingStrategy.m`), without their common beginning.
+    /// The names of the SDK's dictionary (`FBSessionTokenCachingStrategy.m`), without their common beginning, and this library's own.
     enum Key: String, CaseIterable {
         case token = "TokenKey"
         case expirationDate = "ExpirationDateKey"
@@ -13,8 +13,16 @@ extension TokenInformation {
         case isFacebookLogin = "IsFacebookLoginKey"
         case appID = "AppIDKey"
         case userID = "UserFBIDKey"
+        case loginID = "LoginID"
+        case refreshToken = "RefreshToken"
+        case idToken = "IDToken"
 
-        var name: String { "com.facebook.sdk:TokenInformation" + rawValue }
+        var name: String {
+            switch self {
+            case .loginID, .refreshToken, .idToken: "TokenCacheClient:" + rawValue
+            default: "com.facebook.sdk:TokenInformation" + rawValue
+            }
+        }
     }
 
     // MARK: - Reading
@@ -77,11 +85,20 @@ extension TokenInformation {
         default: throw .unreadable("its token is not a string")
         }
         expirationDate = takeDate(.expirationDate, missing: .distantFuture)
-        if let read = expirationDate, read > .distantFuture {
+        refreshDate = takeDate(.refreshDate, missing: now)
+        // The first years of some calendars, such as Japanese eras, and those of others that are far ahead, such as the Hebrew
+        // one: such a date is unknown, and neither past nor future.
+        func isOfAnotherCalendar(_ date: Date?) -> Bool {
+            date.map { $0 == .distantPast || $0 > .distantFuture } ?? false
+        }
+        if isOfAnotherCalendar(expirationDate) {
             expirationDate = nil
             rest[Key.expirationDate.name] = members[Key.expirationDate.name]
         }
-        refreshDate = takeDate(.refreshDate, missing: now)
+        if isOfAnotherCalendar(refreshDate) {
+            refreshDate = nil
+            rest[Key.refreshDate.name] = members[Key.refreshDate.name]
+        }
         permissionsRefreshDate = takeDate(.permissionsRefreshDate, missing: .distantPast)
         permissions = take(.permissions, Self.strings) ?? []
         declinedPermissions = take(.declinedPermissions, Self.strings) ?? []
@@ -92,6 +109,9 @@ extension TokenInformation {
         }
         appID = take(.appID, Self.identifier)
         userID = take(.userID, Self.identifier)
+        loginID = take(.loginID, \.string)
+        refreshToken = take(.refreshToken, \.string)
+        idToken = take(.idToken, \.string)
         others = rest
     }
 
@@ -152,11 +172,25 @@ extension TokenInformation {
         }
         set(.appID, appID.map(Value.string))
         set(.userID, userID.map(Value.string))
+        set(.loginID, loginID.map(Value.string))
+        set(.refreshToken, refreshToken.map(Value.string))
+        set(.idToken, idToken.map(Value.string))
         return JSONWriter.text(.object(members))
     }
 
-    /// What stands for no token, as the guide's sample writes it.
-    static let noneText = "{}"
+    /// What stands for no token: as the guide's sample writes it, or with the logins that a sign-out has ended.
+    static func noneText(ending logins: Set<String>) -> String {
+        let list = Value.array(logins.sorted().map(Value.string))
+        return JSONWriter.text(.object(logins.isEmpty ? [:] : [endedLogins: list]))
+    }
+
+    /// The logins that a text form without a token says to have ended.
+    static func endedLogins(in text: String) -> Set<String> {
+        guard case .object(let members)? = try? JSONReader.value(text.utf8) else { return [] }
+        return members[endedLogins].flatMap(strings) ?? []
+    }
+
+    private static let endedLogins = "TokenCacheClient:EndedLogins"
 }
 
 extension TokenInformation.Value {
@@ -172,6 +206,10 @@ extension TokenInformation.Value {
         case let data as Data: self = .string(data.base64EncodedString())
         case let elements as [Any]: self = .array(elements.map(Self.init(ofPropertyList:)))
         case let members as [String: Any]: self = .object(members.mapValues(Self.init(ofPropertyList:)))
+        #if canImport(Darwin)
+        // There, numbers and Booleans are one type, and each is cast to the other.
+        case let number as NSNumber where CFGetTypeID(number) == CFBooleanGetTypeID(): self = .bool(number.boolValue)
+        #endif
         case let number as Int: self = .number(String(number))
         case let bool as Bool: self = .bool(bool)
         case let number as Double where number.isFinite: self = .number(String(number))

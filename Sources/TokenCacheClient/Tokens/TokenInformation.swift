@@ -29,6 +29,14 @@ public struct TokenInformation: Sendable, Hashable {
     public var appID: String?
     /// Facebook's number of the user; nil if that was not recorded.
     public var userID: String?
+    /// Tells this login from others: refreshes keep it, and a sign-out ends it.
+    ///
+    /// A session gives one to each login. Nil for tokens of other apps, of which it is unknown whether they come from a login or a refresh.
+    public var loginID: String?
+    /// What a new token is obtained by, at services that have such; a secret.
+    public var refreshToken: String?
+    /// Who the user is, signed by the service (OpenID Connect); a secret.
+    public var idToken: String?
     /// All further members of the dictionary, as they came; and those above whose value cannot be read.
     public var others: [String: Value]
 
@@ -44,12 +52,16 @@ public struct TokenInformation: Sendable, Hashable {
     ///   - loginType: How the user logged in.
     ///   - appID: The app that the token was issued to.
     ///   - userID: Facebook's number of the user.
+    ///   - loginID: Tells this login from others; nil leaves that to the session.
+    ///   - refreshToken: What a new token is obtained by.
+    ///   - idToken: Who the user is, signed by the service.
     ///   - others: Further members of the dictionary.
     public init(
         token: String, expirationDate: Date? = .distantFuture, refreshDate: Date? = Date(),
         permissions: Set<String> = [], declinedPermissions: Set<String> = [],
         permissionsRefreshDate: Date? = .distantPast, loginType: LoginType = .none, appID: String? = nil,
-        userID: String? = nil, others: [String: Value] = [:]
+        userID: String? = nil, loginID: String? = nil, refreshToken: String? = nil, idToken: String? = nil,
+        others: [String: Value] = [:]
     ) {
         self.token = token
         self.expirationDate = expirationDate
@@ -60,6 +72,9 @@ public struct TokenInformation: Sendable, Hashable {
         self.loginType = loginType
         self.appID = appID
         self.userID = userID
+        self.loginID = loginID
+        self.refreshToken = refreshToken
+        self.idToken = idToken
         self.others = others
     }
 
@@ -105,7 +120,7 @@ extension TokenInformation {
 
     private var identity: Identity {
         Identity(
-            texts: [token, appID, userID],
+            texts: [token, appID, userID, loginID, refreshToken, idToken],
             dates: [expirationDate, refreshDate, permissionsRefreshDate].map { $0.map(TokenDate.milliseconds) },
             permissions: [permissions, declinedPermissions], loginType: loginType, others: others)
     }

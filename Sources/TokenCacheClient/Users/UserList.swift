@@ -21,7 +21,16 @@ struct UserList {
         return Contents(users: entries.compactMap(Self.user), current: members["current"]?.string)
     }
 
-    func write(_ contents: Contents) throws(TokenCacheError) {
+    /// Changes the list, while no other process does.
+    func change(_ change: (inout Contents) -> Void) throws(TokenCacheError) {
+        try file.exclusively { () throws(TokenCacheError) in
+            var contents = try read()
+            change(&contents)
+            try write(contents)
+        }
+    }
+
+    private func write(_ contents: Contents) throws(TokenCacheError) {
         var members: [String: TokenInformation.Value] = [
             "format": .number(String(Self.format)), "users": .array(contents.users.map(Self.value)),
         ]

@@ -16,12 +16,12 @@ public actor Users {
     }
 
     private let list: UserList
-    private let makeSession: @Sendable (String) async throws -> Session
+    private let makeSession: @Sendable (String) async throws -> TokenSession
     private let now: @Sendable () -> Date
     private let turns = Turns()
 
-    /// The session of the current user; nil before the first `switchTo`.
-    public private(set) var session: Session?
+    /// The session of the current user; nil before the first `switch(to:)`.
+    public private(set) var session: TokenSession?
     private var sessionUser: String?
 
     /// The users that the folder knows.
@@ -30,10 +30,10 @@ public actor Users {
     ///   - directory: A folder of its own, which is made if necessary.
     ///   - now: The device's clock.
     ///   - session: Makes a new session for a user, which is not open yet. Its cache must be the user's own, for example
-    ///     `LocalTokenCache(.file(folder), user: id)`.
+    ///     `LocalTokenCache(.directory(folder), user: id)`.
     public init(
         directory: URL, now: @escaping @Sendable () -> Date = { Date() },
-        session: @escaping @Sendable (String) async throws -> Session
+        session: @escaping @Sendable (String) async throws -> TokenSession
     ) {
         list = UserList(file: PrivateFile(url: directory.appending(path: "users.json")))
         makeSession = session
@@ -43,18 +43,16 @@ public actor Users {
     /// All users, the last used one first.
     ///
     /// - Throws: `TokenCacheError` if the file cannot be read.
-    public var all: [User] {
-        get throws { try list.read().users.sorted { ($1.lastUsed, $0.id) < ($0.lastUsed, $1.id) } }
+    public func all() throws -> [User] {
+        try list.read().users.sorted { ($1.lastUsed, $0.id) < ($0.lastUsed, $1.id) }
     }
 
     /// The user that the app last switched to, also before this start; nil if there is none.
     ///
     /// - Throws: `TokenCacheError` if the file cannot be read.
-    public var current: User? {
-        get throws {
-            let contents = try list.read()
-            return contents.users.first { $0.id == contents.current }
-        }
+    public func current() throws -> User? {
+        let contents = try list.read()
+        return contents.users.first { $0.id == contents.current }
     }
 
     /// Makes a user the current one, and adds them if they are new.
@@ -64,47 +62,48 @@ public actor Users {
     /// - Parameters:
     ///   - id: The user.
     ///   - name: What your app shows; nil keeps the name that is there.
-    /// - Returns: The user's session: the present one if it is not closed, and otherwise a new one, to be opened.
+    /// - Returns: The user's session: the present one if they are current, and otherwise a new one, to be opened.
     /// - Throws: What making the session throws, and `TokenCacheError`; the current user is then the one before.
     @discardableResult
-    public func switchTo(_ id: String, name: String? = nil) async throws -> Session {
+    public func `switch`(to id: String, name: String? = nil) async throws -> TokenSession {
         try await turns.run { try await self.change(to: id, name: name) }
     }
 
     /// Forgets a user: their token is cleared, on all devices if their cache is a remote one, and then their entry is removed.
+    ///
+    /// Without a network, the sign-out stays on the disk and is sent by the next `LayeredTokenCache` for the same place.
     ///
     /// - Throws: What the cache throws if the token cannot be cleared; the user is then still there.
     public func forget(_ id: String) async throws {
         try await turns.run { try await self.remove(id) }
     }
 
-    private func change(to id: String, name: String?) async throws -> Session {
-        var contents = try list.read()
-        let isPresent = sessionUser == id && session?.state.isFinal == false
+    private func change(to id: String, name: String?) async throws -> TokenSession {
+        let isPresent = sessionUser == id && session != nil
         let next = if isPresent, let session { session } else { try await makeSession(id) }
-        if let index = contents.users.firstIndex(where: { $0.id == id }) {
-            contents.users[index].lastUsed = now()
-            if let name { contents.users[index].name = name }
-        } else {
-            contents.users.append(User(id: id, name: name, lastUsed: now()))
+        try list.change { [now] contents in
+            if let index = contents.users.firstIndex(where: { $0.id == id }) {
+                contents.users[index].lastUsed = now()
+                if let name { contents.users[index].name = name }
+            } else {
+                contents.users.append(User(id: id, name: name, lastUsed: now()))
+            }
+            contents.current = id
         }
-        contents.current = id
-        try list.write(contents)
         let before = isPresent ? nil : session
         (session, sessionUser) = (next, id)
-        // Without clearing it throws nothing.
-        try await before?.close(clearingToken: false)
+        await before?.close()
         return next
     }
 
     private func remove(_ id: String) async throws {
-        var contents = try list.read()
-        guard contents.users.contains(where: { $0.id == id }) || sessionUser == id else { return }
+        guard try list.read().users.contains(where: { $0.id == id }) || sessionUser == id else { return }
         let leaving = if sessionUser == id, let session { session } else { try await makeSession(id) }
-        try await leaving.close(clearingToken: true)
-        contents.users.removeAll { $0.id == id }
-        if contents.current == id { contents.current = nil }
-        try list.write(contents)
+        try await leaving.signOut()
+        try list.change { contents in
+            contents.users.removeAll { $0.id == id }
+            if contents.current == id { contents.current = nil }
+        }
         if sessionUser == id { (session, sessionUser) = (nil, nil) }
     }
 }

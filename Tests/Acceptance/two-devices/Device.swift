@@ -5,7 +5,7 @@ import TokenCacheClient
 struct Device {
     private let name: String
     private let cache: LayeredTokenCache
-    private let session: Session
+    private let session: TokenSession
     private let commands: [String]
 
     init(_ arguments: Arguments) throws {
@@ -14,11 +14,11 @@ struct Device {
         let secret = arguments.session
         let remote = try RemoteTokenCache(
             url: url,
-            identity: secret.map { secret in .session { try Self.secret(secret) } } ?? .uniqueID(arguments.user))
+            identity: secret.map { secret in .session { _ in try Self.secret(secret) } } ?? .uniqueID(arguments.user))
         cache = LayeredTokenCache(
-            local: LocalTokenCache(.file(folder), user: arguments.user), remote: remote,
-            queue: folder.appending(path: "queue.json"), patience: .seconds(arguments.patience))
-        session = Session(cache: cache, permissions: ["email"])
+            local: LocalTokenCache(.directory(folder), user: arguments.user), remote: remote,
+            patience: .seconds(arguments.patience))
+        session = TokenSession(cache: cache, permissions: ["email"])
         name = arguments.device
         commands = arguments.commands
     }
@@ -40,14 +40,12 @@ struct Device {
                 say(try await session.token().token)
             case "refresh":
                 try await openIfNecessary()
-                // Valid for longer than any token is, so that it is refreshed now.
-                _ = try await session.token(validFor: .seconds(86_400 * 365)) { _ in Self.madeUp() }
-                say(try await session.token().token)
+                say(try await session.token(forcingRefresh: true) { _ in Self.madeUp() }.token)
             case "reload":
                 try await openIfNecessary()
                 say("\(try await session.reload())")
             case "logout":
-                try await session.close(clearingToken: true)
+                try await session.signOut()
                 say("signed out")
             case "fetch": try await fetch()
             case "synchronize":
@@ -57,20 +55,23 @@ struct Device {
             default: throw Arguments.Failure(description: "there is no command \(command)")
             }
         }
+        // A new token is delivered before it is stored.
+        await session.close()
     }
 
     // MARK: - Commands
 
-    private func open(login: Session.Login?) async throws {
+    private func open(login: TokenSession.Login?) async throws {
         let wasAsked = Flag()
-        var asking: Session.Login?
+        var asking: TokenSession.Login?
         if let login {
             asking = {
                 await wasAsked.raise()
                 return try await login()
             }
         }
-        try await session.open(login: asking)
+        // Without a token here, there is nothing to do but to wait.
+        try await session.open(patience: .seconds(40), login: asking)
         switch session.state {
         case .open: say(await wasAsked.isRaised ? "open, after the user has logged in" : "open, without a login")
         default: say("not logged in")
@@ -78,7 +79,7 @@ struct Device {
     }
 
     private func openIfNecessary() async throws {
-        if session.state == .created { try await session.open() }
+        if session.state == .created { try await session.open(patience: .seconds(40)) }
     }
 
     private func fetch() async throws {
@@ -94,7 +95,7 @@ struct Device {
             let token = Self.madeUp()
             say("stores \(token.token)")
             do {
-                try await cache.cache(token)
+                try await cache.store(token)
                 say("stored \(token.token)")
             } catch TokenCacheError.conflict {
                 // Another process or device has stored a newer one meanwhile.

@@ -1,0 +1,218 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+/// A device with a clock of its own, and the user's app on it.
+private final class Device {
+    let number: Int
+    let disk = TestStorage()
+    let server: VersionedServer
+    let hasVersions: Bool
+    /// How far the clock is ahead.
+    let offset: TimeInterval
+    let isDown = Locked(false)
+    var cache: LayeredTokenCache
+
+    init(_ number: Int, _ server: VersionedServer, hasVersions: Bool, offset: TimeInterval = 0) throws {
+        (self.number, self.server, self.hasVersions, self.offset) = (number, server, hasVersions, offset)
+        cache = LayeredTokenCache(local: LocalTokenCache(disk, user: "a"), remote: MemoryCache())
+        try restart()
+    }
+
+    func restart() throws {
+        let transport = server.transport()
+        let remote = try RemoteTokenCache(
+            url: #require(URL(string: "https://tokens.example.com/token.php")),
+            identity: hasVersions ? .session { [number] _ in "tcs_\(number)" } : .uniqueID("a"),
+            transport: ScriptedTransport { [isDown] request, _ in
+                if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }
+                return try await transport.send(request)
+            })
+        cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: remote, patience: .seconds(20), clock: WaitingClock())
+    }
+
+    func token(_ text: String, login: String?) -> TokenInformation {
+        TokenInformation(
+            token: text, refreshDate: Date(timeIntervalSince1970: 1_700_000_000 + offset), loginID: login)
+    }
+
+    /// As a session does.
+    func logIn(_ login: String) async throws {
+        do {
+            try await cache.store(token("of \(login)", login: login))
+        } catch TokenCacheError.conflict {
+            try await cache.store(token("of \(login)", login: login))
+        }
+    }
+
+    func refresh(_ text: String = "refreshed") async throws {
+        guard let old = disk.information else { return }
+        try await cache.store(token("\(text) on \(number)", login: old.loginID))
+    }
+}
+
+@Suite struct SeveralDevicesTests {
+    enum Step: String, CaseIterable, CustomTestStringConvertible {
+        case nothing, signOut, refresh, login2, login3, signOutAndLogin2, refreshByOldApp
+
+        var testDescription: String { rawValue }
+    }
+
+    private static let cases: [(waiting: Step, meanwhile: Step, left: String?)] = [
+        (.signOut, .nothing, nil), (.signOut, .refresh, nil), (.signOut, .refreshByOldApp, nil),
+        (.signOut, .login3, "3"), (.signOut, .signOut, nil),
+        (.refresh, .nothing, "1"), (.refresh, .signOut, nil), (.refresh, .refresh, "1"), (.refresh, .login3, "3"),
+        (.login2, .nothing, "2"), (.login2, .signOut, "2"), (.login2, .refresh, "2"), (.login2, .login3, "3"),
+        (.signOutAndLogin2, .refresh, "2"), (.signOutAndLogin2, .signOut, "2"), (.signOutAndLogin2, .login3, "3"),
+    ]
+
+    private func perform(_ step: Step, on device: Device) async throws {
+        switch step {
+        case .nothing: break
+        case .signOut: try await device.cache.clear()
+        case .refresh: try await device.refresh()
+        case .login2: try await device.logIn("2")
+        case .login3: try await device.logIn("3")
+        case .signOutAndLogin2:
+            try await device.cache.clear()
+            try await device.logIn("2")
+        case .refreshByOldApp:
+            let text = device.token("by an old app", login: nil).text
+            device.server.row.withLock { $0 = VersionedServer.Row(text: text, version: $0.version + 1) }
+        }
+    }
+
+    @Test(arguments: [true, false], [-3_600, 0, 3_600] as [TimeInterval])
+    func `what waited counts by versions, and a sign-out beats a refresh whatever clocks say`(
+        hasVersions: Bool, offset: TimeInterval
+    ) async throws {
+        for (waiting, meanwhile, left) in Self.cases {
+            for restarts in [false, true] {
+                let server = VersionedServer(hasVersions: hasVersions)
+                let one = try Device(1, server, hasVersions: hasVersions, offset: offset)
+                let two = try Device(2, server, hasVersions: hasVersions)
+                try await one.logIn("1")
+                _ = try await two.cache.fetch()
+                one.isDown.withLock { $0 = true }
+                try await perform(waiting, on: one)
+                try await perform(meanwhile, on: two)
+                one.isDown.withLock { $0 = false }
+                if restarts { try one.restart() }
+                try await one.cache.synchronize()
+                let name = "\(waiting) while \(meanwhile), \(restarts)"
+                for device in [one, two] { #expect(try await device.cache.fetch()?.loginID == left, "\(name)") }
+                #expect(one.disk.record?.write == nil, "\(name)")
+                if waiting == .refresh, meanwhile == .refresh {
+                    #expect(one.disk.information?.token == "refreshed on 2")
+                }
+            }
+        }
+    }
+
+    @Test func `of two refreshes at once the slower one learns of the faster, and a sign-out elsewhere counts`()
+        async throws
+    {
+        for hasVersions in [true, false] {
+            let server = VersionedServer(hasVersions: hasVersions)
+            let devices = try (0..<2).map { try Device($0, server, hasVersions: hasVersions) }
+            try await devices[0].logIn("1")
+            _ = try await devices[1].cache.fetch()
+            try await devices[0].refresh()
+            let faster = devices[0].disk.information
+            await #expect(throws: TokenCacheError.conflict(current: faster)) { try await devices[1].refresh() }
+            #expect(devices[1].disk.information == faster)
+            try await devices[0].cache.clear()
+            await #expect(throws: TokenCacheError.conflict(current: nil)) { try await devices[1].refresh() }
+            #expect(devices[1].disk.information == nil)
+            // A login is another matter: once it is known, the sign-out may be replaced.
+            let session = patientSession(cache: devices[1].cache, now: { Date(timeIntervalSince1970: 1_700_000_000) })
+            try await session.open(login: { TokenInformation(token: "new") })
+            #expect(try await devices[0].cache.fetch()?.token == "new")
+        }
+    }
+
+    /// Whatever is lost, ended or set wrongly: the ledger of sign-outs, of which none that was acknowledged comes back.
+    @Test(arguments: 0..<60 as Range<UInt64>, [true, false])
+    func `no login comes back after its sign-out was acknowledged`(seed: UInt64, hasVersions: Bool) async throws {
+        var random = SeededGenerator(seed: seed)
+        let server = VersionedServer(hasVersions: hasVersions)
+        let devices = try (0..<2).map {
+            try Device($0, server, hasVersions: hasVersions, offset: .random(in: -3_600...3_600, using: &random))
+        }
+        var ended: Set<String> = []
+        for step in 0..<80 {
+            let device = devices[Int.random(in: 0..<2, using: &random)]
+            device.isDown.withLock { $0 = Int.random(in: 0..<3, using: &random) == 0 }
+            server.losesAnswers.withLock { $0 = Int.random(in: 0..<5, using: &random) == 0 }
+            switch Int.random(in: 0..<9, using: &random) {
+            // As if it had been killed.
+            case 0: try device.restart()
+            case 1, 2: _ = try? await device.cache.fetch()
+            case 3: try? await device.cache.synchronize()
+            case 4: try await device.logIn("\(step)")
+            case 5, 6: try? await device.refresh("\(step)")
+            default:
+                let login = device.disk.information?.loginID
+                try await device.cache.clear()
+                if let login { ended.insert(login) }
+            }
+        }
+        server.losesAnswers.withLock { $0 = false }
+        for device in devices {
+            device.isDown.withLock { $0 = false }
+            try device.restart()
+        }
+        for device in devices + devices { try await device.cache.synchronize() }
+        let found = try await devices[0].cache.fetch()
+        #expect(try await devices[1].cache.fetch() == found)
+        #expect(devices.allSatisfy { $0.disk.information == found })
+        if let login = found?.loginID { #expect(!ended.contains(login)) }
+    }
+
+    // MARK: - Those who do not come back
+
+    @Test(arguments: [true, false])
+    func `a sign-out that nobody is left to send is sent by the next cache of the device`(hasVersions: Bool)
+        async throws
+    {
+        let directory = try TemporaryDirectory()
+        let folder = URL(filePath: directory.path).appending(path: "tokens")
+        let server = VersionedServer(hasVersions: hasVersions)
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        let transport = server.transport()
+        let credentials = Locked<Set<String>>([])
+        @Sendable func cache(_ id: String) throws -> LayeredTokenCache {
+            let remote = try RemoteTokenCache(
+                url: url, identity: hasVersions ? .session { _ in "of_\(id)" } : .uniqueID(id),
+                transport: ScriptedTransport { request, _ in
+                    // The row is that of anna.
+                    let shown = request.headers["Authorization"] ?? request.text
+                    if !shown.contains("of_a"), !shown.contains("unique_id=a") {
+                        return request.answer(Answers.nothing)
+                    }
+                    credentials.withLock { _ = $0.insert(shown) }
+                    return try await transport.send(request)
+                })
+            return LayeredTokenCache(
+                local: LocalTokenCache(.directory(folder), user: id), remote: remote, patience: .seconds(20),
+                clock: WaitingClock())
+        }
+        let users = Users(directory: folder) { id in patientSession(cache: try cache(id)) }
+        try await users.switch(to: "a").open { TokenInformation(token: "of anna") }
+        server.isDown.withLock { $0 = true }
+        try await users.forget("a")
+        #expect(try await users.all().isEmpty)
+        server.isDown.withLock { $0 = false }
+        #expect(server.row.withLock { $0.text }?.contains("of anna") == true)
+        // The next start, with another user, whose session it is not.
+        let later = Users(directory: folder) { id in patientSession(cache: try cache(id)) }
+        try await later.switch(to: "b").open { TokenInformation(token: "of ben") }
+        try await until { server.row.withLock { $0.text }?.contains("of anna") == false }
+        // And nothing of her is left.
+        let slot = folder.appending(path: SHA256.hexadecimal("a") + ".json")
+        try await until { !FileManager.default.fileExists(atPath: slot.path) }
+    }
+}

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -388,6 +389,7 @@ import TokenCacheClient
 
 
 CLIENT = REPOSITORY / "Sources" / "TokenCacheClient"
+STAND_INS = Path(__file__).parent / "stand-ins"
 # As in Package.swift.
 COMPILER = ["swiftc", "-swift-version", "6", "-package-name", "token_cache", "-strict-memory-safety", "-warnings-as-errors", *(
     part for feature in (
@@ -420,6 +422,42 @@ def test_an_apps_build_turns_none_of_the_clients_warnings_into_errors():
     kinds = {next(iter(setting["kind"])) for setting in client["settings"]}
     assert kinds == {"enableUpcomingFeature", "strictMemorySafety"}
     assert client["resources"] == [{"path": "PrivacyInfo.xcprivacy", "rule": {"copy": {}}}]
+
+
+@SWIFT
+def test_the_lines_for_apples_systems_compile_against_stand_ins(tmp_path):
+    """Nothing here has their headers; this sees their types at least."""
+    for name in "Darwin", "Security":
+        source = tmp_path / f"{name}.swift"
+        source.write_text("")
+        compile_swift("-emit-module", "-module-name", name, "-o", tmp_path / f"{name}.swiftmodule", source)
+    sources = sorted(CLIENT.rglob("*.swift"))
+    assert any("canImport(Security)" in source.read_text(encoding="utf-8") for source in sources)
+    done = subprocess.run(
+        [*(part for part in COMPILER if part != "-warnings-as-errors"), "-typecheck", "-module-name", "TokenCacheClient",
+         "-I", str(tmp_path), *map(str, sources), str(STAND_INS / "Apple.swift")],
+        capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+ARTICLES = sorted((CLIENT / "TokenCacheClient.docc").glob("*.md"))
+
+
+@pytest.mark.parametrize("article", ARTICLES, ids=lambda article: article.stem)
+def test_the_code_of_the_articles_compiles(article, compiled, tmp_path):
+    blocks = re.findall(r"(?ms)^```swift\n(.*?)^```", article.read_text(encoding="utf-8"))
+    assert blocks or article.stem == "TokenCacheClient"
+    text = ["import Foundation", "import TokenCacheClient"]
+    for number, block in enumerate(blocks):
+        # Whose macros would need a package.
+        block = block.replace("#expect", "expect")
+        text.append(block if block.startswith("extension") else f"func example{number}() async throws {{\n{block}}}")
+    source = tmp_path / "Article.swift"
+    source.write_text("\n".join(text))
+    done = subprocess.run(
+        ["swiftc", "-typecheck", "-swift-version", "6", "-parse-as-library", "-I", str(compiled), str(source),
+         str(STAND_INS / "App.swift")], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_documentation_is_built_without_a_warning(compiled, tmp_path):

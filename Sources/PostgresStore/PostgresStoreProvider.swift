@@ -44,24 +44,29 @@ package struct PostgresStoreProvider: StoreProvider {
     func open(
         _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
-        let target = try target()
+        let target = try postgres.target()
         // Until the store is open, nothing is stored or looked for with this key.
-        let sealing = Sealing(.clear(index: try random { () throws(CryptographyError) in try .random() }))
-        let versions = try random { () throws(CryptographyError) in try VersionClock() }
+        let (index, versions): (SecretKey, VersionClock)
+        do throws(CryptographyError) {
+            (index, versions) = (try .random(), try VersionClock())
+        } catch {
+            throw .store(StoreFault("\(error)"))
+        }
         let state = PostgresState(
-            sealing: sealing, versions: versions, hosts: target.hosts.map(\.description), options: options,
+            sealing: Sealing(.clear(index: index)), versions: versions, hosts: target.hosts.map(\.description),
+            options: options,
             report: report)
-        let sessions = PrimarySessions(target, postgres.durability) {
+        let connections = PrimaryConnections(target, postgres.durability) {
             state.refusalOfOperators
         } observe: { facts, rules in
             state.note(facts, rules)
         }
         let agreement = StoreAgreement(options, state)
         let opening = StoreOpening(
-            waits: options.waitsForDatabase, PrimarySessions(target, postgres.durability), state, agreement)
+            waits: options.waitsForDatabase, PrimaryConnections(target, postgres.durability), state, agreement)
         let store = PostgresTokenStore(
-            postgres, target, state, sessions, options.isSealed ? agreement : nil, opening,
-            Upkeep(sessions, state, agreement, times))
+            postgres, target, state, connections, options.isSealed ? agreement : nil, opening,
+            Upkeep(connections, state, agreement, times))
         if options.waitsForDatabase { try checkKeyRing() }
         try store.open(opening, waits: options.waitsForDatabase)
         return store
@@ -77,22 +82,6 @@ package struct PostgresStoreProvider: StoreProvider {
         }
     }
 
-    private func target() throws(StoreOpenError) -> ConnectionTarget {
-        do throws(PostgresError) {
-            return try ConnectionTarget(url: postgres.url, password: postgres.password)
-        } catch {
-            throw StoreOpenError(error)
-        }
-    }
-
-    private func random<Value>(_ body: () throws(CryptographyError) -> Value) throws(StoreOpenError) -> Value {
-        do throws(CryptographyError) {
-            return try body()
-        } catch {
-            throw .store(StoreFault("\(error)"))
-        }
-    }
-
     package func takeOffline(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> (any OfflineStore)? { nil }
@@ -101,7 +90,7 @@ package struct PostgresStoreProvider: StoreProvider {
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopySource {
         var own = self
-        let target = try target()
+        let target = try postgres.target()
         if let isSealed = try PostgresCopySource.isSealed(target, postgres.durability) {
             own.options.isSealed = isSealed
         }
@@ -111,7 +100,7 @@ package struct PostgresStoreProvider: StoreProvider {
     package func copyTarget(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(try target(), postgres.durability) { () throws(StoreOpenError) in
+        try PostgresCopyTarget(try postgres.target(), postgres.durability) { () throws(StoreOpenError) in
             try keys(report: report)
         }
     }
@@ -138,20 +127,13 @@ struct PostgresMigrator: SchemaMigrator {
     private static let searchTime = Duration.seconds(30)
 
     func migrate(serverRole: String?) throws(StoreOpenError) -> SchemaMigration {
-        let target: ConnectionTarget
-        do throws(PostgresError) {
-            target = try ConnectionTarget(url: postgres.url, password: postgres.password)
-        } catch {
-            throw StoreOpenError(error)
-        }
         // Whether the database keeps what it acknowledges is asked by the servers, with their role.
-        let sessions = PrimarySessions(target, .local)
-        defer { sessions.close() }
-        let outcome = try sessions.performOpening(.writing, within: Self.searchTime) {
-            (session, _) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
-            let migrator = Migrator(session)
+        let connections = PrimaryConnections(try postgres.target(), .local)
+        defer { connections.close() }
+        let outcome = try connections.performOpening(within: Self.searchTime) {
+            (connection) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
             do throws(SchemaFault) {
-                return .success(try migrate(migrator, serverRole))
+                return .success(try Migrator(connection).migrate(for: retention, serverRole: serverRole))
             } catch {
                 // Those of the connection may be repeated.
                 if case .database(let error) = error { throw error }
@@ -162,14 +144,6 @@ struct PostgresMigrator: SchemaMigrator {
         case .success(let migration): return migration
         case .failure(let fault): throw StoreOpenError(fault)
         }
-    }
-
-    private func migrate(_ migrator: Migrator, _ serverRole: String?) throws(SchemaFault) -> SchemaMigration {
-        let isNew = try migrator.makeTables()
-        try migrator.makeIndexes(for: retention)
-        var grantedTo: String?
-        if let serverRole, try migrator.grant(to: serverRole) { grantedTo = serverRole }
-        return SchemaMigration(version: Schema.version, isNew: isNew, grantedTo: grantedTo)
     }
 }
 #endif

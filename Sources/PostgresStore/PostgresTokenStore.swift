@@ -11,10 +11,11 @@ package final class PostgresTokenStore: TokenStore {
     let options: PostgresOptions
     let state: PostgresState
     private let finder: PrimaryFinder
-    private let sessions: PrimarySessions
+    private let connections: PrimaryConnections
+    private let longWork: PrimaryConnections
     private let upkeep: Upkeep
     /// Nil in the clear.
-    private let keyRing: PostgresKeyRing?
+    private let agreement: StoreAgreement?
     private let opening: StoreOpening?
     private let users: WaitingHandle
 
@@ -22,22 +23,24 @@ package final class PostgresTokenStore: TokenStore {
     ///   - options: What the operator has decided.
     ///   - target: Where the hosts are.
     ///   - state: Has the keys.
-    ///   - sessions: For administration.
+    ///   - connections: For administration.
     ///   - agreement: Has the key ring; nil in the clear, and for tests whose ring is in no file.
     ///   - opening: Nil for tests that need none.
     ///   - upkeep: What a server does beside requests; a command makes no handle but that of `users`, and leaves it to servers.
     init(
-        _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState, _ sessions: PrimarySessions,
+        _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState,
+        _ connections: PrimaryConnections,
         _ agreement: StoreAgreement?, _ opening: StoreOpening?, _ upkeep: Upkeep
     ) {
-        (self.options, self.state, self.sessions) = (options, state, sessions)
-        (self.opening, self.upkeep) = (opening, upkeep)
+        (self.options, self.state, self.connections) = (options, state, connections)
+        (self.agreement, self.opening, self.upkeep) = (agreement, opening, upkeep)
+        longWork = connections.forLongWork()
         finder = PrimaryFinder(target, state) { index, trial in
             Dial(
                 target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
                 trial: trial, proofs: state.proofs
             ) { facts, rules in
-                state.hosts.note(index, name: facts.address, facts.description, isWritable: facts.isWritable)
+                state.hosts.note(index, facts)
                 if facts.isWritable { state.warn(facts, rules) }
             }
         }
@@ -47,7 +50,6 @@ package final class PostgresTokenStore: TokenStore {
             one.connections = 1
             return try Self.handle(state, one, finder, deliver)
         }
-        keyRing = agreement.map { [users] in PostgresKeyRing(sessions, state, users: users, $0) }
     }
 
     /// Opens the store.
@@ -75,18 +77,17 @@ package final class PostgresTokenStore: TokenStore {
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
     package var summary: String {
-        let sealing = keyRing != nil ? "sealed" : "in the clear"
+        let sealing = agreement != nil ? "sealed" : "in the clear"
         guard let primary = state.hosts.primary else {
             return "PostgreSQL at \(state.hosts.names), not connected yet, \(sealing)"
         }
-        let timeline = primary.description.timeline > 0 ? " (timeline \(primary.description.timeline))" : ""
-        return "\(primary.description.software) at \(primary.name)\(timeline), \(sealing)"
+        return "\(primary.description), \(sealing)"
     }
 
     package var fault: StoreError? { state.fault }
 
     package var administrator: any StoreAdministrator {
-        PostgresAdministrator(sessions, state, users: users, keyRing: keyRing)
+        PostgresAdministrator(connections, longWork, state, users: users, agreement)
     }
 
     package var preloader: (any StorePreloader)? { nil }
@@ -129,7 +130,7 @@ package final class PostgresTokenStore: TokenStore {
         opening?.close()
         finder.close()
         upkeep.stop()
-        sessions.close()
+        connections.close()
     }
 }
 
@@ -147,7 +148,7 @@ extension PostgresTokenStore {
     }
 
     private var remote: RemoteStoreMetrics {
-        let (counted, primary, open) = (state.metrics, state.hosts.primary?.description, state.connections)
+        let (counted, primary, open) = (state.metrics, state.hosts.primary, state.connections)
         var remote = RemoteStoreMetrics(
             durability: options.durability, readTime: counted.roundTrip(.read), proofTime: counted.roundTrip(.proof))
         remote.hosts = state.hosts.list(open)
@@ -163,7 +164,7 @@ extension PostgresTokenStore {
         remote.failovers = counted.failovers.load(ordering: .relaxed)
         let lastFailover = counted.lastFailover.load(ordering: .relaxed)
         remote.lastFailover = lastFailover > 0 ? lastFailover : nil
-        remote.timeline = primary.flatMap { $0.timeline > 0 ? $0.timeline : nil }
+        remote.timeline = primary?.timeline
         remote.proofs = counted.proofs.load(ordering: .relaxed)
         remote.failedProofs = counted.failedProofs.load(ordering: .relaxed)
         remote.heldReads = counted.heldReads.load(ordering: .relaxed)

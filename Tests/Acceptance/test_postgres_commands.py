@@ -13,7 +13,6 @@ import psql
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import exchange, get, post
-from postgres_pooler import PgBouncer
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
 from test_transfer import copy, fill, folder_beside
@@ -338,10 +337,3 @@ def test_a_database_without_tables_is_told_how_it_gets_them(postgres_binary, pos
     assert says(findings, "problem", "has no tables of token-cache", "token-cache migrate")
     assert len([finding for finding in findings if finding[0] != "ok"]) == 1
     assert not (tmp_path / "data").exists()
-
-
-def test_a_pooler_is_recognized(postgres_binary, postgres, tmp_path):
-    with PgBouncer(tmp_path, postgres.server) as pooler:
-        url = pooler.url(postgres.user, postgres.name)
-        findings = examine(postgres_binary, url, tmp_path, postgres.pass_file(tmp_path / "pass"))
-        assert says(findings, "ok", "is a pooler, such as PgBouncer; its pool_mode has to be session")

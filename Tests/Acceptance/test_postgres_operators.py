@@ -111,12 +111,10 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
 # Failovers
 
 def check_end(taken, again, old, new):
-    """The two lines with which a failover ends; returns what the last one says in the end."""
+    """The two lines with which a failover ends."""
     found_it = re.escape(f"PostgreSQL {new.value('SHOW server_version').split()[0]} at {name(new)} (timeline 2)")
-    assert re.match(rf"notice: {found_it} is the primary now in the place of {name(old)} \(timeline 1\); it was found", taken)
-    ending = re.match(rf"notice: connected to {found_it}, after [0-9.]+ s in which (.*)", again)
-    assert ending, again
-    return ending[1]
+    assert re.match(rf"notice: {found_it} is the primary now in the place of {name(old)} \(timeline 1\); it could be used", taken)
+    assert re.fullmatch(rf"notice: connected to {found_it}, after [0-9.]+ s", again), again
 
 
 def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store):
@@ -181,7 +179,7 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     _, lost, gone, *others, taken, again = log_lines(server)
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(old)} is lost, looking for the primary: ")
     assert re.match(r"error: PostgreSQL has no primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
-    assert re.fullmatch(r"[0-9]+ reads? and [0-9]+ writes? failed", check_end(taken, again, old, databases.primary))
+    check_end(taken, again, old, databases.primary)
     # Ten seconds later at the earliest, with other reasons: the standbys had not followed the new primary yet.
     assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
     assert json.loads(ask(server, "/readyz").body) == {"ready": True, "reasons": []}

@@ -19,6 +19,29 @@ import TokenStore
         case refused, warned, accepted
     }
 
+    /// Of a host on which nothing is wrong.
+    private static let facts = HostFacts(
+        address: "db1:5432", version: "15.18", isInRecovery: false, isReadOnly: false, timeline: 1,
+        synchronousCommit: "on", synchronousStandbyNames: "ANY 1 (db2, db3)", fsync: "on", fullPageWrites: "on",
+        clockDifference: 0)
+
+    @Test func `a host tells a role without privileges of itself, and the settings of the database count`() throws {
+        let database = try TestDatabase()
+        let role = "\(database.name)_nobody"
+        try database.sql("CREATE ROLE \(role) LOGIN")
+        let plain = try HostFacts(of: database.connection(user: role))
+        #expect(plain.isWritable && plain.timeline == 1 && plain.fsync == "on" && plain.fullPageWrites == "on")
+        #expect(plain.synchronousCommit == "on" && plain.synchronousStandbyNames == "")
+        #expect(plain.version.split(separator: ".").first.flatMap { Int($0) } ?? 0 >= 13)
+        // Both clocks are this machine's.
+        #expect(abs(plain.clockDifference) < 10_000_000)
+        try database.sql(
+            "ALTER DATABASE \(database.name) SET default_transaction_read_only = on",
+            "ALTER DATABASE \(database.name) SET synchronous_commit = off")
+        let set = try HostFacts(of: database.connection())
+        #expect(!set.isWritable && !set.isInRecovery && set.synchronousCommit == "off")
+    }
+
     @Test(arguments: [
         Case(setting: "synchronous_commit", value: "on", synchronous: .accepted, local: .accepted),
         Case(setting: "synchronous_commit", value: "remote_apply", synchronous: .accepted, local: .accepted),
@@ -31,7 +54,7 @@ import TokenStore
         Case(setting: "full_page_writes", value: "off", synchronous: .refused, local: .warned),
     ])
     func `what would lose acknowledged tokens is refused or warned of`(_ example: Case) throws {
-        var facts = HostFactsTests.facts()
+        var facts = Self.facts
         switch example.setting {
         case "synchronous_commit": facts.synchronousCommit = example.value
         case "synchronous_standby_names": facts.synchronousStandbyNames = example.value

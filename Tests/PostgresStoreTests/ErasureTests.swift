@@ -29,14 +29,14 @@ import Testing
     }
 
     /// A transaction of another server that has run a statement, and is not committed.
-    private func transaction(_ statements: String...) throws -> BlockingSession {
-        let session = try database.session()
-        for statement in ["BEGIN"] + statements { try session.run(statement, until: TestDatabase.deadline) }
-        return session
+    private func transaction(_ statements: String...) throws -> BlockingConnection {
+        let connection = try database.connection()
+        for statement in ["BEGIN"] + statements { try connection.run(statement) }
+        return connection
     }
 
-    private func commit(_ session: BlockingSession) throws {
-        try session.run("COMMIT", until: TestDatabase.deadline)
+    private func commit(_ connection: BlockingConnection) throws {
+        try connection.run("COMMIT")
     }
 
     /// Waits until that many statements of the store wait for a lock.

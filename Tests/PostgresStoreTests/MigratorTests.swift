@@ -15,12 +15,12 @@ import Testing
     @Test func `the tables are made, and making them again changes nothing`() throws {
         let database = try TestDatabase(isEmpty: true)
         for isFirst in [true, false] {
-            #expect(try Migrator(database.session()).makeTables() == isFirst)
+            #expect(try Migrator(database.connection()).makeTables() == isFirst)
             #expect(
                 try database.sql(
                     "SELECT schema_version::text, key_ring::text, is_sealed::text, looked_at::text FROM store")
                     == [["\(Schema.version)", nil, "true", nil]])
-            #expect(try TablePrivileges.missing(for: database.session(), until: TestDatabase.deadline).isEmpty)
+            #expect(try TablePrivileges.missing(for: database.connection()).isEmpty)
         }
     }
 
@@ -35,7 +35,7 @@ import Testing
 
     @Test func `several that run at once make the tables once`() async throws {
         let database = try TestDatabase(isEmpty: true)
-        let migrators = try (0..<4).map { _ in Unchecked(value: Migrator(try database.session())) }
+        let migrators = try (0..<4).map { _ in Unchecked(value: Migrator(try database.connection())) }
         let made = try await withThrowingTaskGroup { group in
             for migrator in migrators { group.addTask { try migrator.value.makeTables() } }
             return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
@@ -48,17 +48,8 @@ import Testing
         let database = try TestDatabase(isEmpty: true)
         // Another program's, as it would be found last.
         try database.sql("CREATE TABLE store (a int)")
-        #expect(throws: SchemaFault.self) { try Migrator(database.session()).makeTables() }
+        #expect(throws: SchemaFault.self) { try Migrator(database.connection()).makeTables() }
         #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'session')") == 0)
-    }
-
-    @Test(arguments: [1, Schema.version + 1]) func `tables of another version are refused and left alone`(number: Int)
-        throws
-    {
-        let database = try TestDatabase()
-        try database.sql("UPDATE store SET schema_version = \(number)")
-        #expect(throws: SchemaFault.otherVersion(number)) { try Migrator(database.session()).makeTables() }
-        #expect(try version(database) == [["\(number)"]])
     }
 
     // MARK: - Roles
@@ -69,19 +60,19 @@ import Testing
         try database.sql(
             "CREATE ROLE \(owner) LOGIN", "CREATE ROLE \(server) LOGIN", "CREATE SCHEMA AUTHORIZATION \(owner)",
             "ALTER DATABASE \(database.name) SET search_path = \(owner)")
-        let migrator = Migrator(try database.session(user: owner))
+        let migrator = Migrator(try database.connection(user: owner))
         #expect(try migrator.makeTables())
-        let session = try database.session(user: server)
-        #expect(throws: SchemaFault.self) { try SchemaCheck.look(session, until: TestDatabase.deadline).get() }
+        let connection = try database.connection(user: server)
+        #expect(throws: SchemaFault.self) { try SchemaCheck.look(connection).get() }
         #expect(try migrator.grant(to: server))
-        #expect(try SchemaCheck.look(session, until: TestDatabase.deadline).get().schemaVersion == Schema.version)
+        #expect(try SchemaCheck.look(connection).get().schemaVersion == Schema.version)
         for statement in [
             "DELETE FROM store", "INSERT INTO store VALUES (1, 2, NULL, true, NULL)",
             "TRUNCATE token", "DROP TABLE token", "CREATE TABLE other (a bigint)",
             "ALTER TABLE token ADD COLUMN a bigint",
         ] {
             #expect(throws: PostgresError.self, "\(statement)") {
-                try session.run(statement, until: TestDatabase.deadline)
+                try connection.run(statement)
             }
         }
         #expect(try !migrator.grant(to: owner))
@@ -92,9 +83,9 @@ import Testing
         let database = try TestDatabase(isEmpty: true)
         let role = "\(database.name)_\"odd name"
         try database.sql("CREATE ROLE \"\(role.replacing("\"", with: "\"\""))\" LOGIN")
-        let session = try database.session(user: "\(database.name)_%22odd%20name")
+        let connection = try database.connection(user: "\(database.name)_%22odd%20name")
         do throws(SchemaFault) {
-            _ = try Migrator(session).makeTables()
+            _ = try Migrator(connection).makeTables()
             Issue.record("it is not refused")
         } catch {
             #expect(
@@ -108,15 +99,15 @@ import Testing
     @Test func `a server says what is missing`() throws {
         let database = try TestDatabase(isEmpty: true)
         func fault(user: String = "postgres") throws -> String {
-            let session = try database.session(user: user)
-            switch try SchemaCheck.look(session, until: TestDatabase.deadline) {
+            let connection = try database.connection(user: user)
+            switch try SchemaCheck.look(connection) {
             case .success: return ""
             case .failure(let fault): return "\(fault)"
             }
         }
         #expect(try fault().hasPrefix("the database \(database.name) on "))
         #expect(try fault().contains("has no tables of token-cache"))
-        _ = try Migrator(database.session()).makeTables()
+        _ = try Migrator(database.connection()).makeTables()
         #expect(try fault().isEmpty)
         let role = "\(database.name)_poor"
         try database.sql("CREATE ROLE \(role) LOGIN", "GRANT SELECT ON store, token TO \(role)")

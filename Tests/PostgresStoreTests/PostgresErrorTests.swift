@@ -64,7 +64,7 @@ struct PostgresErrorTests {
 
     @Test func `a role that does not exist is refused with its code`() throws {
         let database = try TestDatabase()
-        let error = #expect(throws: PostgresError.self) { _ = try database.cluster.session(to: "no_such_database") }
+        let error = #expect(throws: PostgresError.self) { _ = try database.cluster.connection(to: "no_such_database") }
         #expect(error?.state == .missingDatabase)
         #expect("\(error!)".contains("make it"))
     }

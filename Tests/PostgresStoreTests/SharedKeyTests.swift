@@ -44,39 +44,6 @@ import Testing
         #expect(second.store.metrics.remote?.missingKeys == 0)
     }
 
-    @Test func `a server without the key that seals is not ready and stores nothing until it has it`() async throws {
-        let database = try TestDatabase()
-        let first = try TestServer(database)
-        let old = try first.copyOfRing()
-        let second = try TestServer(database, folder: old)
-        let handle = try await ConformanceHandle.open(second.store)
-        try await handle.put("token", under: "old")
-        _ = try await first.keys.addKey()
-        _ = try await first.keys.useKey(numbered: 2)
-        try await first.put("token", under: "new")
-        try await eventually { second.store.fault != nil }
-        let third = try TestServer(database, folder: old)
-        defer { for server in [first, second, third] { server.store.close() } }
-        for server in [second, third] {
-            #expect(server.said("the key ring \(old.path)/keys lacks key 2, which seals"))
-            let fault = try #require(server.store.fault)
-            guard case .sealing(.refused) = fault else { throw fault }
-            await #expect(throws: fault) { try await server.put("token", under: "id") }
-            // All others are served.
-            #expect(try await server.get("old") == "token")
-            await #expect(throws: StoreError.sealing(.missingKey(number: 2))) { try await server.get("new") }
-        }
-        await #expect(throws: StoreError.self) { try await handle.put("token", under: "id") }
-        #expect(try await first.get("id") == nil)
-        // Without a restart, when it gets the ring.
-        try first.copyRing(to: old)
-        try await eventually { second.store.fault == nil }
-        #expect(second.said("this server agrees with the database again"))
-        try await handle.put("token", under: "id")
-        #expect(try await second.keyNumber(of: "id") == 2)
-        #expect(try await second.get("new") == "token")
-    }
-
     @Test func `two keys of one number are told apart`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
@@ -179,10 +146,12 @@ import Testing
         let stale = try #require(try admin.row(of: "replaced"))
         try await server.put("new", under: "replaced")
         // As a rekeying that has read the row before the write.
-        try admin.sessions.perform(within: .seconds(30), repeats: true) { (session, deadline) throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
-                try TokenRows(session, until: deadline).replaceSeals(of: [stale])
-            }
+        let connection = try database.connection()
+        try connection.transaction { () throws(PostgresError) in
+            let row = Row(
+                key: RowKey(bytes: stale.key), value: stale.value ?? [], keyNumber: stale.keyNumber, times: stale.times,
+                id: [], index: ObjectIdentifier(server))
+            try connection.replace([(row: row, version: stale.version)])
         }
         #expect(try await server.get("replaced") == "new")
         try database.sql("UPDATE token SET written_at = written_at + 1 WHERE key_number = 1")
@@ -224,9 +193,9 @@ import Testing
         defer { server.store.close() }
         _ = try await server.keys.addKey()
         _ = try await server.keys.useKey(numbered: 2)
-        let session = try database.session()
+        let connection = try database.connection()
         for statement in ["BEGIN", "INSERT INTO token VALUES ('a', 1, 1, NULL, 1, 'late')"] {
-            try session.run(statement, until: TestDatabase.deadline)
+            try connection.run(statement)
         }
         let keys = try server.keys
         let retirement = Task { try await keys.retireKey(numbered: 1) }
@@ -236,7 +205,7 @@ import Testing
             )
                 == 1
         }
-        try session.run(isStored ? "COMMIT" : "ROLLBACK", until: TestDatabase.deadline)
+        try connection.run(isStored ? "COMMIT" : "ROLLBACK")
         if isStored {
             await #expect(throws: Self.needed) { try await retirement.value }
         } else {

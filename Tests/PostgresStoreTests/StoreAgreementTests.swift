@@ -103,13 +103,6 @@ import Testing
         second.store.close()
     }
 
-    @Test func `a database that a server has used takes no other ring, also if it is empty`() throws {
-        let database = try TestDatabase()
-        try TestServer(database).store.close()
-        #expect(try refusal(database) != nil)
-        #expect(try refusal(database, isSealed: false) != nil)
-    }
-
     @Test func `a ring with another key of a number than the database's is refused, and the error names both`() throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
@@ -122,12 +115,6 @@ import Testing
         #expect(
             try refusal(database, folder: folder)
                 == .keyRing(.otherKey(number: 1, path: folder.path + "/keys", own: own, stores: stores)))
-    }
-
-    @Test func `a database without tables is refused with what to do`() throws {
-        let error = try #require(try refusal(try TestDatabase(isEmpty: true)))
-        #expect("\(error)".contains("has no tables of token-cache"))
-        #expect("\(error)".contains("token-cache migrate"))
     }
 }
 #endif

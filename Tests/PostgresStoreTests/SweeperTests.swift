@@ -12,7 +12,7 @@ import Testing
 
     /// As `migrate` does.
     private func makeIndexes(_ store: TestAdministration, _ retention: Retention) throws {
-        try Migrator(store.database.session()).makeIndexes(for: retention)
+        try Migrator(store.database.connection()).makeIndexes(for: retention)
     }
 
     @Test func `expired tokens and sessions and old tombstones are deleted, and nothing else`() async throws {
@@ -35,7 +35,7 @@ import Testing
         try await store.begin("s1", of: "anna", createdAt: now, expiresAt: now - 1)
         try await store.begin("s2", of: "anna", createdAt: now - 4_000, expiresAt: now + 4_000)
         let kept = try await store.begin("s3", of: "anna", createdAt: now, expiresAt: now + 4_000)
-        var sweeper = Sweeper(store.sessions, store.state, interval: .seconds(3_600))
+        var sweeper = Sweeper(store.connections, store.state, interval: .seconds(3_600))
         while sweeper.pause < .seconds(60) { sweeper.proceed() }
         #expect(try store.database.number("SELECT count(*) FROM token") == 2)
         #expect(try store.database.number("SELECT count(*) FROM session") == 1)
@@ -53,7 +53,7 @@ import Testing
         let store = try TestAdministration()
         try await store.put("1", under: "a", writtenAt: 1)
         try await store.begin("s1", of: "anna", createdAt: 1, expiresAt: 2)
-        var sweeper = Sweeper(store.sessions, store.state, interval: .zero)
+        var sweeper = Sweeper(store.connections, store.state, interval: .zero)
         while try store.database.number("SELECT count(*) FROM session") != 0 { sweeper.proceed() }
         #expect(try await store.get("a") == "1")
         store.state.change(Retention(sinceWritten: .seconds(60)))
@@ -70,17 +70,17 @@ import Testing
         let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(3_600)))
         try makeIndexes(store, Retention(sinceWritten: .seconds(3_600)))
         try await store.put((0..<300).map { ("old\($0)", "1") }, writtenAt: now - 4_000)
-        let (rows, deadline) = (ExpiredRows.tokensWritten(before: now - 3_600), TestDatabase.deadline)
-        let (one, other) = (try store.database.session(), try store.database.session())
-        try one.run("BEGIN", until: deadline)
-        #expect(try rows.delete(one, until: deadline) == ExpiredRows.batch)
-        #expect(try rows.delete(other, until: deadline) == 0)
-        try one.run("ROLLBACK", until: deadline)
-        try one.run("BEGIN", until: deadline)
-        try one.run("SELECT FROM token LIMIT 100 FOR UPDATE", until: deadline)
-        #expect(try rows.delete(other, until: deadline) == 200)
-        try one.run("ROLLBACK", until: deadline)
-        #expect(try rows.delete(other, until: deadline) == 100)
+        let rows = ExpiredRows.tokens("written_at", before: now - 3_600, .written)
+        let (one, other) = (try store.database.connection(), try store.database.connection())
+        try one.run("BEGIN")
+        #expect(try rows.delete(one) == ExpiredRows.batch)
+        #expect(try rows.delete(other) == 0)
+        try one.run("ROLLBACK")
+        try one.run("BEGIN")
+        try one.run("SELECT FROM token LIMIT 100 FOR UPDATE")
+        #expect(try rows.delete(other) == 200)
+        try one.run("ROLLBACK")
+        #expect(try rows.delete(other) == 100)
     }
 
     @Test func `after a jump of the clock nothing is deleted, and operators are told`() async throws {
@@ -88,7 +88,7 @@ import Testing
         try await store.put("1", under: "a", writtenAt: now - 4_000)
         let saved = now - 3 * 86_400
         store.state.clock.use { $0 = ExpiryClock(saved: saved, at: .now) }
-        var sweeper = Sweeper(store.sessions, store.state, interval: .zero)
+        var sweeper = Sweeper(store.connections, store.state, interval: .zero)
         sweeper.proceed()
         var isHeld = store.state.metrics.isExpiryHeld.load(ordering: .relaxed)
         #expect(isHeld)
@@ -109,8 +109,8 @@ import Testing
         try store.database.sql(
             "CREATE ROLE \(name) LOGIN", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO \(name)",
             "GRANT UPDATE ON store TO \(name)")
-        let sessions = PrimarySessions(try ConnectionTarget(url: store.database.url(user: name)) { nil }, .local)
-        var sweeper = Sweeper(sessions, store.state, interval: .zero)
+        let connections = PrimaryConnections(try ConnectionTarget(url: store.database.url(user: name)) { nil }, .local)
+        var sweeper = Sweeper(connections, store.state, interval: .zero)
         for _ in 0..<1_000 { sweeper.proceed() }
         let texts = store.said
         #expect(texts.count == 1 && texts.allSatisfy { $0.contains("permission denied for table token") }, "\(texts)")

@@ -49,9 +49,5 @@ GRANT USAGE ON SCHEMA :"server" TO :"server";
 ALTER ROLE :"owner" IN DATABASE :"database" SET search_path = :"server";
 ALTER ROLE :"server" IN DATABASE :"database" SET search_path = :"server";
 
--- Servers need no role of PostgreSQL's own. With this one, `token-cache doctor` also says which standbys are synchronous; but it
--- shows the servers' role the statements of all other sessions:
--- GRANT pg_read_all_stats TO :"server";
-
 -- Whatever postgresql.conf says: a commit waits for the disk, and for the standby if there is a synchronous one.
 ALTER ROLE :"server" IN DATABASE :"database" SET synchronous_commit = on;

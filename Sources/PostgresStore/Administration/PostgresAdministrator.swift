@@ -10,20 +10,25 @@ package import TokenStore
 ///
 /// Any thread.
 package struct PostgresAdministrator: StoreAdministrator {
-    let sessions: PrimarySessions
+    let connections: PrimaryConnections
+    let longWork: PrimaryConnections
     let state: PostgresState
     package let users: any UserAdministrator
-    /// Changes the key ring that the servers share.
+    /// Changes the key ring that the servers share; nil in the clear.
     package let keyRing: (any KeyRingAdministrator)?
 
+    /// - Parameters:
+    ///   - connections: For steps of some milliseconds.
+    ///   - longWork: For what takes hours.
+    ///   - state: Has the keys.
+    ///   - users: For tokens and sessions of users.
+    ///   - agreement: Has the key ring; nil in the clear.
     init(
-        _ sessions: PrimarySessions, _ state: PostgresState, users: any UserAdministrator,
-        keyRing: (any KeyRingAdministrator)?
+        _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
+        users: any UserAdministrator, _ agreement: StoreAgreement?
     ) {
-        self.sessions = sessions
-        self.users = users
-        self.state = state
-        self.keyRing = keyRing
+        (self.connections, self.longWork, self.state, self.users) = (connections, longWork, state, users)
+        keyRing = agreement.map { PostgresKeyRing(connections, longWork, state, $0) }
     }
 
     package var backups: (any StoreBackups)? { nil }
@@ -33,20 +38,22 @@ package struct PostgresAdministrator: StoreAdministrator {
     static let stepTime = Duration.seconds(15)
 
     /// Runs statements that only read.
-    func reading<Value: Sendable>(
-        within limit: Duration = Self.stepTime,
-        _ body: @escaping @Sendable (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
+    private func reading<Value: Sendable>(
+        _ body: @escaping @Sendable (BlockingConnection) throws(PostgresError) -> Value
     ) async throws(StoreError) -> Value {
-        try await sessions.performOnThread(.reading, within: limit, repeats: true, body)
+        try await connections.performOnThread(or: StoreError.read, within: Self.stepTime, body)
     }
 
     // MARK: - Listing
 
     package func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
-        let (rows, isLast) = try await rows(after: try Self.key(of: cursor), limit: limit)
+        let start = try cursor.map { (cursor) throws(StoreError) in try Self.key(of: cursor) } ?? []
+        let stored = try await reading { (connection) throws(PostgresError) in
+            try connection.tokens(after: start, limit: limit)
+        }
         var coder = RowCoder(state.sealing)
         var page = TokenPage()
-        for row in rows {
+        for row in stored.rows {
             let token: Result<Token, SealingError>
             do throws(SealingError) {
                 token = .success(try row.token(&coder))
@@ -56,83 +63,41 @@ package struct PostgresAdministrator: StoreAdministrator {
             page.entries.append(
                 TokenPage.Entry(writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt, token: token))
         }
-        if !isLast, let last = rows.last { page.next = Self.cursor(after: last.key) }
+        page.next = stored.next.map { StoreCursor(Base64URL.encode($0.span)) }
         return page
     }
 
-    /// Some rows of tokens in the order of their keys, which are hashes in a sealed store.
-    func rows(after key: [UInt8], limit: Int) async throws(StoreError) -> (rows: [StoredToken], isLast: Bool) {
-        try await reading { (session, deadline) throws(PostgresError) in
-            try TokenRows(session, until: deadline).page(after: key, limit: limit)
-        }
-    }
-
-    /// The key after which a page begins.
-    static func key(of cursor: StoreCursor?) throws(StoreError) -> [UInt8] {
-        guard let cursor else { return [] }
+    private static func key(of cursor: StoreCursor) throws(StoreError) -> [UInt8] {
         guard let key = Base64URL.decode(Array(cursor.text.utf8).span), !key.isEmpty else {
             throw .refused("the cursor is not one of this store's")
         }
         return key
     }
-
-    static func cursor(after key: [UInt8]) -> StoreCursor { StoreCursor(Base64URL.encode(key.span)) }
 }
 
 extension PostgresAdministrator {
-    /// Up to this many tokens are counted exactly, in milliseconds; beyond it, the database's estimate is used.
-    private static let countedTokens = 100_000
-    /// How long an exact count may take when an operator asks for it.
+    /// How long it may take to count all tokens, as an operator asks for it.
     private static let countingTime = Duration.seconds(3_600)
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
-        let figures = try await reading { (session, deadline) throws(PostgresError) in
-            try Figures(session, deadline, countingUpTo: Self.countedTokens)
+        var (count, bytes) = try await reading { (connection) throws(PostgresError) in
+            (
+                try connection.tokenEstimate(),
+                // Where it is missing, the answer is an error of the statement alone.
+                try? connection.integer(
+                    "SELECT (pg_total_relation_size('token') + pg_total_relation_size('session'))::bigint")
+            )
         }
-        var (tokens, isEstimated) = (figures.tokens, false)
-        if figures.tokens > Self.countedTokens {
-            // A new table's estimate may be less than what was counted.
-            (tokens, isEstimated) = (max(tokens, figures.estimate ?? 0), true)
-            if exactly {
-                tokens = try await sessions.performOnThread(
-                    .reading, within: Self.countingTime, repeats: true, isLong: true
-                ) { (session, deadline) throws(PostgresError) in
-                    try TokenRows(session, until: deadline).count(upTo: nil)
-                }
-                isEstimated = false
+        if count.isEstimated, exactly {
+            count = try await longWork.performOnThread(or: StoreError.read, within: Self.countingTime) {
+                (connection) throws(PostgresError) in (try connection.tokenCount(), false)
             }
         }
         return StoreStatistics(
-            tokens: tokens, tokensAreEstimated: isEstimated, databaseBytes: figures.bytes,
+            tokens: count.tokens, tokensAreEstimated: count.isEstimated, databaseBytes: bytes.map { Int($0) },
             isSealed: state.sealing.ring != nil, newestKey: state.sealing.ring?.newest.number,
-            software: sessions.facts?.software ?? "PostgreSQL", schemaVersion: figures.schemaVersion,
-            unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed), place: sessions.place)
-    }
-
-    /// What the database tells of itself.
-    private struct Figures: Sendable {
-        /// One more than the limit if there are more.
-        var tokens: Int
-        /// Nil where there is none.
-        var estimate: Int?
-        /// Of the tables with tokens and sessions and of their indexes; nil where that cannot be told.
-        var bytes: Int?
-        var schemaVersion: Int
-        init(
-            _ session: BlockingSession, _ deadline: MonotonicTime, countingUpTo limit: Int
-        ) throws(PostgresError) {
-            func integer(_ sql: String) throws(PostgresError) -> Int? {
-                try session.run(sql, until: deadline) { (result) throws(PostgresError) in
-                    result.rowCount == 0 ? nil : result.optionalInteger(0, 0).map { Int($0) }
-                }
-            }
-            tokens = try TokenRows(session, until: deadline).count(upTo: limit + 1)
-            schemaVersion = try integer("SELECT schema_version FROM store WHERE one = 1") ?? 0
-            // Where these are missing, the answer is an error of the statement alone.
-            estimate = try? integer("SELECT reltuples::bigint FROM pg_class WHERE oid = 'token'::regclass")
-            bytes = try? integer(
-                "SELECT (pg_total_relation_size('token') + pg_total_relation_size('session'))::bigint")
-        }
+            software: connections.facts?.software ?? "PostgreSQL", schemaVersion: Schema.version,
+            unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed), place: connections.place)
     }
 }
 
@@ -150,52 +115,26 @@ extension PostgresAdministrator: StoreVerifier {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = StoreVerification()
-        var key: [UInt8] = []
-        while true {
-            let (rows, isLast) = try await rows(after: key, limit: Self.verificationPage)
-            open(rows, &result)
-            progress(StoreProgress(done: min(result.tokens, total), total: total))
-            guard !isLast, let last = rows.last else { break }
-            key = last.key
-            if Task.isCancelled { throw Self.interrupted }
-        }
-        try await verifySessions(&result)
-        result.isSound = result.unreadable.isEmpty
-        return result
-    }
-
-    private static var interrupted: StoreError { .refused("verifying was interrupted") }
-
-    /// Opens tokens, and notes what is wrong with them.
-    private func open(_ rows: [StoredToken], _ result: inout StoreVerification) {
-        var coder = RowCoder(state.sealing)
-        for row in rows {
-            result.tokens += 1
-            do throws(SealingError) {
-                _ = try row.token(&coder)
-            } catch {
-                result.unreadable["\(error)", default: 0] += 1
-            }
-        }
-    }
-
-    private func verifySessions(_ result: inout StoreVerification) async throws(StoreError) {
-        var key: [UInt8]? = []
-        while let start = key {
-            let rows = try await reading { (session, deadline) throws(PostgresError) in
-                try SessionRows(session, until: deadline).page(after: start, limit: Self.verificationPage)
+        var next: RowPosition? = RowPosition()
+        while let start = next {
+            let page = try await reading { (connection) throws(PostgresError) in
+                try connection.page(from: start, limit: Self.verificationPage)
             }
             var coder = RowCoder(state.sealing)
-            for row in rows {
+            for row in page.rows {
+                if case .token = row { result.tokens += 1 }
                 do throws(SealingError) {
-                    _ = try coder.open(row)
+                    _ = try row.opened(&coder)
                 } catch {
                     result.unreadable["\(error)", default: 0] += 1
                 }
             }
-            key = rows.count < Self.verificationPage ? nil : rows.last?.key
-            if Task.isCancelled { throw Self.interrupted }
+            progress(StoreProgress(done: min(result.tokens, total), total: total))
+            next = page.next
+            if Task.isCancelled { throw .refused("verifying was interrupted") }
         }
+        result.isSound = result.unreadable.isEmpty
+        return result
     }
 }
 #endif

@@ -7,15 +7,16 @@ internal import TokenStore
 ///
 /// A key is added to the file of one server, brought to the others, and then told to seal; see StoreAgreement. Any thread.
 struct PostgresKeyRing: KeyRingAdministrator {
-    private let sessions: PrimarySessions
+    private let connections: PrimaryConnections
+    private let longWork: PrimaryConnections
     private let state: PostgresState
-    private let users: any UserAdministrator
     private let agreement: StoreAgreement
 
     init(
-        _ sessions: PrimarySessions, _ state: PostgresState, users: any UserAdministrator, _ agreement: StoreAgreement
+        _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
+        _ agreement: StoreAgreement
     ) {
-        (self.sessions, self.state, self.users, self.agreement) = (sessions, state, users, agreement)
+        (self.connections, self.longWork, self.state, self.agreement) = (connections, longWork, state, agreement)
     }
 
     /// How long it may take to look for rows that a key has sealed: the whole of the tables is read.
@@ -26,21 +27,15 @@ struct PostgresKeyRing: KeyRingAdministrator {
         return ring
     }
 
-    private func onThread<Value: Sendable>(
-        _ body: @escaping @Sendable () throws(StoreError) -> Value
-    ) async throws(StoreError) -> Value {
-        try await sessions.onThread(body)
-    }
-
-    private func writing<Value>(
-        _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
+    private func perform<Value>(
+        _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
-        try sessions.perform(within: PostgresAdministrator.stepTime, repeats: true, body)
+        try connections.perform(within: PostgresAdministrator.stepTime, body)
     }
 
     func keys() async throws(StoreError) -> [SealingKey] {
-        try await onThread { () throws(StoreError) in
-            let row = try agreement.look(sessions)
+        try await connections.onThread { () throws(StoreError) in
+            let row = try agreement.look(connections)
             return try ring.keys.map { (key) throws(StoreError) in
                 try SealingKey(key, sealing: row.sealingKey ?? key.number)
             }
@@ -53,8 +48,8 @@ struct PostgresKeyRing: KeyRingAdministrator {
     // MARK: - Changes
 
     func addKey() async throws(StoreError) -> SealingKey {
-        try await onThread { () throws(StoreError) in
-            let row = try agreement.look(sessions)
+        try await connections.onThread { () throws(StoreError) in
+            let row = try agreement.look(connections)
             try check(try agreement.completeFile(), row)
             // Its number may be given to another key in the database.
             if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
@@ -70,11 +65,11 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 try agreement.change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
             }
             let key = try SealingKey(ring.newest, sealing: active)
-            try writing { (session, deadline) throws(PostgresError) in
-                try StoreRow.add(key.number, key.fingerprint, to: session, until: deadline)
+            try perform { (connection) throws(PostgresError) in
+                try StoreRow.add(key.number, key.fingerprint, to: connection)
             }
             // Another server may have added its own at the same moment, which then counts.
-            try check(ring, try agreement.look(sessions))
+            try check(ring, try agreement.look(connections))
             return key
         }
     }
@@ -108,37 +103,34 @@ struct PostgresKeyRing: KeyRingAdministrator {
     }
 
     func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
-        try await onThread { () throws(StoreError) in
-            let row = try agreement.look(sessions)
+        try await connections.onThread { () throws(StoreError) in
+            let row = try agreement.look(connections)
             try check(try agreement.completeFile(), row)
             guard let key = ring.numberedKey(number) else {
                 throw .refused(
                     "the key ring \(agreement.file.path) has no key \(number); token-cache keyring list shows those it has"
                 )
             }
-            let isUsed = try writing { (session, deadline) throws(PostgresError) in
-                try StoreRow.use(number, on: session, until: deadline)
-            }
+            let isUsed = try perform { (connection) throws(PostgresError) in try StoreRow.use(number, on: connection) }
             guard isUsed else {
                 throw .refused("the database has no key \(number): it was retired, or never added with keyring add")
             }
-            try agreement.look(sessions)
+            try agreement.look(connections)
             return try SealingKey(key, sealing: number)
         }
     }
 
     func retireKey(numbered number: Int) async throws(StoreError) {
-        try await onThread { () throws(StoreError) in
-            let row = try agreement.look(sessions)
+        try await connections.onThread { () throws(StoreError) in
+            let row = try agreement.look(connections)
             try refuseToRetire(number, row)
             // Otherwise the key would be retired in the database, and then not in the file.
             if ring.numberedKey(number) != nil { try agreement.refuseUnchangeableFile() }
-            let isRetired = try sessions.perform(within: Self.scanTime, repeats: true, isLong: true) {
-                (session, deadline) throws(PostgresError) in
-                try StoreRow.retire(number, on: session, until: deadline)
+            let isRetired = try longWork.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
+                try StoreRow.retire(number, on: connection)
             }
             guard isRetired else {
-                try refuseToRetire(number, try agreement.look(sessions))
+                try refuseToRetire(number, try agreement.look(connections))
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }
             guard ring.numberedKey(number) != nil else { return }
@@ -167,111 +159,67 @@ struct PostgresKeyRing: KeyRingAdministrator {
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let administrator = PostgresAdministrator(sessions, state, users: users, keyRing: self)
-        let total = try await administrator.statistics().tokens
+        let (total, _) = try await connections.onThread { () throws(StoreError) in
+            let total = try perform { (connection) throws(PostgresError) in try connection.tokenEstimate().tokens }
+            return (total, try agreement.completeFile())
+        }
         progress(StoreProgress(done: 0, total: total))
-        try await onThread { () throws(StoreError) in _ = try agreement.completeFile() }
         var result = Rekeying()
-        var key: [UInt8]? = []
-        while let start = key {
-            let step = try await onThread { () throws(StoreError) in try rekeyTokens(after: start) }
-            result.tokens += step.seen
+        var next: RowPosition? = RowPosition()
+        while let start = next {
+            let step = try await connections.onThread { () throws(StoreError) in try rekey(from: start) }
+            result.tokens += step.tokens
             result.rekeyed += step.rekeyed
             result.unreadable += step.unreadable
             progress(StoreProgress(done: min(result.tokens, total), total: total))
-            key = step.next
-            try stopIfCancelled()
-        }
-        key = []
-        while let start = key {
-            let step = try await onThread { () throws(StoreError) in try rekeySessions(after: start) }
-            result.unreadable += step.unreadable
-            key = step.next
-            try stopIfCancelled()
+            next = step.next
+            if Task.isCancelled {
+                throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
+            }
         }
         return result
     }
 
-    private func stopIfCancelled() throws(StoreError) {
-        guard Task.isCancelled else { return }
-        throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
-    }
-
     /// The result of one step.
     private struct Step: Sendable {
-        /// The key after which the next step begins; nil when there is none.
-        var next: [UInt8]?
-        var seen = 0
+        /// Where the next step begins; nil at the end.
+        var next: RowPosition?
+        var tokens = 0
         var rekeyed = 0
         var unreadable = 0
     }
 
-    private func rekeyTokens(after key: [UInt8]) throws(StoreError) -> Step {
-        let (rows, isLast) = try sessions.perform(.reading, within: PostgresAdministrator.stepTime, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try TokenRows(session, until: deadline).page(after: key, limit: Self.pageCount)
+    private func rekey(from start: RowPosition) throws(StoreError) -> Step {
+        let page = try perform { (connection) throws(PostgresError) in
+            try connection.page(from: start, limit: Self.pageCount)
         }
-        var step = Step(next: isLast ? nil : rows.last?.key, seen: rows.count)
+        var step = Step(next: page.next, tokens: start.areSessions ? 0 : page.rows.count)
         var coder = RowCoder(state.sealing)
-        var sealed: [StoredToken] = []
-        for row in rows {
+        var tokens: [(row: Row, version: TokenVersion)] = []
+        var sessions: [(row: SessionRow, former: Int)] = []
+        let active = ring.active.number
+        for row in page.rows where row.keyNumber != active {
             do throws(SealingError) {
-                if let new = try Self.sealedAgain(row, &coder) { sealed.append(new) }
+                switch try row.opened(&coder) {
+                case .token(let token, let times, let version):
+                    tokens.append((try coder.row(of: token, times), version))
+                case .session(let opened, _):
+                    sessions.append((try coder.row(of: opened.session, opened.key), row.keyNumber))
+                }
             } catch {
-                try throwUnlessUnreadable(error)
-                step.unreadable += 1
+                switch error {
+                // Every row would fail for the same reason.
+                case .refused, .library: throw .sealing(error)
+                case .missingKey, .tampered, .malformed, .misplaced: step.unreadable += 1
+                }
             }
         }
-        guard !sealed.isEmpty else { return step }
-        step.rekeyed = sealed.count
-        try writing { (session, deadline) throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
-                try TokenRows(session, until: deadline).replaceSeals(of: sealed)
-            }
-        }
-        return step
-    }
-
-    /// Every row would fail for the same reason, unless the row itself does not open.
-    private func throwUnlessUnreadable(_ error: SealingError) throws(StoreError) {
-        switch error {
-        case .refused, .library: throw .sealing(error)
-        case .missingKey, .tampered, .malformed, .misplaced: break
-        }
-    }
-
-    /// The row sealed with the key that seals; nil if it is that already.
-    private static func sealedAgain(_ row: StoredToken, _ coder: inout RowCoder) throws(SealingError) -> StoredToken? {
-        guard row.value != nil, try coder.activeKeyNumber() != row.keyNumber else { return nil }
-        let token = try row.token(&coder)
-        let new = try coder.row(of: token, row.times)
-        return StoredToken(
-            key: row.key, version: row.version, times: row.times, keyNumber: new.keyNumber, value: new.value)
-    }
-
-    private func rekeySessions(after key: [UInt8]) throws(StoreError) -> Step {
-        let rows = try sessions.perform(.reading, within: PostgresAdministrator.stepTime, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try SessionRows(session, until: deadline).page(after: key, limit: Self.pageCount)
-        }
-        var step = Step(next: rows.count < Self.pageCount ? nil : rows.last?.key, seen: rows.count)
-        var coder = RowCoder(state.sealing)
-        var sealed: [(row: SessionRow, former: Int)] = []
-        for row in rows where row.keyNumber != ring.active.number {
-            do throws(SealingError) {
-                let opened = try coder.open(row)
-                sealed.append((try coder.row(of: opened.session, opened.key), row.keyNumber))
-            } catch {
-                try throwUnlessUnreadable(error)
-                step.unreadable += 1
-            }
-        }
-        guard !sealed.isEmpty else { return step }
-        step.rekeyed = sealed.count
-        try writing { (session, deadline) throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
-                let rows = SessionRows(session, until: deadline)
-                for (row, former) in sealed { try rows.replaceUser(of: row, sealedWith: former) }
+        step.rekeyed = tokens.count
+        guard !tokens.isEmpty || !sessions.isEmpty else { return step }
+        try perform { (connection) throws(PostgresError) in
+            try connection.transaction { () throws(PostgresError) in
+                if !tokens.isEmpty { try connection.replace(tokens) }
+                try connection.replace(sessions)
             }
         }
         return step

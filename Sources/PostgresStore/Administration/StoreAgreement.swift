@@ -39,13 +39,13 @@ final class StoreAgreement: Sendable {
     ///
     /// - Parameter limit: How long a step may take, the search for the primary included.
     /// - Returns: What was agreed on.
-    func enter(_ sessions: PrimarySessions, within limit: Duration) throws(StoreOpenError) -> StoreRow {
-        var row = try read(sessions, within: limit)
+    func enter(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+        var row = try read(connections, within: limit)
         var chosen = try choose(row)
         if !row.isDecided {
             let wanted = try decision(chosen, row)
-            try decide(wanted, sessions, within: limit)
-            row = try read(sessions, within: limit)
+            try decide(wanted, connections, within: limit)
+            row = try read(connections, within: limit)
             // Another server may have been first, also with the ring that was made here, if its file is the same.
             if row.keyRing != wanted.keyRing || row.isSealed != wanted.isSealed {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
@@ -67,9 +67,9 @@ final class StoreAgreement: Sendable {
         return row
     }
 
-    private func read(_ sessions: PrimarySessions, within limit: Duration) throws(StoreOpenError) -> StoreRow {
-        let outcome = try sessions.performOpening(.reading, within: limit) {
-            (session, deadline) throws(PostgresError) in try SchemaCheck.look(session, until: deadline)
+    private func read(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+        let outcome = try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
+            try SchemaCheck.look(connection)
         }
         switch outcome {
         case .success(let row): return row
@@ -104,26 +104,24 @@ final class StoreAgreement: Sendable {
         row.isSealed = chosen.ring != nil
         guard let ring = chosen.ring else { return row }
         (row.keyRing, row.sealingKey) = (chosen.identity, ring.newest.number)
-        do throws(SealingError) {
-            for key in ring.keys { row.fingerprints[key.number] = try key.fingerprint() }
+        do throws(KeyRingError) {
+            row.fingerprints = try ring.fingerprints()
         } catch {
-            throw .keyRing(.library(error))
+            throw .keyRing(error)
         }
         return row
     }
 
     /// Writes what this server has decided, unless another one, or an earlier attempt, was first.
     private func decide(
-        _ wanted: StoreRow, _ sessions: PrimarySessions, within limit: Duration
+        _ wanted: StoreRow, _ connections: PrimaryConnections, within limit: Duration
     ) throws(StoreOpenError) {
-        try sessions.performOpening(.writing, within: limit) { (session, deadline) throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
+        try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
+            try connection.transaction { () throws(PostgresError) in
                 // One server after the other.
-                try session.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE", until: deadline)
-                guard let present = try StoreRow.read(from: session, until: deadline), !present.isDecided else {
-                    return
-                }
-                try wanted.write(to: session, until: deadline)
+                try connection.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE")
+                guard let present = try StoreRow.read(from: connection), !present.isDecided else { return }
+                try wanted.write(to: connection)
             }
         }
     }
@@ -134,15 +132,14 @@ final class StoreAgreement: Sendable {
     ///
     /// - Returns: What the database has.
     @discardableResult
-    func look(_ sessions: PrimarySessions) throws(StoreError) -> StoreRow {
+    func look(_ connections: PrimaryConnections) throws(StoreError) -> StoreRow {
         turn.wait()
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)
         // Before the database is: `keyring retire` deletes a key there first, and otherwise it would seem to be missing in the file.
         let found = ring.map(load)
-        // Asked again each time what the server is, as settings change while a connection is open.
-        let row = try sessions.perform(.reading, within: Self.lookTime, asks: true, repeats: true) {
-            (session, deadline) throws(PostgresError) in try StoreRow.read(from: session, until: deadline)
+        let row = try connections.perform(or: StoreError.read, within: Self.lookTime) {
+            (connection) throws(PostgresError) in try StoreRow.read(from: connection)
         }
         let fault = judge(found, row)
         guard let row, row.schemaVersion == Schema.version else { throw .refused(fault ?? "") }
@@ -233,15 +230,9 @@ final class StoreAgreement: Sendable {
 
     /// Makes sure that no key of a ring is another one than the database's of that number.
     func check(_ ring: KeyRing, _ row: StoreRow) throws(KeyRingError) {
-        for key in ring.keys {
-            let own: String
-            do throws(SealingError) {
-                own = try key.fingerprint()
-            } catch {
-                throw .library(error)
-            }
-            guard let stores = row.fingerprints[key.number], stores != own else { continue }
-            throw .otherKey(number: key.number, path: file.path, own: own, stores: stores)
+        for (number, own) in try ring.fingerprints() {
+            guard let stores = row.fingerprints[number], stores != own else { continue }
+            throw .otherKey(number: number, path: file.path, own: own, stores: stores)
         }
     }
 
@@ -310,6 +301,19 @@ final class StoreAgreement: Sendable {
             throw .keyRing(error)
         }
         state.sealing.replace(.sealed(new))
+    }
+}
+
+extension KeyRing {
+    /// What tells each key from another one of its number.
+    fileprivate func fingerprints() throws(KeyRingError) -> [Int: String] {
+        var all: [Int: String] = [:]
+        do throws(SealingError) {
+            for key in keys { all[key.number] = try key.fingerprint() }
+        } catch {
+            throw .library(error)
+        }
+        return all
     }
 }
 #endif

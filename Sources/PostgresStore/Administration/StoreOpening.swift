@@ -10,7 +10,7 @@ struct StoreOpening: Sendable {
     private let agreement: StoreAgreement
     private let limit: Duration
     /// Its own: others may not be used yet.
-    private let sessions: PrimarySessions
+    private let connections: PrimaryConnections
     private let state: PostgresState
     private let said = OnceEach()
 
@@ -22,19 +22,19 @@ struct StoreOpening: Sendable {
 
     /// - Parameters:
     ///   - waits: Whether it is a server's, which goes on trying.
-    ///   - sessions: Used by nobody else.
+    ///   - connections: Used by nobody else.
     ///   - state: Is told whether the store is open.
     ///   - agreement: Finds the keys.
-    init(waits: Bool, _ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement) {
+    init(waits: Bool, _ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement) {
         limit = waits ? Self.times.server : Self.times.command
-        (self.sessions, self.state, self.agreement) = (sessions, state, agreement)
+        (self.connections, self.state, self.agreement) = (connections, state, agreement)
     }
 
     /// Opens the store; the caller waits for the database.
     func open() throws(StoreOpenError) {
-        let row = try agreement.enter(sessions, within: limit)
+        let row = try agreement.enter(connections, within: limit)
         state.clock.use { $0 = ExpiryClock(saved: row.lookedAt, at: .now) }
-        sessions.close()
+        connections.close()
         state.noteOpened()
     }
 
@@ -72,23 +72,20 @@ struct StoreOpening: Sendable {
 
     /// Ends an attempt that is under way.
     func close() {
-        sessions.close()
+        connections.close()
     }
 }
 
-extension PrimarySessions {
-    /// As `perform`, of statements that may be repeated, before the store is open.
+extension PrimaryConnections {
+    /// As `perform`, before the store is open.
     func performOpening<Value>(
-        _ purpose: Purpose, within limit: Duration,
-        _ body: (BlockingSession, MonotonicTime) throws(PostgresError) -> Value
+        within limit: Duration, _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreOpenError) -> Value {
         do throws(StoreError) {
-            return try perform(purpose, within: limit, repeats: true, body)
+            return try perform(or: StoreError.unavailable, within: limit, body)
         } catch {
-            switch error {
-            case .read(let fault), .write(let fault), .unavailable(let fault): throw .store(fault)
-            default: throw .store(StoreFault("\(error)"))
-            }
+            if case .unavailable(let fault) = error { throw .store(fault) }
+            throw .store(StoreFault("\(error)"))
         }
     }
 }

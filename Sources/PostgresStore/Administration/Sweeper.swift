@@ -9,7 +9,7 @@ internal import TokenStore
 /// between two such steps the database has as long a rest. Of several servers, one deletes at a time: the others find its lock, and
 /// leave it the rest.
 struct Sweeper {
-    private let sessions: PrimarySessions
+    private let connections: PrimaryConnections
     private let state: PostgresState
     private let interval: Duration
     private var nextStep = MonotonicTime.now
@@ -30,11 +30,11 @@ struct Sweeper {
     private static let limit = Duration.seconds(10)
 
     /// - Parameters:
-    ///   - sessions: Used one at a time.
+    ///   - connections: Used one at a time.
     ///   - state: Has the retention; gets the counts.
     ///   - interval: The longest time between two rounds.
-    init(_ sessions: PrimarySessions, _ state: PostgresState, interval: Duration) {
-        (self.sessions, self.state, self.interval) = (sessions, state, interval)
+    init(_ connections: PrimaryConnections, _ state: PostgresState, interval: Duration) {
+        (self.connections, self.state, self.interval) = (connections, state, interval)
     }
 
     /// How long there is nothing to do.
@@ -68,14 +68,13 @@ struct Sweeper {
         retention = state.retention
         let reading = ExpiryClock.Reading.now
         state.clock.use { $0.look(at: reading) }
-        let hasSessions = try sessions.perform(.reading, within: Self.limit, repeats: true) {
-            (session, deadline) throws(PostgresError) in
-            try session.run("SELECT 1 FROM session LIMIT 1", until: deadline) { (result) throws(PostgresError) in
-                result.rowCount > 0
-            }
+        let hasSessions = try perform { (connection) throws(PostgresError) in
+            try connection.integer("SELECT 1 FROM session LIMIT 1") != nil
         }
         if let time = state.clock.use({ $0.due(isExpiring: true) }) {
-            try store(clockLook: time)
+            try perform { (connection) throws(PostgresError) in
+                try connection.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", [.bigint(time)])
+            }
             state.clock.use { $0.noteSaved(time) }
         }
         // Without a retention nothing is deleted, so no deletion is held back either.
@@ -88,10 +87,8 @@ struct Sweeper {
             left.removeFirst()
             return
         }
-        let deleted = try sessions.perform(within: Self.limit, repeats: true) {
-            (session, deadline) throws(PostgresError) in try rows.delete(session, until: deadline)
-        }
-        if rows.areTokens {
+        let deleted = try perform { (connection) throws(PostgresError) in try rows.delete(connection) }
+        if rows.index != nil {
             count += deleted
             state.metrics.expired.add(UInt64(deleted), ordering: .relaxed)
         }
@@ -101,9 +98,7 @@ struct Sweeper {
     /// Whether rows can be found without reading all tokens; tells operators what to do if they cannot.
     private mutating func hasIndex(for rows: ExpiredRows) throws(StoreError) -> Bool {
         guard let index = rows.index else { return true }
-        let isThere = try sessions.perform(.reading, within: Self.limit, repeats: true) {
-            (session, deadline) throws(PostgresError) in try index.isThere(session, until: deadline)
-        }
+        let isThere = try perform { (connection) throws(PostgresError) in try index.isThere(connection) }
         if !isThere, missingIndexes.insert(index).inserted {
             let text = """
                 expired tokens are hidden but not deleted, as the database has no index \(index.rawValue) to find them by: \
@@ -114,14 +109,10 @@ struct Sweeper {
         return isThere
     }
 
-    // MARK: - The clock
-
-    private func store(clockLook time: Int64) throws(StoreError) {
-        try sessions.perform(within: Self.limit, repeats: true) { (session, deadline) throws(PostgresError) in
-            var parameters = Parameters()
-            parameters.append(time)
-            try session.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", parameters, until: deadline)
-        }
+    private func perform<Value>(
+        _ body: (BlockingConnection) throws(PostgresError) -> Value
+    ) throws(StoreError) -> Value {
+        try connections.perform(within: Self.limit, body)
     }
 
     /// Whether the clock is trusted to delete; reports when that changes.
@@ -141,23 +132,29 @@ struct Sweeper {
     }
 }
 
-/// The kinds of rows that are deleted automatically.
-enum ExpiredRows: Hashable, Sendable {
-    /// Tokens that were written before a moment; all moments are in seconds since 1970.
-    case tokensWritten(before: Int64)
-    /// Tokens that have expired, by their own account, before a moment.
-    case tokensExpired(before: Int64)
-    /// Traces of tokens that were removed before a moment.
-    case tombstones(before: Int64)
-    /// Sessions that have expired at a moment.
-    case sessionsExpired(at: Int64)
-    /// Sessions that were last used before a moment.
-    case sessionsUnused(since: Int64)
+/// What is deleted without anybody having asked for it.
+struct ExpiredRows: Sendable {
+    let table: String
+    /// What says of a row that it has expired: a column with a time before `moment`, and what else must be so.
+    let condition: String
+    /// The column that an index finds it by.
+    let column: String
+    /// In seconds since 1970.
+    let moment: Int64
+    /// The index, if they are tokens, of which operators are told; `migrate` makes it only for those who delete them.
+    var index: RetentionIndex?
 
     /// How long rows of removed tokens are kept: much longer than any write can be delayed.
     static let tombstoneTime: Int64 = 3_600
     /// Rows that are deleted in one step.
     static let batch = 256
+
+    /// Tokens whose time in a column is before a moment.
+    static func tokens(_ column: String, before moment: Int64, _ index: RetentionIndex) -> ExpiredRows {
+        ExpiredRows(
+            table: "token", condition: "value IS NOT NULL AND \(column) <", column: column, moment: moment, index: index
+        )
+    }
 
     /// Everything that has expired.
     ///
@@ -167,59 +164,34 @@ enum ExpiredRows: Hashable, Sendable {
     static func all(_ retention: Retention, at now: Int64) -> [ExpiredRows] {
         let horizon = retention.horizon(at: now)
         let kinds: [ExpiredRows?] = [
-            horizon?.written.map { .tokensWritten(before: $0) }, horizon?.expired.map { .tokensExpired(before: $0) },
-            .sessionsExpired(at: now),
-            retention.sinceSessionUsed.map { .sessionsUnused(since: now - $0.components.seconds) },
-            .tombstones(before: now - tombstoneTime),
+            horizon?.written.map { tokens("written_at", before: $0, .written) },
+            horizon?.expired.map { tokens("expires_at", before: $0, .expired) },
+            ExpiredRows(table: "session", condition: "expires_at <=", column: "expires_at", moment: now),
+            retention.sinceSessionUsed.map {
+                ExpiredRows(
+                    table: "session", condition: "used_at <", column: "used_at", moment: now - $0.components.seconds)
+            },
+            ExpiredRows(
+                table: "token", condition: "key_number < 0 AND value IS NULL AND written_at <", column: "key_number",
+                moment: now - tombstoneTime),
         ]
         return kinds.compactMap(\.self)
-    }
-
-    /// Whether the rows are tokens; their deletion is reported to operators.
-    var areTokens: Bool { index != nil }
-
-    /// The index that finds them, if `migrate` makes it only for those who delete such rows; see RetentionIndex.
-    var index: RetentionIndex? {
-        switch self {
-        case .tokensWritten: .written
-        case .tokensExpired: .expired
-        case .tombstones, .sessionsExpired, .sessionsUnused: nil
-        }
-    }
-
-    /// What says of a row that it has expired, and the column that an index finds it by.
-    private var condition: (table: String, text: String, column: String, moment: Int64) {
-        switch self {
-        case .tokensWritten(let moment):
-            ("token", "value IS NOT NULL AND written_at < $1::bigint", "written_at", moment)
-        case .tokensExpired(let moment):
-            ("token", "value IS NOT NULL AND expires_at < $1::bigint", "expires_at", moment)
-        case .tombstones(let moment):
-            ("token", "key_number < 0 AND value IS NULL AND written_at < $1::bigint", "key_number", moment)
-        case .sessionsExpired(let moment): ("session", "expires_at <= $1::bigint", "expires_at", moment)
-        case .sessionsUnused(let moment): ("session", "used_at < $1::bigint", "used_at", moment)
-        }
     }
 
     /// Deletes some of them, the oldest first; none if another server does so at this moment.
     ///
     /// Rows that somebody else has locked are left for the next time, so nobody waits for anybody.
     ///
-    /// - Parameters:
-    ///   - session: A session outside of a transaction.
-    ///   - deadline: When it must be done.
+    /// - Parameter connection: Outside of a transaction.
     /// - Returns: How many were deleted; as many as `batch` if there may be more.
-    func delete(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) -> Int {
-        let (table, text, column, moment) = condition
-        var parameters = Parameters()
-        parameters.append(moment)
-        return try session.run(
+    func delete(_ connection: BlockingConnection) throws(PostgresError) -> Int {
+        return try connection.run(
             """
             DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table)
-                WHERE \(text) AND (SELECT pg_try_advisory_xact_lock\(Schema.sweepLock))
+                WHERE \(condition) $1::bigint AND (SELECT pg_try_advisory_xact_lock\(Schema.sweepLock))
                 ORDER BY \(column) LIMIT \(Self.batch) FOR UPDATE SKIP LOCKED))
-            """, parameters, until: deadline
-        ) { (result) throws(PostgresError) in result.changedCount }
+            """, [.bigint(moment)]
+        ).changedCount
     }
 }
 #endif

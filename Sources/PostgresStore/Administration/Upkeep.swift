@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Cryptography
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -14,7 +13,7 @@ internal import TokenStore
 ///
 /// Any thread.
 final class Upkeep: Sendable {
-    private let sessions: PrimarySessions
+    private let connections: PrimaryConnections
     private let state: PostgresState
     private let agreement: StoreAgreement
     private let times: Times
@@ -34,16 +33,16 @@ final class Upkeep: Sendable {
     /// The longest time between two trials.
     private static let pause = Duration.seconds(1)
     private static let limit = Duration.seconds(4)
-    /// The length of the value that is tried, in bytes: more than what is left free in the pages of a table.
-    private static let size = 64 << 10
 
     /// - Parameters:
-    ///   - sessions: Used one at a time.
+    ///   - connections: Used one at a time.
     ///   - state: Has the retention; gets the counts.
     ///   - agreement: Looks which key seals.
     ///   - times: Shorter ones for tests.
-    init(_ sessions: PrimarySessions, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times = Times()) {
-        (self.sessions, self.state, self.agreement, self.times) = (sessions, state, agreement, times)
+    init(
+        _ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times = Times()
+    ) {
+        (self.connections, self.state, self.agreement, self.times) = (connections, state, agreement, times)
     }
 
     /// Begins, unless it has already.
@@ -53,7 +52,7 @@ final class Upkeep: Sendable {
         guard !isStarted.exchange(true, ordering: .acquiringAndReleasing) else { return }
         NamedThread.startOrExit("pg-upkeep") { [self] in
             while !isStopped.load(ordering: .acquiring), let pause = opening?() { alarm.wait(atMost: pause) }
-            var sweeper = Sweeper(sessions, state, interval: times.deletion)
+            var sweeper = Sweeper(connections, state, interval: times.deletion)
             var nextLook = MonotonicTime.now + Nanoseconds(times.look)
             while !isStopped.load(ordering: .acquiring) {
                 if nextLook <= .now || state.hasRefusedKey.load(ordering: .relaxed) {
@@ -82,7 +81,7 @@ final class Upkeep: Sendable {
 
     private func look() {
         do throws(StoreError) {
-            try agreement.look(sessions)
+            try agreement.look(connections)
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             guard case .read(let fault) = error, !fault.mayRetry, said.isNew("\(error)") else { return }
@@ -93,42 +92,27 @@ final class Upkeep: Sendable {
 
     private func attempt(_ isWrite: Bool) {
         do throws(StoreError) {
-            if isWrite { try write() } else { try read() }
+            try connections.perform(within: Self.limit) { (connection) throws(PostgresError) in
+                if isWrite { try Self.write(connection) } else { try connection.run("SELECT value FROM token LIMIT 1") }
+            }
             state.noteSuccess(isWrite: isWrite)
         } catch {
             // Clients' requests have told of it.
         }
     }
 
-    private func read() throws(StoreError) {
-        try sessions.perform(.reading, within: Self.limit, repeats: false) {
-            (session, deadline) throws(PostgresError) in
-            try session.run("SELECT value FROM token LIMIT 1", until: deadline)
-        }
-    }
-
     /// Stores a token, rolls that back, and commits: nothing is left, but the disk has to have room for it.
-    private func write() throws(StoreError) {
-        let (key, value): ([UInt8], [UInt8])
-        do throws(CryptographyError) {
-            // Random, so that nothing can be saved by compressing it.
-            (key, value) = (try RandomBytes.published(32), try RandomBytes.published(Self.size))
-        } catch {
-            throw .write(StoreFault("\(error)"))
-        }
-        try sessions.perform(within: Self.limit, repeats: false) { (session, deadline) throws(PostgresError) in
-            var parameters = Parameters()
-            parameters.append(key)
-            parameters.append(value)
-            try session.transaction(until: deadline) { () throws(PostgresError) in
-                try session.run("SAVEPOINT trial", until: deadline)
-                try session.run(
-                    """
-                    INSERT INTO token (key, version, written_at, key_number, value) VALUES ($1::bytea, 0, 0, 0, $2::bytea)
-                    ON CONFLICT (key) DO UPDATE SET value = excluded.value
-                    """, parameters, until: deadline)
-                try session.run("ROLLBACK TO SAVEPOINT trial", until: deadline)
-            }
+    private static func write(_ connection: BlockingConnection) throws(PostgresError) {
+        try connection.transaction { () throws(PostgresError) in
+            try connection.run("SAVEPOINT trial")
+            // More than what is left free in the pages of a table; random, so that nothing can be saved by compressing it.
+            try connection.run(
+                """
+                INSERT INTO token (key, version, written_at, key_number, value)
+                SELECT sha256(random()::text::bytea), 0, 0, 0, string_agg(sha256(random()::text::bytea), '')
+                FROM generate_series(1, 2048)
+                """)
+            _ = try connection.run("ROLLBACK TO SAVEPOINT trial")
         }
     }
 }

@@ -7,14 +7,15 @@ internal import TokenStore
 /// It is sent, takes an answer for each of its statements, and is told when their transaction was committed. It may be sent
 /// again, on another connection, at any point before that. Belongs to its handle's thread.
 class Operation {
-    /// Bytes of memory that each request takes until it is answered.
+    /// Bytes of memory that the request takes until it is answered.
     let bytes: Int
     /// When it is given up.
     let deadline: MonotonicTime
     let rows: RowAccess
-    /// The key by which the operations of a transaction are sorted; empty for reads.
+    /// The user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
     ///
-    /// If all transactions lock their rows in the same order, none waits for one that waits for it.
+    /// If all transactions lock the rows of users in the same order, and of each user first its sessions and then its token, none
+    /// waits for one that waits for it.
     let lockOrder: [UInt8]
     /// Whether the connection was lost after sending: the database may have carried it out, or may do so later.
     var mayHaveLanded = false
@@ -22,20 +23,22 @@ class Operation {
     var isOver = false
     /// Whether it was sent to the database.
     var hasBeenSent = false
+    /// Whether it needs a transaction of its own: one with others has failed, or it locks rows of a user that it does not know.
+    var isAlone = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
 
-    init(bytes: Int, deadline: MonotonicTime, rows: RowAccess, lockOrder: [UInt8] = []) {
-        (self.bytes, self.deadline, self.rows, self.lockOrder) = (bytes, deadline, rows, lockOrder)
+    /// Bytes of memory that an operation takes while it waits, besides what it holds of the request.
+    static let waitingBytes = 512
+
+    init(_ rows: RowAccess, bytes: Int = Operation.waitingBytes, lockOrder: [UInt8] = []) {
+        (self.rows, self.bytes, self.lockOrder, deadline) = (rows, bytes, lockOrder, rows.deadline)
     }
 
     /// Whether it changes something.
     var isWrite: Bool { true }
 
-    /// How many requests it is for.
-    var requestCount: Int { 1 }
-
-    /// Whether the caller still waits for the outcome.
+    /// Whether somebody waits for its outcome.
     var isAwaited: Bool { true }
 
     /// How many statements it sends.
@@ -53,9 +56,6 @@ class Operation {
 
     /// The statement that can carry out this operation together with others; nil if it needs a statement of its own.
     var sharedStatement: SharedStatement? { nil }
-
-    /// Whether it needs a statement of its own, for example because a statement for several operations has failed.
-    var isAlone = false
 
     /// The number by which the answer to a shared statement identifies this operation.
     var mark: Int64 { Int64(number) }
@@ -90,12 +90,6 @@ class Operation {
     }
 }
 
-extension Statement {
-    func send(on connection: PostgresConnection, _ rows: RowAccess) throws(PostgresError) {
-        try connection.send(name, rows.parameters)
-    }
-}
-
 /// An operation with one outcome, which its completion takes.
 class AnsweredOperation<Value>: Operation {
     /// What the statements have found or done so far.
@@ -103,11 +97,11 @@ class AnsweredOperation<Value>: Operation {
     private let completion: Completion<Value>
 
     init(
-        _ outcome: Value, bytes: Int = Operation.waitingBytes, deadline: MonotonicTime, rows: RowAccess,
-        lockOrder: [UInt8] = [], completion: Completion<Value>
+        _ rows: RowAccess, _ outcome: Value, bytes: Int = Operation.waitingBytes, lockOrder: [UInt8] = [],
+        completion: Completion<Value>
     ) {
         (self.outcome, self.completion) = (.success(outcome), completion)
-        super.init(bytes: bytes, deadline: deadline, rows: rows, lockOrder: lockOrder)
+        super.init(rows, bytes: bytes, lockOrder: lockOrder)
     }
 
     final override var isAwaited: Bool { completion.isAwaited }
@@ -118,5 +112,83 @@ class AnsweredOperation<Value>: Operation {
     }
 
     final override func fail(_ error: StoreError) { completion(.failure(error)) }
+}
+
+/// Reads one token.
+final class FetchOperation: AnsweredOperation<Fetched> {
+    private let key: [UInt8]
+    private let limit: Int
+
+    init(_ rows: RowAccess, _ key: [UInt8], upTo limit: Int, bytes: Int, completion: Completion<Fetched>) {
+        (self.key, self.limit) = (key, limit)
+        super.init(rows, .nothing, bytes: bytes, completion: completion)
+    }
+
+    override var isWrite: Bool { false }
+
+    override var sharedStatement: SharedStatement? {
+        limit > SharedStatement.longestValue ? nil : .fetch(limit: limit)
+    }
+
+    override func append(to columns: inout SharedStatement.Columns) {
+        columns.keys.append(key)
+        columns.marks.append(mark)
+    }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        try connection.send(.fetch, [.bytea(key), .bigint(Int64(clamping: limit))])
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        take(result, row: result.rowCount > 0 ? 0 : nil)
+    }
+
+    override func take(_ result: borrowing QueryResult, row: Int?) {
+        do throws(StoreError) {
+            outcome = .success(
+                try row.map { (row) throws(StoreError) in try rows.opened(result, row, key) } ?? .nothing)
+        } catch {
+            outcome = .failure(error)
+        }
+    }
+}
+
+/// Statements on users' sessions, as the handle describes them.
+final class SessionOperation<Value>: AnsweredOperation<Value> {
+    private let statements: [(statement: Statement, parameters: Parameters)]
+    private let changesRows: Bool
+    private var value: Value
+    private let takeAnswer: (borrowing QueryResult, Int, inout Value) throws(StoreError) -> Void
+
+    /// - Parameters:
+    ///   - value: The outcome, unless the answers change it.
+    ///   - user: The key of the user whose rows it locks; nil if that is not known, or if it only reads.
+    ///   - takeAnswer: Takes the answer to the statement of a number. It is called again if the statements are.
+    init(
+        _ rows: RowAccess, _ value: Value, of user: [UInt8]? = nil, isWrite: Bool = true,
+        _ statements: [(statement: Statement, parameters: Parameters)], _ completion: Completion<Value>,
+        take takeAnswer: @escaping (borrowing QueryResult, Int, inout Value) throws(StoreError) -> Void
+    ) {
+        (self.value, self.statements, changesRows, self.takeAnswer) = (value, statements, isWrite, takeAnswer)
+        super.init(rows, value, lockOrder: user ?? [], completion: completion)
+        isAlone = isWrite && user == nil
+    }
+
+    override var isWrite: Bool { changesRows }
+
+    override var statementCount: Int { statements.count }
+
+    override func send(on connection: PostgresConnection) throws(PostgresError) {
+        for (statement, parameters) in statements { try connection.send(statement, parameters) }
+    }
+
+    override func take(_ result: borrowing QueryResult, of statement: Int) {
+        do throws(StoreError) {
+            try takeAnswer(result, statement, &value)
+            outcome = .success(value)
+        } catch {
+            outcome = .failure(error)
+        }
+    }
 }
 #endif

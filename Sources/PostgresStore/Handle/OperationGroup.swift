@@ -13,13 +13,15 @@ enum OperationGroup {
 
     /// Takes the operations of the next group, and puts them into the order in which they lock their rows.
     ///
-    /// - Parameter left: What waits to be sent, at least one.
+    /// - Parameter left: What waits to be sent, at least one. One that needs a transaction of its own is a group.
     static func next(from left: inout ArraySlice<Operation>) -> [Operation] {
         var (group, bytes) = ([Operation](), 0)
         while let next = left.first, group.count < writesTogether, bytes < bytesTogether {
+            guard group.isEmpty || !next.isAlone else { break }
             group.append(next)
             bytes += next.bytes
             left.removeFirst()
+            if next.isAlone { break }
         }
         guard group.contains(where: \.isWrite) else {
             // Those that can share a statement come first, so that they are next to each other.
@@ -64,8 +66,7 @@ enum OperationGroup {
 
 /// A statement that carries out several operations of a transaction, with a row of parameters for each.
 ///
-/// Ten statements cost libpq six times as much as one with ten rows, and the server one and a half times. If it fails, nobody
-/// can tell because of which row: then each operation is repeated with a statement of its own.
+/// Ten statements cost libpq six times as much as one with ten rows, and the server one and a half times.
 enum SharedStatement: Equatable {
     /// Reads tokens with values up to a length.
     case fetch(limit: Int)
@@ -95,23 +96,21 @@ enum SharedStatement: Equatable {
     }
 
     func send(
-        _ operations: ArraySlice<Operation>, on connection: PostgresConnection, _ rows: RowAccess
+        _ operations: ArraySlice<Operation>, on connection: PostgresConnection
     ) throws(PostgresError) {
         var columns = Columns()
         for operation in operations { operation.append(to: &columns) }
-        rows.parameters.removeAll()
-        rows.parameters.append(columns.keys)
-        rows.parameters.append(columns.marks)
         switch self {
         case .fetch(let limit):
-            rows.parameters.append(Int64(clamping: limit))
-            try Statement.fetchAll.send(on: connection, rows)
+            try connection.send(
+                .fetchAll, [.byteas(columns.keys), .bigints(columns.marks), .bigint(Int64(clamping: limit))])
         case .store:
-            rows.parameters.append(columns.writtenAt)
-            rows.parameters.append(columns.expiresAt)
-            rows.parameters.append(columns.keyNumbers)
-            rows.parameters.append(columns.values)
-            try Statement.storeAll.send(on: connection, rows)
+            try connection.send(
+                .storeAll,
+                [
+                    .byteas(columns.keys), .bigints(columns.marks), .bigints(columns.writtenAt),
+                    .bigints(columns.expiresAt), .bigints(columns.keyNumbers), .byteas(columns.values),
+                ])
         }
     }
 

@@ -7,34 +7,34 @@ internal import System
 final class Pipeline {
     let ready: ReadyConnection
     private(set) var groups: [Group] = []
-    /// When the server was last proven to be the primary.
-    let proof: Proof
-    /// Groups that were answered, and wait for a proof that this server was still the primary then: another one's proof says nothing
-    /// of them.
-    var held: [Held] = []
-    typealias Held = (group: Group, answeredAt: MonotonicTime)
+    /// Answers that wait for a proof that this server was still the primary when they came.
+    var held: HeldAnswers<Group>
     /// Whether the socket is announced when it can be written to.
     var awaitsWriting = false
+
+    /// Who takes the answer to a statement: operations that share it, or one for which it is the statement of a number.
+    fileprivate struct Taker {
+        let operations: Range<Int>
+        let shared: SharedStatement?
+        var statement = 0
+    }
 
     /// Operations that were sent before one Sync.
     struct Group {
         let operations: [Operation]
-        fileprivate let parts: [OperationGroup.Part]
+        /// What answers the statements, in their order.
+        fileprivate let takers: [Taker]
+        /// How many statements were answered.
+        fileprivate var answered = 0
         let sentAt: MonotonicTime
         let isFence: Bool
-        /// The statement whose answer comes next: the number of its part, and its own number there.
-        fileprivate var part = 0
-        fileprivate var statement = 0
-        /// The first error, and the operations that it came from: none if it came from the commit.
-        fileprivate(set) var failure: (operations: Range<Int>, error: PostgresError)?
+        /// The first error, of a statement or the commit.
+        fileprivate(set) var failure: PostgresError?
         /// A warning came with the commit.
         fileprivate(set) var warning: PostgresError?
 
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
-
-        /// The part whose answer comes next; nil if only that of the commit is left.
-        fileprivate var current: OperationGroup.Part? { part < parts.count ? parts[part] : nil }
 
         var isWrite: Bool { operations.contains(where: \.isWrite) }
 
@@ -45,7 +45,7 @@ final class Pipeline {
     }
 
     init(_ ready: ReadyConnection, _ proof: Proof) {
-        (self.ready, self.proof) = (ready, proof)
+        (self.ready, held) = (ready, HeldAnswers(proof))
         proof.note(ready.provenAt)
     }
 
@@ -65,13 +65,16 @@ final class Pipeline {
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
         for operation in operations { operation.hasBeenSent = true }
         let parts = OperationGroup.parts(of: operations)
-        groups.append(Group(operations: operations, parts: parts, sentAt: now, isFence: false))
+        let takers = parts.flatMap { part in
+            let count = part.shared == nil ? operations[part.operations.lowerBound].statementCount : 1
+            return (0..<count).map { Taker(operations: part.operations, shared: part.shared, statement: $0) }
+        }
+        groups.append(Group(operations: operations, takers: takers, sentAt: now, isFence: false))
         for part in parts {
-            let first = operations[part.operations.lowerBound]
             if let shared = part.shared {
-                try shared.send(operations[part.operations], on: connection, first.rows)
+                try shared.send(operations[part.operations], on: connection)
             } else {
-                try first.send(on: connection)
+                try operations[part.operations.lowerBound].send(on: connection)
             }
         }
         try connection.sendSync()
@@ -79,7 +82,7 @@ final class Pipeline {
 
     /// Sends a commit that proves the server to be the primary.
     func sendFence(at now: MonotonicTime) throws(PostgresError) {
-        groups.append(Group(operations: [], parts: [], sentAt: now, isFence: true))
+        groups.append(Group(operations: [], takers: [], sentAt: now, isFence: true))
         try connection.send(Fence.name, Parameters())
         try connection.sendSync()
     }
@@ -92,48 +95,37 @@ final class Pipeline {
         while !groups.isEmpty, !connection.isBusy {
             guard let result = connection.nextResult() else {
                 // The end of a statement's answer.
-                advance()
+                groups[0].answered += 1
                 continue
             }
             switch result.kind {
-            case .rows, .done:
-                take(result)
+            case .answer: take(result)
             case .skipped: break
             case .failed(let error):
                 if connection.isLost { throw error }
-                if groups[0].failure == nil { groups[0].failure = (groups[0].current?.operations ?? 0..<0, error) }
+                if groups[0].failure == nil { groups[0].failure = error }
             case .synchronized:
                 groups[0].warning = connection.takeWarning()
                 ended.append(groups.removeFirst())
-                if let last = ended.last, last.hasProven {
-                    proof.note(last.sentAt)
-                }
+                if let last = ended.last, last.hasProven { held.proof.note(last.sentAt) }
             }
         }
         if connection.isLost { throw .connection("PostgreSQL has closed the connection") }
     }
 
     private func take(_ result: borrowing QueryResult) {
-        guard let part = groups[0].current else { return }
-        let operations = groups[0].operations[part.operations]
-        // A commit that has written something was acknowledged by the standbys; one that has not, did not ask them.
-        if let shared = part.shared {
+        let group = groups[0]
+        // Otherwise it is that of the commit.
+        guard group.answered < group.takers.count else { return }
+        let taker = group.takers[group.answered]
+        let operations = group.operations[taker.operations]
+        if let shared = taker.shared {
             SharedStatement.take(result, for: operations)
             if shared == .store, result.rowCount > 0 { groups[0].hasWritten = true }
-        } else {
-            operations.first?.take(result, of: groups[0].statement)
-            if case .done = result.kind, result.changedCount > 0 { groups[0].hasWritten = true }
-        }
-    }
-
-    private func advance() {
-        guard let part = groups[0].current else { return }
-        let statement = groups[0].statement + 1
-        let count = part.shared == nil ? groups[0].operations[part.operations.lowerBound].statementCount : 1
-        if statement < count {
-            groups[0].statement = statement
-        } else {
-            (groups[0].part, groups[0].statement) = (groups[0].part + 1, 0)
+        } else if let operation = operations.first {
+            operation.take(result, of: taker.statement)
+            // A commit that has written something was acknowledged by the standbys; one that has not, did not ask them.
+            if operation.isWrite, result.changedCount > 0 { groups[0].hasWritten = true }
         }
     }
 
@@ -143,9 +135,7 @@ final class Pipeline {
     ///   - group: One without a failure.
     ///   - answeredAt: When its answer came.
     func isProven(_ group: borrowing Group, answeredAt: MonotonicTime) -> Bool {
-        if !ready.needsProof || group.hasWritten { return true }
-        // The difference is 0 if the proof began after the answer.
-        return (answeredAt - proof.provenAt).count <= Fence.validity.count
+        !ready.needsProof || group.hasWritten || held.isProven(answeredAt: answeredAt)
     }
 }
 
@@ -162,8 +152,8 @@ final class ConnectionSlot {
     /// The earliest time of the next search, after the last one has found the same server.
     var searchAgainAt = MonotonicTime(nanoseconds: 0)
 
-    var isIdle: Bool { queue.isEmpty && held.isEmpty && pipeline?.groups.isEmpty != false }
+    var isIdle: Bool { queue.isEmpty && !isHolding && pipeline?.groups.isEmpty != false }
 
-    var held: [Pipeline.Held] { pipeline?.held ?? [] }
+    var isHolding: Bool { pipeline?.held.isEmpty == false }
 }
 #endif

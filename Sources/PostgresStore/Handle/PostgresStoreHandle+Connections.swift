@@ -88,7 +88,7 @@ extension PostgresStoreHandle {
     private static let patienceWithReads = Nanoseconds(.seconds(1))
 
     func setTimer(soon: Bool = false) {
-        let isSoon = soon || !delayed.isEmpty || slots.contains { !$0.held.isEmpty }
+        let isSoon = soon || !delayed.isEmpty || slots.contains(where: \.isHolding)
         ready.setTimer(milliseconds: isSoon ? 20 : 100)
     }
 
@@ -100,8 +100,11 @@ extension PostgresStoreHandle {
         releaseHeld()
         for (index, slot) in slots.enumerated() {
             giveUpWaiting(slot, now)
-            for operation in slot.held.flatMap(\.group.operations) where operation.deadline <= now { giveUp(operation) }
-            guard let pipeline = slot.pipeline, let since = pipeline.waitingSince else { continue }
+            guard let pipeline = slot.pipeline else { continue }
+            for operation in pipeline.held.answers.flatMap(\.operations) where operation.deadline <= now {
+                giveUp(operation)
+            }
+            guard let since = pipeline.waitingSince else { continue }
             let waited = now - since
             if waited.count > Self.patience.count, slot.searchAgainAt < now {
                 order(index, isReplacement: true)

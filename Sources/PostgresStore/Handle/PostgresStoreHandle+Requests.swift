@@ -17,34 +17,8 @@ extension PostgresStoreHandle {
         }
         let bytes = key.bytes.count + Operation.waitingBytes
         if let refusal = admit(bytes) { throw refusal }
-        read(key.bytes, upTo: limit, bytes).join(makeCompletion())
+        gather(FetchOperation(rows, key.bytes, upTo: limit, bytes: bytes, completion: makeCompletion()))
         return nil
-    }
-
-    /// A read of a row that begins from now on.
-    private func read(_ key: [UInt8], upTo limit: Int, _ bytes: Int) -> FetchOperation {
-        func make() -> FetchOperation {
-            FetchOperation(key, upTo: limit, bytes: bytes, deadline: deadline, rows: rows)
-        }
-        guard let present = reads[key], present.limit == limit else {
-            let new = make()
-            // One with another limit is not joined, nor does it take part in the order of the others.
-            if reads[key] == nil { reads[key] = new }
-            gather(new)
-            return new
-        }
-        guard present.hasBeenSent else { return present }
-        if let successor = present.successor { return successor }
-        let new = make()
-        present.successor = new
-        return new
-    }
-
-    /// Lets the next read of the same row begin.
-    func finishRead(_ read: FetchOperation) {
-        guard reads[read.key] === read else { return }
-        reads[read.key] = read.successor
-        if let successor = read.successor { gather(successor) }
     }
 
     var unixTime: Int64 { state.clock.unixTime }
@@ -53,30 +27,38 @@ extension PostgresStoreHandle {
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
         completion: Completion<TokenVersion>
     ) {
-        let refusal = change(Token.waitingBytes(id: id, info: tokenInfo), condition) { () throws(SealingError) in
+        write(
+            bytes: Token.waitingBytes(id: id, info: tokenInfo), if: condition, completion.taking { $0.version }
+        ) { () throws(SealingError) in
             let row = try rows.coder.row(of: Token(id: id, info: tokenInfo), writtenAt: writtenAt ?? unixTime)
-            return .store(row, completion: completion)
+            return (row.key.bytes, row)
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
-    func remove(
-        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
+    func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
+        write(bytes: Token.waitingBytes(id: id, info: []), if: condition, completion.taking { $0.isFound }) {
+            () throws(SealingError) in (try userKey(id), nil)
+        }
+    }
+
+    private func write(
+        bytes: Int, if condition: WriteCondition, _ completion: Completion<WriteOperation.Written>,
+        _ make: () throws(SealingError) -> (key: [UInt8], row: Row?)
     ) {
-        let refusal = change(Token.waitingBytes(id: id, info: []), condition) { () throws(SealingError) in
-            .remove(key: try userKey(id), completion: completion)
+        gather(bytes, for: completion) { () throws(SealingError) in
+            let session = try condition.session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
+            let (key, row) = try make()
+            return WriteOperation(
+                rows, row, under: key, if: condition, session: session, bytes: bytes, completion: completion)
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
-    private func change(
-        _ bytes: Int, _ condition: WriteCondition, _ make: () throws(SealingError) -> WriteOperation.Change
-    ) -> StoreError? {
-        gather(bytes) { () throws(SealingError) in
-            let session = try condition.session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
-            return WriteOperation(
-                try make(), if: condition, session: session, bytes: bytes, deadline: deadline, rows: rows)
-        }
+    /// As `gather`; the completion takes why it was not gathered.
+    private func gather<Value>(
+        _ bytes: Int = Operation.waitingBytes, for completion: Completion<Value>,
+        _ make: () throws(SealingError) -> Operation
+    ) {
+        if let refusal = gather(bytes, make) { completion(.failure(refusal)) }
     }
 
     /// Gathers an operation, if it is admitted and can be made.
@@ -85,10 +67,7 @@ extension PostgresStoreHandle {
     private func gather(_ bytes: Int, _ make: () throws(SealingError) -> Operation) -> StoreError? {
         if let refusal = admit(bytes) { return refusal }
         do throws(SealingError) {
-            let operation = try make()
-            // What is released in the end is what the operation says.
-            state.waitingBytes.add(operation.bytes - bytes, ordering: .relaxed)
-            gather(operation)
+            gather(try make())
             return nil
         } catch {
             release(bytes)
@@ -111,39 +90,65 @@ extension PostgresStoreHandle {
     func findSession(
         _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
-        if let refusal = admit(Operation.waitingBytes) { throw refusal }
-        do throws(SealingError) {
-            let rowKey = try rows.coder.rowKey(of: key)
-            gather(
-                FindSessionOperation(key, rowKey: rowKey, deadline: deadline, rows: rows, completion: makeCompletion()))
-            return nil
-        } catch {
-            release(Operation.waitingBytes)
-            throw .sealing(error)
+        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
+            let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(rows.unixTime)]
+            return SessionOperation(
+                rows, FoundSession.nothing, isWrite: false, [(.findSession, parameters)], makeCompletion()
+            ) { [rows] (result, _, found) throws(StoreError) in
+                found = .nothing
+                guard result.rowCount > 0 else { return }
+                let row = StoredSession(result, row: 0)
+                let opened = try rows.opened(row)
+                // A row that is found by the hash of another key was tampered with.
+                guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
+                found = .found(opened.session)
+            }
         }
+        if let refusal { throw refusal }
+        return nil
     }
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
         // A use that cannot be noted is lost.
-        _ = gather(Operation.waitingBytes) { () throws(SealingError) in
-            NoteUseOperation(of: try rows.coder.rowKey(of: key), at: unixTime, deadline: deadline, rows: rows)
+        gather(for: Completion<Void> { _ in }) { () throws(SealingError) in
+            let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(unixTime)]
+            return SessionOperation(rows, (), [(.noteUse, parameters)], Completion { _ in }) { _, _, _ in }
         }
     }
 
     func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
-        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
-            CreateSessionOperation(
-                try rows.coder.row(of: UserSession(request), request.key), perUser: request.perUser, deadline: deadline,
-                rows: rows, completion: completion)
+        gather(for: completion) { () throws(SealingError) in
+            let row = try rows.coder.row(of: UserSession(request), request.key)
+            let statements: [(Statement, Parameters)] = [
+                (.lockUser, [.bytea(row.userKey)]),
+                (
+                    .createSession,
+                    [
+                        .bytea(row.key), .bytea(row.id.bytes), .bytea(row.userKey), .bigint(Int64(row.keyNumber)),
+                        .bigint(row.createdAt), .bigint(row.expiresAt), .bigint(row.usedAt),
+                        .bigint(rows.state.versions.next().rawValue), .bytea(row.user),
+                    ]
+                ),
+                (.trimSessions, [.bytea(row.userKey), .bigint(Int64(max(1, request.perUser)))]),
+            ]
+            let created = CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: 0)
+            return SessionOperation(rows, created, of: row.userKey, statements, completion) {
+                result, statement, created in
+                if statement == 2 {
+                    created = CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: result.changedCount)
+                }
+            }
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
-        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
-            EndSessionOperation(id, deadline: deadline, rows: rows, completion: completion)
+        gather(for: completion) { () throws(SealingError) in
+            SessionOperation(rows, nil, [(.endSession, [.bytea(id.bytes)])], completion) { [rows] result, _, ended in
+                // What an attempt before has ended counts as well, and a row that does not open ends all the same.
+                guard result.rowCount > 0 else { return }
+                ended = EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user)
+            }
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
     func endSessions(of user: [UInt8], completion: Completion<Int>) {
@@ -151,24 +156,45 @@ extension PostgresStoreHandle {
     }
 
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
-        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
-            ListSessionsOperation(of: try userKey(user), deadline: deadline, rows: rows, completion: completion)
+        gather(for: completion) { () throws(SealingError) in
+            let parameters: Parameters = [.bytea(try userKey(user)), .bigint(rows.unixTime)]
+            return SessionOperation(rows, [UserSession](), isWrite: false, [(.listSessions, parameters)], completion) {
+                [rows] (result, _, sessions) throws(StoreError) in
+                sessions = []
+                for row in 0..<result.rowCount {
+                    sessions.append(try rows.opened(StoredSession(result, row: row)).session)
+                }
+            }
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
     func erase(_ user: [UInt8], completion: Completion<Erasure>) {
         erase(user, erasesToken: true, completion)
     }
 
-    private func erase(
-        _ user: [UInt8], erasesToken: Bool, _ completion: Completion<Erasure>
-    ) {
-        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
-            EraseOperation(
-                try userKey(user), erasesToken: erasesToken, deadline: deadline, rows: rows, completion: completion)
+    private func erase(_ user: [UInt8], erasesToken: Bool, _ completion: Completion<Erasure>) {
+        gather(for: completion) { () throws(SealingError) in
+            let key = try userKey(user)
+            var statements: [(Statement, Parameters)] = [
+                (.lockUser, [.bytea(key)]), (.trimSessions, [.bytea(key), .bigint(0)]),
+            ]
+            if erasesToken {
+                let version = rows.state.versions.next().rawValue
+                statements.append((.eraseToken, [.bytea(key), .bigint(version), .bigint(rows.unixTime)]))
+            }
+            return SessionOperation(rows, Erasure(hadToken: false, sessions: 0), of: key, statements, completion) {
+                [rows] result, statement, erasure in
+                switch statement {
+                // What an attempt before has done counts as well.
+                case 1: erasure.sessions = max(erasure.sessions, result.changedCount)
+                case 2 where result.rowCount > 0:
+                    // So that what this server writes from now on is later.
+                    rows.state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
+                    erasure.hadToken = erasure.hadToken || result.integer(0, 1) != 0
+                default: break
+                }
+            }
         }
-        if let refusal { completion(.failure(refusal)) }
     }
 
     private func userKey(_ user: [UInt8]) throws(SealingError) -> [UInt8] {

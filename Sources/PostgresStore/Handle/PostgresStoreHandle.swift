@@ -22,8 +22,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     private let firstWritingSlot: Int
     /// Operations that are sent again after a moment.
     var delayed: [Operation] = []
-    /// Reads that can be joined, by the row's key.
-    var reads: [[UInt8]: FetchOperation] = [:]
     private var operationCount: UInt64 = 0
 
     init(
@@ -34,7 +32,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         self.options = options
         self.finder = finder
         self.deliver = deliver
-        rows = RowAccess(state)
+        rows = RowAccess(state, timeout: options.timeout)
         ready = try ReadinessSet()
         let count = max(1, options.connections)
         slots = (0..<count).map { _ in ConnectionSlot() }
@@ -47,8 +45,6 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     var timeLimit: Duration? { options.timeout }
 
     var descriptor: Int32? { ready.descriptor }
-
-    var deadline: MonotonicTime { .now + Nanoseconds(options.timeout) }
 
     // MARK: - Gathering
 
@@ -70,10 +66,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         return nil
     }
 
-    /// - Parameter bytes: The bytes of each of the requests.
-    func release(_ bytes: Int, requests: Int = 1) {
-        state.waitingRequests.subtract(requests, ordering: .relaxed)
-        state.waitingBytes.subtract(bytes * requests, ordering: .relaxed)
+    func release(_ bytes: Int) {
+        state.waitingRequests.subtract(1, ordering: .relaxed)
+        state.waitingBytes.subtract(bytes, ordering: .relaxed)
     }
 
     /// Gathers an operation that was admitted, to be sent at the end of the turn.
@@ -105,27 +100,31 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     private func send(_ index: Int) {
-        let slot = slots[index]
-        guard let pipeline = slot.pipeline else { return setTimer() }
-        let now = MonotonicTime.now
-        do throws(PostgresError) {
-            var writes = pipeline.groups.count(where: \.isWrite)
-            var left = slot.queue[...]
-            while !left.isEmpty, pipeline.statementCount < OperationGroup.statementsUnderWay {
-                guard writes < OperationGroup.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
-                let group = OperationGroup.next(from: &left)
-                slot.queue = Array(left)
-                if group.contains(where: \.isWrite) {
-                    writes += 1
-                    state.metrics.noteGroup(group.count)
-                }
-                try pipeline.send(group, at: now)
+        if let pipeline = slots[index].pipeline {
+            do throws(PostgresError) {
+                try send(on: pipeline, index)
+            } catch {
+                lose(index, error)
             }
-            try flush(pipeline, index)
-        } catch {
-            lose(index, error)
         }
         setTimer()
+    }
+
+    private func send(on pipeline: Pipeline, _ index: Int) throws(PostgresError) {
+        let (slot, now) = (slots[index], MonotonicTime.now)
+        var writes = pipeline.groups.count(where: \.isWrite)
+        var left = slot.queue[...]
+        while !left.isEmpty, pipeline.statementCount < OperationGroup.statementsUnderWay {
+            guard writes < OperationGroup.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
+            let group = OperationGroup.next(from: &left)
+            slot.queue = Array(left)
+            if group.contains(where: \.isWrite) {
+                writes += 1
+                state.metrics.noteGroup(group.count)
+            }
+            try pipeline.send(group, at: now)
+        }
+        try flush(pipeline, index)
     }
 
     private func flush(_ pipeline: Pipeline, _ index: Int) throws(PostgresError) {
@@ -153,51 +152,46 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         var failure: PostgresError?
         do throws(PostgresError) {
             try pipeline.receive(&ended)
-            try flush(pipeline, index)
+            // The server goes on with the writes that have gathered meanwhile, while their predecessors are answered.
+            if ended.contains(where: \.isWrite) {
+                try send(on: pipeline, index)
+            } else {
+                try flush(pipeline, index)
+            }
         } catch {
             failure = error
         }
-        // The server goes on with the writes that have gathered meanwhile, while their predecessors are answered.
-        if failure == nil, ended.contains(where: \.isWrite) { send(index) }
         for group in ended {
             do throws(PostgresError) {
-                try end(group, of: pipeline, index)
+                try end(group, of: pipeline)
             } catch {
                 failure = failure ?? error
             }
         }
         if let failure { lose(index, failure) }
+        releaseHeld()
+        setTimer()
     }
 
-    /// Gives the outcomes of a transaction that has ended.
-    private func end(
-        _ group: Pipeline.Group, of pipeline: Pipeline, _ index: Int
-    ) throws(PostgresError) {
-        let now = MonotonicTime.now
+    /// Gives the outcomes of a transaction that has ended, or has them wait for a proof.
+    private func end(_ group: Pipeline.Group, of pipeline: Pipeline) throws(PostgresError) {
+        let (now, address) = (MonotonicTime.now, pipeline.ready.server.address)
         state.metrics.noteRoundTrip(group.kind, (now - group.sentAt).count)
         if group.isFence { state.metrics.noteProof(begunAt: group.sentAt, isProven: group.hasProven) }
-        if let failure = group.failure { return try repeatOrFail(group, failure, at: pipeline.ready.server.address) }
-        if let warning = group.warning, !group.isFence, group.isWrite {
+        if let failure = group.failure { return try repeatOrFail(group, failure, at: address) }
+        guard !group.isFence else { return }
+        if let warning = group.warning, group.isWrite {
             // Stored on this server, and maybe on no other one.
-            let fault = StoreFault(unacknowledged: warning, at: pipeline.ready.server.address)
+            let fault = StoreFault(unacknowledged: warning, at: address)
             for operation in group.operations {
                 state.metrics.unacknowledged.add(1, ordering: .relaxed)
                 fail(operation, fault)
             }
-            return
-        }
-        if group.isFence {
-            releaseHeld()
         } else if pipeline.isProven(group, answeredAt: now) {
             succeed(group)
-        } else if slots[index].pipeline !== pipeline {
-            // The connection was lost since the answer came.
-            requeue(group.operations, .connection("the server was not proven to be the primary"))
         } else {
-            pipeline.held.append((group, now))
+            pipeline.held.hold(group, answeredAt: now)
             state.metrics.heldReads.add(UInt64(group.operations.count), ordering: .relaxed)
-            sendFence(to: pipeline.ready.server)
-            setTimer(soon: true)
         }
     }
 
@@ -218,7 +212,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     private func renewProof() {
         let now = MonotonicTime.now
         for slot in slots {
-            guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.proof.takesRenewal(at: now) else {
+            guard let pipeline = slot.pipeline, pipeline.ready.needsProof, pipeline.held.proof.takesRenewal(at: now)
+            else {
                 continue
             }
             sendFence(to: pipeline.ready.server)
@@ -239,18 +234,10 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Gives the outcomes of groups that are proven now, and asks for the next proof for the others.
     func releaseHeld() {
-        for slot in slots {
-            guard let pipeline = slot.pipeline, !pipeline.held.isEmpty else { continue }
-            let held = pipeline.held
-            pipeline.held = []
-            for (group, answeredAt) in held {
-                if pipeline.isProven(group, answeredAt: answeredAt) {
-                    succeed(group)
-                } else {
-                    pipeline.held.append((group, answeredAt))
-                }
-            }
-            if !pipeline.held.isEmpty { sendFence(to: pipeline.ready.server) }
+        for slot in slots where slot.isHolding {
+            guard let pipeline = slot.pipeline else { continue }
+            for group in pipeline.held.takeProven() { succeed(group) }
+            if slot.isHolding { sendFence(to: pipeline.ready.server) }
         }
     }
 
@@ -259,26 +246,21 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard !operation.isOver else { return }
         operation.isOver = true
         complete()
-        release(operation.bytes, requests: operation.requestCount)
-        if let fetch = operation as? FetchOperation { finishRead(fetch) }
+        release(operation.bytes)
     }
 
     // MARK: - Errors
 
     /// A transaction was rolled back: one of its statements has failed, or the commit.
     private func repeatOrFail(
-        _ group: Pipeline.Group, _ failure: (operations: Range<Int>, error: PostgresError), at host: String
+        _ group: Pipeline.Group, _ error: PostgresError, at host: String
     ) throws(PostgresError) {
-        let (failed, error) = failure
         if error.endsConnection {
             // What was not committed is sent again by `lose`, together with the rest.
             requeue(group.operations, error)
             throw error
         }
         guard !group.isFence else { throw error }
-        if error.state == .completionUnknown {
-            for operation in group.operations { operation.mayHaveLanded = operation.isWrite }
-        }
         if error.state?.isTransient == true {
             state.metrics.noteRetry(error.state)
             delayed += group.operations
@@ -286,15 +268,13 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
         // It may have waited for a key that is being retired, as a server does that has not looked for long which key seals.
         if error.state == .lockNotAvailable { state.hasRefusedKey.store(true, ordering: .relaxed) }
-        // An error of one row's data concerns this operation alone, others are those of the server or its disk.
-        let isOfOne = ["21", "22", "23"].contains(error.state?.errorClass ?? "")
-        for (index, operation) in group.operations.enumerated() {
-            if !isOfOne || failed == index..<index + 1 {
-                fail(operation, StoreFault(error, at: host, isOfOneToken: isOfOne), error.state)
-            } else {
-                // One of several failed in a statement that they shared.
-                if failed.contains(index) { operation.isAlone = true }
+        for operation in group.operations {
+            if group.operations.count > 1 {
+                // The row of one of them may be the reason, and nobody can tell of which.
+                operation.isAlone = true
                 gather(operation)
+            } else {
+                fail(operation, StoreFault(error, at: host, isOfOneToken: error.state?.isOfOneRow == true), error.state)
             }
         }
     }
@@ -329,14 +309,14 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         guard !operation.isOver else { return }
         let fault =
             state.missingPrimary.map { StoreFault("PostgreSQL has no primary: \($0)", mayRetry: true) }
-            ?? StoreFault(unansweredBy: state.hosts.primary?.name, within: options.timeout, operation.isWrite)
+            ?? StoreFault(unansweredBy: state.hosts.primary?.address, within: options.timeout, operation.isWrite)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
         finish(operation) { operation.timeOut(after: options.timeout) }
     }
 
     /// Ends an operation that has not begun, and that nobody waits for.
     func drop(_ operation: Operation) {
-        state.metrics.dropped.add(UInt64(operation.requestCount), ordering: .relaxed)
+        state.metrics.dropped.add(1, ordering: .relaxed)
         finish(operation) {}
     }
 
@@ -355,7 +335,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         if pipeline.hasFence { state.metrics.failedProofs.add(1, ordering: .relaxed) }
-        let unfinished = pipeline.held.flatMap(\.group.operations) + pipeline.groups.flatMap(\.operations)
+        let unfinished = pipeline.held.answers.flatMap(\.operations) + pipeline.groups.flatMap(\.operations)
         for operation in unfinished { operation.mayHaveLanded = operation.isWrite }
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil

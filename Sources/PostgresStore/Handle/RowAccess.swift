@@ -2,19 +2,23 @@
 internal import Cryptography
 internal import Glibc
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// What operations need to make and to open rows; one for each handle, on its thread.
 final class RowAccess {
     let state: PostgresState
     var coder: RowCoder
-    /// Reused by all statements.
-    var parameters = Parameters()
+    private let timeout: Nanoseconds
 
-    init(_ state: PostgresState) {
-        self.state = state
+    /// - Parameter timeout: How long a request waits for the database.
+    init(_ state: PostgresState, timeout: Duration) {
+        (self.state, self.timeout) = (state, Nanoseconds(timeout))
         coder = RowCoder(state.sealing)
     }
+
+    /// When a request that begins now is given up.
+    var deadline: MonotonicTime { .now + timeout }
 
     /// Seconds since 1970.
     var unixTime: Int64 { Int64(time(nil)) }
@@ -54,6 +58,12 @@ final class RowAccess {
             state.metrics.unreadableReads.add(1, ordering: .relaxed)
             throw .sealing(error)
         }
+    }
+}
+
+extension PostgresConnection {
+    func send(_ statement: Statement, _ parameters: Parameters) throws(PostgresError) {
+        try send(statement.name, parameters)
     }
 }
 

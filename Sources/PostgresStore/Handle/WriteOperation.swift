@@ -11,24 +11,15 @@ internal import TokenStore
 /// write repeated that has waited long: its client may have stored something else since, through another server. Nor one that finds
 /// its user erased, unless it has a session, which is then one from after the erasure.
 final class WriteOperation: Operation {
-    /// The change to carry out.
-    enum Change {
-        case store(Row, completion: Completion<TokenVersion>)
-        case remove(key: [UInt8], completion: Completion<Bool>)
+    typealias Written = (version: TokenVersion, isFound: Bool)
 
-        fileprivate var key: [UInt8] {
-            switch self {
-            case .store(let row, _): row.key.bytes
-            case .remove(let key, _): key
-            }
-        }
-    }
-
-    private let change: Change
+    /// What is stored; nil to remove the token.
+    private let row: Row?
     private let condition: WriteCondition
     private var match: WriteCondition.Match { condition.match }
     /// The key of the row of a session that must be there.
     private let session: [UInt8]?
+    private let completion: Completion<Written>
     private let statement: Statement
     private var version: TokenVersion
     private let begunAt = MonotonicTime.now
@@ -50,42 +41,33 @@ final class WriteOperation: Operation {
     }
 
     init(
-        _ change: Change, if condition: WriteCondition, session: [UInt8]?, bytes: Int, deadline: MonotonicTime,
-        rows: RowAccess
+        _ rows: RowAccess, _ row: Row?, under key: [UInt8], if condition: WriteCondition, session: [UInt8]?, bytes: Int,
+        completion: Completion<Written>
     ) {
-        self.change = change
-        self.condition = condition
-        self.session = session
+        (self.row, self.condition, self.session, self.completion) = (row, condition, session, completion)
         statement =
-            switch (change, condition.match) {
-            case (.remove, _): .remove
-            case (.store, .any): condition.isEmpty ? .store : .storeIf
-            case (.store, .missing), (.store, .noneOf): .storeIf
-            case (.store, .exists), (.store, .oneOf): .replaceIf
+            switch condition.match {
+            case _ where row == nil: .update
+            case .any: condition.isEmpty ? .store : .storeIf
+            case .missing, .noneOf: .storeIf
+            case .exists, .oneOf: .update
             }
         version = rows.state.versions.next()
-        super.init(bytes: bytes, deadline: deadline, rows: rows, lockOrder: change.key)
+        super.init(rows, bytes: bytes, lockOrder: key)
     }
 
-    override var isAwaited: Bool {
-        switch change {
-        case .store(_, let completion): completion.isAwaited
-        case .remove(_, let completion): completion.isAwaited
-        }
-    }
+    override var isAwaited: Bool { completion.isAwaited }
 
     private var key: [UInt8] { lockOrder }
 
     // MARK: - Statements
 
-    override var sharedStatement: SharedStatement? {
-        isAlone || statement != .store ? nil : .store
-    }
+    override var sharedStatement: SharedStatement? { statement == .store ? .store : nil }
 
     override var mark: Int64 { version.rawValue }
 
     override func append(to columns: inout SharedStatement.Columns) {
-        guard case .store(let row, _) = change else { return }
+        guard let row else { return }
         columns.keys.append(row.key.bytes)
         columns.marks.append(version.rawValue)
         columns.writtenAt.append(row.times.writtenAt)
@@ -99,45 +81,28 @@ final class WriteOperation: Operation {
     }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
-        rows.parameters.removeAll()
-        if isExamining {
-            let horizon = rows.horizon
-            rows.parameters.append(key)
-            rows.parameters.append(horizon.written)
-            rows.parameters.append(horizon.expired)
-            rows.parameters.append(session)
-            rows.parameters.append(rows.unixTime)
-            return try Statement.examine.send(on: connection, rows)
-        }
-        switch change {
-        case .store(let row, _):
-            rows.parameters.append(row.key.bytes)
-            rows.parameters.append(version.rawValue)
-            rows.parameters.append(row.times.writtenAt)
-            rows.parameters.append(row.times.expiresAt)
-            rows.parameters.append(Int64(row.keyNumber))
-            rows.parameters.append(row.value)
-        case .remove(let key, _):
-            rows.parameters.append(key)
-            rows.parameters.append(version.rawValue)
-            rows.parameters.append(rows.unixTime)
-            rows.parameters.append(nil as Int64?)
-            rows.parameters.append(Statement.tombstoneKeyNumber)
-            rows.parameters.append(nil as [UInt8]?)
-        }
-        if statement != .store { appendCondition() }
-        try statement.send(on: connection, rows)
-    }
-
-    private func appendCondition() {
-        let (kind, versions) = condition.keepsNewer ? (5, []) : match.parameters
         let horizon = rows.horizon
-        rows.parameters.append(kind)
-        rows.parameters.append(versions)
-        rows.parameters.append(horizon.written)
-        rows.parameters.append(horizon.expired)
-        rows.parameters.append(session)
-        rows.parameters.append(rows.unixTime)
+        if isExamining {
+            return try connection.send(
+                .examine,
+                [
+                    .bytea(key), .bigint(horizon.written), .bigint(horizon.expired), .bytea(session),
+                    .bigint(rows.unixTime),
+                ])
+        }
+        var parameters: Parameters = [
+            .bytea(key), .bigint(version.rawValue), .bigint(row?.times.writtenAt ?? rows.unixTime),
+            .bigint(row?.times.expiresAt), .bigint(row.map { Int64($0.keyNumber) } ?? Statement.tombstoneKeyNumber),
+            .bytea(row?.value),
+        ]
+        if statement != .store {
+            let (kind, versions) = condition.keepsNewer ? (5, []) : match.parameters
+            for value: Parameters.Value in [
+                .bigint(kind), .bigints(versions), .bigint(horizon.written), .bigint(horizon.expired), .bytea(session),
+                .bigint(rows.unixTime),
+            ] { parameters.append(value) }
+        }
+        try connection.send(statement, parameters)
     }
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
@@ -155,9 +120,15 @@ final class WriteOperation: Operation {
     // MARK: - The outcome
 
     override func finish() -> Outcome {
-        if isExamining { return judge() }
+        if isExamining {
+            isExamining = false
+            guard let outcome = judge() else { return .goesOn }
+            completion(outcome)
+            return .done
+        }
         guard changedCount == 0 else {
-            succeed()
+            if row != nil { rows.state.metrics.writes.add(1, ordering: .relaxed) }
+            completion(.success((version, true)))
             return .done
         }
         isExamining = true
@@ -166,74 +137,39 @@ final class WriteOperation: Operation {
         return .goesOn
     }
 
-    /// Decides by what was found what comes next.
-    private func judge() -> Outcome {
-        isExamining = false
+    /// Decides by what was found what comes next; nil if the write is repeated.
+    private func judge() -> Result<Written, StoreError>? {
         if let seen = found.version { rows.state.versions.note(seen) }
-        if !found.hasSession {
-            fail(.sessionEnded)
-        } else if condition.keepsNewer, found.isLive, case .store(let row, let completion) = change,
-            let writtenAt = found.writtenAt, writtenAt > row.times.writtenAt
-        {
-            completion(.failure(.newer))
-        } else if let seen = found.version, seen >= version {
-            // Written by somebody else, before this write or after it.
-            guard !mayHaveLanded else {
-                let text = "the connection was lost during the write, so the token may have been stored or not"
-                fail(.write(StoreFault(text, mayRetry: true)))
-                return .done
-            }
-            guard match.holds(for: found.isLive ? seen : nil) else {
-                failPrecondition()
-                return .done
-            }
-            if case .remove(_, let completion) = change, !found.isLive {
-                completion(.success(false))
-                return .done
-            }
-            guard !found.isErased || session != nil else {
-                let text = "the user was erased after the write had begun, or by a server whose clock is ahead"
-                fail(.write(StoreFault(text, mayRetry: true)))
-                return .done
-            }
-            // After this time, it was more likely written later than by a server whose clock is ahead.
-            guard (MonotonicTime.now - begunAt).count < Self.patience.count else {
-                let text = "it waited for the database, and meanwhile the token was stored by another request"
-                fail(.write(StoreFault(text, mayRetry: true)))
-                return .done
-            }
-            version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))
-            return .goesOn
-        } else if !match.holds(for: found.isLive ? found.version : nil) {
-            failPrecondition()
-        } else if case .remove(_, let completion) = change, !found.isLive {
-            completion(.success(false))
-        } else {
-            // What was in the way has gone meanwhile.
-            return .goesOn
+        guard found.hasSession else { return .failure(.sessionEnded) }
+        if condition.keepsNewer, found.isLive, let row, found.writtenAt ?? 0 > row.times.writtenAt {
+            return .failure(.newer)
         }
-        return .done
+        func uncertain(_ text: String) -> Result<Written, StoreError> {
+            .failure(.write(StoreFault(text, mayRetry: true)))
+        }
+        // Written by somebody else, before this write or after it.
+        let isLater = found.version.map { $0 >= version } ?? false
+        if isLater, mayHaveLanded {
+            return uncertain(
+                "the connection was lost during the write, so the token may have been stored or not")
+        }
+        let current = found.isLive ? found.version : nil
+        guard match.holds(for: current) else { return .failure(.preconditionFailed(current: current)) }
+        if row == nil, !found.isLive { return .success((version, false)) }
+        // Otherwise what was in the way has gone meanwhile.
+        guard isLater, let seen = found.version else { return nil }
+        guard !found.isErased || session != nil else {
+            return uncertain("the user was erased after the write had begun, or by a server whose clock is ahead")
+        }
+        // After this time, it was more likely written later than by a server whose clock is ahead.
+        guard (MonotonicTime.now - begunAt).count < Self.patience.count else {
+            return uncertain("it waited for the database, and meanwhile the token was stored by another request")
+        }
+        version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))
+        return nil
     }
 
-    private func failPrecondition() {
-        fail(.preconditionFailed(current: found.isLive ? found.version : nil))
-    }
-
-    private func succeed() {
-        switch change {
-        case .store(_, let completion):
-            rows.state.metrics.writes.add(1, ordering: .relaxed)
-            completion(.success(version))
-        case .remove(_, let completion): completion(.success(true))
-        }
-    }
-
-    override func fail(_ error: StoreError) {
-        switch change {
-        case .store(_, let completion): completion(.failure(error))
-        case .remove(_, let completion): completion(.failure(error))
-        }
-    }
+    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 extension WriteCondition.Match {

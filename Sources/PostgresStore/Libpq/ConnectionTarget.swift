@@ -106,6 +106,16 @@ struct ConnectionTarget: Sendable {
     }
 }
 
+extension PostgresOptions {
+    func target() throws(StoreOpenError) -> ConnectionTarget {
+        do throws(PostgresError) {
+            return try ConnectionTarget(url: url, password: password)
+        } catch {
+            throw StoreOpenError(error)
+        }
+    }
+}
+
 /// An operator's settings of the store on PostgreSQL.
 package struct PostgresOptions: Sendable {
     /// `postgresql://...`, without a password.

@@ -1,6 +1,6 @@
 #if PostgreSQL
 internal import CPostgres
-internal import Synchronization
+internal import Glibc
 internal import System
 
 /// A connection to a server, which never blocks its thread.
@@ -67,9 +67,6 @@ internal import System
     var socket: Int32 { unsafe PQsocket(handle) }
 
     // MARK: - Facts
-
-    /// The server's number for its process or thread, as in `pg_stat_activity`.
-    var processID: Int32 { unsafe PQbackendPID(handle) }
 
     /// The host and the port that the connection was made to.
     var address: String {
@@ -144,33 +141,16 @@ internal import System
         unsafe PQgetResult(handle).map { unsafe QueryResult(owning: $0) }
     }
 
-    /// Asks the server to end what it does for this connection; blocks for a round trip.
-    func cancel() {
-        guard let cancellation = unsafe PQgetCancel(handle) else { return }
-        defer { unsafe PQfreeCancel(cancellation) }
-        var text = [CChar](repeating: 0, count: 256)
-        _ = unsafe PQcancel(cancellation, &text, Int32(text.count))
-    }
-
-    private static let cancellations = Atomic<Int>(0)
-    private static let cancellationsAtOnce = 8
-
-    /// As `cancel`, on a thread of its own, which keeps the connection until then; not if too many such threads wait already.
+    /// Asks the server to end what it does for this connection, on a thread of its own, which keeps the connection until then.
     ///
     /// A server's process does not notice that its client has gone while it waits for a lock or for a standby.
     func cancelSoon() {
-        guard Self.cancellations.add(1, ordering: .relaxed).newValue <= Self.cancellationsAtOnce else {
-            Self.cancellations.subtract(1, ordering: .relaxed)
-            return
-        }
-        do throws(ThreadShortage) {
-            try NamedThread.start("pg-cancel") {
-                self.cancel()
-                Self.cancellations.subtract(1, ordering: .relaxed)
-            }
-        } catch {
-            // The server's process goes on waiting, as if this one had died.
-            Self.cancellations.subtract(1, ordering: .relaxed)
+        // Without a thread the server's process goes on waiting, as if this one had died.
+        try? NamedThread.start("pg-cancel") { [self] in
+            guard let cancellation = unsafe PQgetCancel(handle) else { return }
+            defer { unsafe PQfreeCancel(cancellation) }
+            var text = [CChar](repeating: 0, count: 256)
+            _ = unsafe PQcancel(cancellation, &text, Int32(text.count))
         }
     }
 
@@ -225,25 +205,14 @@ internal import System
 
     // MARK: - C arrays
 
+    /// An array that ends with a null pointer.
     private static func withCStrings<Result>(
-        _ texts: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result
+        _ texts: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
     ) -> Result {
-        let bytes = texts.map { Array($0.utf8CString) }
-        let all = bytes.flatMap(\.self)
-        return unsafe all.withUnsafeBufferPointer { buffer in
-            var pointers = unsafe [UnsafePointer<CChar>?]()
-            var start = 0
-            for text in bytes {
-                unsafe pointers.append(buffer.baseAddress.map { unsafe $0 + start })
-                start += text.count
-            }
-            // The array ends with a null pointer.
-            unsafe pointers.append(nil)
-            return unsafe pointers.withUnsafeBufferPointer { pointers in
-                guard let base = pointers.baseAddress else { preconditionFailure("an array with an end") }
-                return unsafe body(base)
-            }
-        }
+        let copies = unsafe texts.map { unsafe strdup($0) }
+        defer { unsafe copies.forEach { unsafe free($0) } }
+        let pointers = unsafe copies.map { unsafe UnsafePointer($0) } + [nil]
+        return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
     }
 
     /// libpq wants a pointer, a length and a format for each parameter.

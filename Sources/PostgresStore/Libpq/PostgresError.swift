@@ -19,10 +19,12 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The server has sent something that the protocol or our statements do not allow.
     case unexpected(String)
 
-    var description: String {
+    var description: String { text + (state?.advice.map { "; \($0)" } ?? "") }
+
+    /// Without advice.
+    var text: String {
         switch self {
-        case .statement(let state, let text):
-            "\(text) (SQLSTATE \(state))" + (state.advice.map { "; \($0)" } ?? "")
+        case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
         case .connection(let text), .timedOut(let text), .unexpected(let text): text
         }
     }
@@ -170,8 +172,6 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 
     static let serializationFailure = SQLState("40001")
     static let deadlock = SQLState("40P01")
-    /// Nobody can tell whether the statement was carried out.
-    static let completionUnknown = SQLState("40003")
     /// The server takes no writes: it is a standby, or it was made read-only.
     static let readOnly = SQLState("25006")
     static let tooManyConnections = SQLState("53300")
@@ -199,7 +199,10 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let duplicateStatement = SQLState("42P05")
 
     /// Whether the same statement may succeed when it is repeated on the same server.
-    var isTransient: Bool { [.serializationFailure, .deadlock, .completionUnknown].contains(self) }
+    var isTransient: Bool { self == .serializationFailure || self == .deadlock }
+
+    /// Whether it is about the data of one row (cardinality, data, integrity), so that statements on others may succeed.
+    var isOfOneRow: Bool { ["21", "22", "23"].contains(errorClass) }
 
     /// Whether the server closes the connection after an error with this code.
     var endsSession: Bool { errorClass == "57" && self != .canceled || self == .idleInTransaction }

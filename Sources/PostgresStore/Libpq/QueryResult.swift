@@ -18,8 +18,8 @@ internal import CPostgres
 
     /// What kind of answer this is.
     enum Kind {
-        case rows
-        case done
+        /// The rows of a statement, if it has any.
+        case answer
         /// The transaction of all statements since the last Sync has ended, with a commit unless one of them has failed.
         case synchronized
         /// The statement was skipped, as one before it has failed.
@@ -29,8 +29,7 @@ internal import CPostgres
 
     var kind: Kind {
         switch unsafe PQresultStatus(result) {
-        case PGRES_TUPLES_OK, PGRES_SINGLE_TUPLE: .rows
-        case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: .done
+        case PGRES_TUPLES_OK, PGRES_COMMAND_OK: .answer
         case PGRES_PIPELINE_SYNC: .synchronized
         case PGRES_PIPELINE_ABORTED: .skipped
         case PGRES_FATAL_ERROR, PGRES_NONFATAL_ERROR: .failed(error)
@@ -55,9 +54,11 @@ internal import CPostgres
 
     var columnCount: Int { unsafe Int(PQnfields(result)) }
 
-    /// How many rows a statement has changed.
+    /// How many rows a statement has changed; 0 for one that only reads.
     var changedCount: Int {
-        unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) } ?? 0
+        // Otherwise it is how many were read.
+        guard unsafe PQcmdStatus(result).map({ unsafe $0.pointee != UInt8(ascii: "S") }) ?? false else { return 0 }
+        return unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) } ?? 0
     }
 
     func isNull(_ row: Int, _ column: Int) -> Bool {
@@ -85,10 +86,6 @@ internal import CPostgres
         String(decoding: bytes(row, column), as: UTF8.self)
     }
 
-    func optionalText(_ row: Int, _ column: Int) -> String? {
-        isNull(row, column) ? nil : text(row, column)
-    }
-
     /// Lends the bytes of a value without copying them.
     func withBytes<Result, Failure: Error>(
         _ row: Int, _ column: Int, _ body: (Span<UInt8>) throws(Failure) -> Result
@@ -109,62 +106,49 @@ internal import CPostgres
 }
 
 /// The values of a statement's parameters in PostgreSQL's binary format: integers in network byte order, bytes as they are.
-struct Parameters: Sendable {
+struct Parameters: Sendable, ExpressibleByArrayLiteral {
+    enum Value {
+        case bigint(Int64?)
+        case boolean(Bool)
+        case bytea([UInt8]?)
+        case text(String)
+        case bigints([Int64?])
+        case byteas([[UInt8]?])
+    }
+
     private(set) var bytes: [UInt8] = []
     /// Where each value begins and how long it is; nil for NULL.
     private(set) var places: [(start: Int, length: Int)?] = []
 
-    init() {}
-
-    var count: Int { places.count }
+    init(arrayLiteral values: Value...) {
+        for value in values { append(value) }
+    }
 
     mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         places.removeAll(keepingCapacity: true)
     }
 
-    mutating func append(_ value: [UInt8]) {
-        places.append((bytes.count, value.count))
-        bytes.append(contentsOf: value)
-    }
-
-    mutating func append(_ value: [UInt8]?) {
-        if let value { append(value) } else { places.append(nil) }
-    }
-
-    /// A `text`.
-    mutating func append(_ value: String) {
-        append(Array(value.utf8))
-    }
-
-    /// A `bigint`.
-    mutating func append(_ value: Int64) {
-        places.append((bytes.count, 8))
-        appendBigEndian(value)
-    }
-
-    /// A `bigint` or NULL.
-    mutating func append(_ value: Int64?) {
-        if let value { append(value) } else { places.append(nil) }
-    }
-
-    /// A `boolean`.
-    mutating func append(_ value: Bool) {
-        append([value ? 1 : 0])
-    }
-
-    /// A `bigint[]`.
-    mutating func append(_ values: [Int64?]) {
-        beginArray(of: .bigint, count: values.count, hasNull: values.contains(nil))
-        for value in values { appendElement(value, length: 8) { $0.appendBigEndian($1) } }
-        endArray()
-    }
-
-    /// A `bytea[]`.
-    mutating func append(_ values: [[UInt8]?]) {
-        beginArray(of: .bytea, count: values.count, hasNull: values.contains(nil))
-        for value in values { appendElement(value, length: value?.count ?? 0) { $0.bytes.append(contentsOf: $1) } }
-        endArray()
+    mutating func append(_ value: Value) {
+        switch value {
+        case .bigint(nil), .bytea(nil): places.append(nil)
+        case .bigint(let number?):
+            places.append((bytes.count, 8))
+            appendBigEndian(number)
+        case .boolean(let value): append(.bytea([value ? 1 : 0]))
+        case .bytea(let value?):
+            places.append((bytes.count, value.count))
+            bytes.append(contentsOf: value)
+        case .text(let text): append(.bytea(Array(text.utf8)))
+        case .bigints(let values):
+            beginArray(of: .bigint, count: values.count, hasNull: values.contains(nil))
+            for value in values { appendElement(value, length: 8) { $0.appendBigEndian($1) } }
+            endArray()
+        case .byteas(let values):
+            beginArray(of: .bytea, count: values.count, hasNull: values.contains(nil))
+            for value in values { appendElement(value, length: value?.count ?? 0) { $0.bytes.append(contentsOf: $1) } }
+            endArray()
+        }
     }
 
     // MARK: - Arrays (array_recv in PostgreSQL's src/backend/utils/adt/arrayfuncs.c)

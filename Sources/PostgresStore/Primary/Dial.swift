@@ -48,59 +48,36 @@ struct Dial: Sendable {
 
     /// Connects, on a thread that may wait.
     func run() -> Result<ReadyConnection, Refusal> {
-        do throws(Refusal) {
-            return .success(try connect())
-        } catch {
-            return .failure(error)
-        }
-    }
-
-    private func connect() throws(Refusal) -> ReadyConnection {
-        let found: ReadyConnection?
         do throws(PostgresError) {
-            found = try connect(until: .now + Nanoseconds(timeout))
+            guard let ready = try connect() else { return .failure(.unproven) }
+            return .success(ready)
         } catch {
-            throw error == Self.isStandby ? .standby : .failed(error)
+            return .failure(error == .isStandby ? .standby : .failed(error))
         }
-        guard let found else { throw .unproven }
-        return found
     }
 
     /// - Returns: Nil if the host's commits do not return.
-    private func connect(until deadline: MonotonicTime) throws(PostgresError) -> ReadyConnection? {
+    private func connect() throws(PostgresError) -> ReadyConnection? {
         let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
-        let session = try saying("has not accepted a connection") { () throws(PostgresError) in
-            try BlockingSession(connectingWith: parameters, until: deadline)
-        }
-        let facts = try saying("has not said what it is") { () throws(PostgresError) in
-            try HostFacts(of: session, until: deadline)
-        }
+        let first = try BlockingConnection(parameters, until: .now + Nanoseconds(timeout))
+        let facts = try HostFacts(of: first)
+        // A host that has answered is given more time.
+        let connection = first.until(.now + Nanoseconds(timeout))
         let rules = DurabilityRules(facts, durability)
         learn(facts, rules)
-        if facts.isInRecovery { throw Self.isStandby }
-        if facts.isReadOnly {
-            let text = "it takes no writes, as default_transaction_read_only is on there or for the role of this server"
-            throw .statement(.readOnly, text)
-        }
-        if !rules.refusals.isEmpty { throw .unexpected(rules.refusals.joined(separator: "; ")) }
-        if needsProof { try awaitUse(session, facts, until: deadline) }
-        let isFree = try session.run("SELECT pg_try_advisory_lock_shared\(Schema.useLock)", until: deadline) {
-            (result) throws(PostgresError) in result.integer(0, 0) != 0
-        }
-        guard isFree else {
+        if let refusal = facts.refusal(rules) { throw refusal }
+        if needsProof { try awaitUse(connection, facts) }
+        guard try connection.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
-        }
-        try saying("has not prepared the statements") { () throws(PostgresError) in
-            try prepare(session, until: .now + Nanoseconds(timeout))
         }
         var provenAt = MonotonicTime.now
         if case .none(let evidence) = trial { provenAt = evidence }
-        let isTried = triesCommit
-        if isTried, try !prove(session) { return nil }
+        if triesCommit, try !commits(connection) { return nil }
+        try connection.limitLocks(to: timeout)
+        try prepare(connection)
         return ReadyConnection(
-            connection: session.connection, server: ServerIdentity(facts), description: Self.description(of: facts),
-            needsProof: needsProof, provenAt: provenAt,
-            canCommit: isTried)
+            connection: connection.postgres, server: ServerIdentity(facts), description: facts.description,
+            needsProof: needsProof, provenAt: provenAt, canCommit: triesCommit)
     }
 
     private var triesCommit: Bool {
@@ -111,51 +88,26 @@ struct Dial: Sendable {
         }
     }
 
-    private static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
-
-    /// Says what a host has not done when the time is over.
-    private func saying<Value>(
-        _ missing: String, _ body: () throws(PostgresError) -> Value
-    ) throws(PostgresError) -> Value {
-        do throws(PostgresError) {
-            return try body()
-        } catch {
-            guard case .timedOut = error else { throw error }
-            throw .timedOut("\(missing) within \(timeout)")
-        }
-    }
-
-    private static func description(of facts: HostFacts) -> String {
-        let timeline = facts.timeline.map { " (timeline \($0))" } ?? ""
-        return "\(facts.software) at \(facts.address)\(timeline)"
-    }
-
     private var needsProof: Bool { durability == .synchronous }
 
     /// Waits until what a server that was the primary before still gives does not count any more; see Fence.
-    private func awaitUse(
-        _ session: BlockingSession, _ facts: HostFacts, until deadline: MonotonicTime
-    ) throws(PostgresError) {
+    private func awaitUse(_ connection: BlockingConnection, _ facts: HostFacts) throws(PostgresError) {
         let proof = proofs.proof(of: ServerIdentity(facts))
         guard proof.usableFrom > .now else { return }
-        if try hasLongBeenPrimary(session, facts, until: deadline) { return proof.allowUse() }
+        if try hasLongBeenPrimary(connection, facts) { return proof.allowUse() }
         while case let left = proof.usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
     }
 
     /// Whether the server has certainly been the primary for some seconds: each promotion is followed by a checkpoint.
-    private func hasLongBeenPrimary(
-        _ session: BlockingSession, _ facts: HostFacts, until deadline: MonotonicTime
-    ) throws(PostgresError) -> Bool {
+    private func hasLongBeenPrimary(_ connection: BlockingConnection, _ facts: HostFacts) throws(PostgresError) -> Bool
+    {
         guard let timeline = facts.timeline else { return false }
-        var parameters = Parameters()
-        parameters.append(timeline)
         do throws(PostgresError) {
-            return try session.run(
+            return try connection.integer(
                 """
                 SELECT timeline_id = $1::bigint AND checkpoint_time < clock_timestamp() - interval '5 seconds'
                 FROM pg_control_checkpoint()
-                """, parameters, until: deadline
-            ) { (result) throws(PostgresError) in result.rowCount == 1 && result.integer(0, 0) != 0 }
+                """, [.bigint(timeline)]) == 1
         } catch {
             // The role may not ask for it.
             if error.endsConnection { throw error }
@@ -163,56 +115,41 @@ struct Dial: Sendable {
         }
     }
 
-    /// Prepares all statements in one round trip.
-    private func prepare(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
-        let connection = session.connection
-        try connection.enterPipelineMode()
-        try connection.send(sql: BlockingSession.lockLimit, BlockingSession.parameters(ofLockLimit: timeout))
-        for statement in Statement.allCases { try connection.sendPrepare(statement.name, statement.sql) }
-        if needsProof || triesCommit { try connection.sendPrepare(Fence.name, Fence.sql) }
-        try connection.sendSync()
-        try synchronize(session, until: deadline)
-    }
-
     /// How long the commit of a proof may take.
-    private static let proofTime = Nanoseconds(.seconds(1))
+    private static let proofTime = Duration.seconds(1)
 
     /// Whether a commit returns.
-    private func prove(_ session: BlockingSession) throws(PostgresError) -> Bool {
-        _ = session.connection.takeWarning()
-        try session.connection.send(Fence.name, Parameters())
-        try session.connection.sendSync()
+    private func commits(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
-            try synchronize(session, until: .now + Self.proofTime)
+            try Fence.prove(connection.until(.now + Nanoseconds(timeout)), within: Self.proofTime)
+            return true
         } catch {
             guard case .timedOut = error else { throw error }
-            // Otherwise the server's process would wait for the standby even after the connection is closed. What it has
-            // committed is a message without a meaning.
-            session.connection.cancel()
             return false
         }
-        if let warning = session.connection.takeWarning() { throw warning }
-        return true
     }
 
-    /// Takes all answers up to that of the Sync.
-    private func synchronize(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
-        try session.flush(until: deadline)
+    /// Prepares all statements in one round trip.
+    private func prepare(_ connection: BlockingConnection) throws(PostgresError) {
+        let postgres = connection.postgres
+        try postgres.enterPipelineMode()
+        for statement in Statement.allCases { try postgres.sendPrepare(statement.name, statement.sql) }
+        try postgres.sendPrepare(Fence.name, Fence.sql)
+        try postgres.sendSync()
+        try connection.flush()
         var failure: PostgresError?
         while true {
-            try session.awaitResult(until: deadline)
-            guard let result = session.connection.nextResult() else {
-                if session.connection.isLost { throw failure ?? .connection("PostgreSQL has closed the connection") }
+            try connection.awaitResult()
+            guard let result = postgres.nextResult() else {
+                if postgres.isLost { throw failure ?? .connection("PostgreSQL has closed the connection") }
                 continue
             }
             switch result.kind {
-            case .failed(let error):
-                if session.connection.isLost { throw error }
-                failure = failure ?? error
+            case .failed(let error): failure = failure ?? error
             case .synchronized:
                 if let failure { throw failure }
                 return
-            case .rows, .done, .skipped: break
+            case .answer, .skipped: break
             }
         }
     }

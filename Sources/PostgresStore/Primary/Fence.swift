@@ -15,7 +15,7 @@ internal import System
 /// Where the rule is followed: a handle gives out a group of reads if `Pipeline.isProven`, and otherwise keeps it in that pipeline
 /// until its server is proven, or sends it again if the connection is lost. A write proves its server, as it commits. `Dial` waits
 /// before it hands over a connection to a new primary (`awaitUse`). Administration, which looks for the primary by itself, commits
-/// after each call (`PrimarySessions`). While no standby acknowledges anything, reads count on other evidence: all other hosts were
+/// after each call (`PrimaryConnections`). While no standby acknowledges anything, reads count on other evidence: all other hosts were
 /// asked, and none of them can be the primary (`PrimarySearch.evidence`). With `store.durability: local` none of this applies, and
 /// reads may go back in a failover, as writes may be lost.
 enum Fence {
@@ -28,6 +28,19 @@ enum Fence {
     static let renewal = Nanoseconds(.milliseconds(300))
     /// How long to wait for a proof's answer before sending the next one.
     static let pause = Nanoseconds(.milliseconds(150))
+
+    /// Commits something, and thereby has everything that was committed before on the standby as well.
+    ///
+    /// - Parameter limit: How long that may take.
+    static func prove(_ connection: BlockingConnection, within limit: Duration) throws(PostgresError) {
+        do throws(PostgresError) {
+            try connection.until(min(connection.deadline, .now + Nanoseconds(limit))).commit(sql)
+        } catch {
+            // Otherwise the server's process would go on waiting. What it has committed is a message without a meaning.
+            if case .timedOut = error { connection.postgres.cancelSoon() }
+            throw error
+        }
+    }
 }
 
 /// When each server was last proven to be the primary; shared by the handles of a store.
@@ -56,12 +69,9 @@ final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
     private let usable: Atomic<UInt64>
-    /// When this process learned that the server is a primary.
-    let seenAt: MonotonicTime
 
-    /// - Parameter seenAt: Not before the server has become a primary.
+    /// - Parameter seenAt: When this process learned that the server is a primary.
     init(seenAt: MonotonicTime) {
-        self.seenAt = seenAt
         usable = Atomic((seenAt + Fence.validity).nanoseconds)
     }
 
@@ -86,6 +96,46 @@ final class Proof: Sendable {
         let before = asked.load(ordering: .relaxed)
         guard (now - MonotonicTime(nanoseconds: before)).count > Fence.pause.count else { return false }
         return asked.compareExchange(expected: before, desired: now.nanoseconds, ordering: .relaxed).exchanged
+    }
+}
+
+/// Answers of one server that wait for a proof that it was still the primary when they came: a proof of another one says nothing of
+/// them.
+struct HeldAnswers<Answer> {
+    let proof: Proof
+    private var held: [(answer: Answer, answeredAt: MonotonicTime)] = []
+
+    init(_ proof: Proof) {
+        self.proof = proof
+    }
+
+    var isEmpty: Bool { held.isEmpty }
+
+    /// Those that wait.
+    var answers: [Answer] { held.map(\.answer) }
+
+    func isProven(answeredAt: MonotonicTime) -> Bool {
+        // The difference is 0 if the proof began after the answer.
+        (answeredAt - proof.provenAt).count <= Fence.validity.count
+    }
+
+    mutating func hold(_ answer: Answer, answeredAt: MonotonicTime) {
+        held.append((answer, answeredAt))
+    }
+
+    /// Takes those that are proven by now.
+    mutating func takeProven() -> [Answer] {
+        let all = held
+        held = []
+        var proven: [Answer] = []
+        for (answer, answeredAt) in all {
+            if isProven(answeredAt: answeredAt) {
+                proven.append(answer)
+            } else {
+                held.append((answer, answeredAt))
+            }
+        }
+        return proven
     }
 }
 

@@ -1,5 +1,4 @@
 #if PostgreSQL
-internal import Glibc
 internal import System
 internal import TokenStore
 
@@ -21,9 +20,6 @@ struct HostFacts: Sendable, Hashable {
     var fullPageWrites: String
     /// By how much the host's clock is ahead of this machine's, in microseconds; wrong by half a round trip at most.
     var clockDifference: Int64
-    /// Whether another program passes statements on: the process that answers is not the one that the connection was made
-    /// to.
-    var isPooled: Bool
     /// Whether the connection uses TLS.
     var usesTLS = false
 
@@ -32,49 +28,49 @@ struct HostFacts: Sendable, Hashable {
     /// For example `PostgreSQL 15.18`.
     var software: String { "PostgreSQL \(version)" }
 
-    /// For the list of hosts.
-    var description: KnownHosts.Description {
-        KnownHosts.Description(
-            version: version, timeline: timeline ?? 0, clockDifference: clockDifference, usesTLS: usesTLS)
-    }
+    /// For people, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
+    var description: String { "\(software) at \(address)\(timeline.map { " (timeline \($0))" } ?? "")" }
 }
 
 extension HostFacts {
     /// Asks a server, in one round trip.
-    ///
-    /// - Parameter deadline: When the answer must be there.
-    init(of session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
-        let connection = session.connection
-        let (begin, beginning) = (Self.microseconds, MonotonicTime.now)
+    init(of connection: BlockingConnection) throws(PostgresError) {
+        let postgres = connection.postgres
+        let (begin, beginning) = (VersionClock.systemTime(), MonotonicTime.now)
         // The timeline is that of where the log is written, rather than of the last checkpoint: that comes some time after a
         // promotion.
-        let question = """
+        let result = try connection.run(
+            """
             SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only'),
                 CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,
                 current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
                 current_setting('fsync'), current_setting('full_page_writes'),
-                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_backend_pid()
-            """
-        self = try session.run(question, until: deadline) { (result) throws(PostgresError) in
-            guard result.rowCount == 1 else { throw .unexpected("\(connection.address) does not say what it is") }
-            let roundTrip = Int64((MonotonicTime.now - beginning).count / 1_000)
-            return HostFacts(
-                address: connection.address, version: String(result.text(0, 0).prefix { $0 != " " }),
-                isInRecovery: result.integer(0, 1) != 0, isReadOnly: result.text(0, 2) == "on",
-                timeline: result.optionalText(0, 3).flatMap { Int64($0, radix: 16) },
-                synchronousCommit: result.text(0, 4), synchronousStandbyNames: result.text(0, 5),
-                fsync: result.text(0, 6), fullPageWrites: result.text(0, 7),
-                clockDifference: result.integer(0, 8) - begin - roundTrip / 2,
-                isPooled: result.integer(0, 9) != Int64(connection.processID), usesTLS: connection.usesTLS)
-        }
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+            """)
+        guard result.rowCount == 1 else { throw .unexpected("\(postgres.address) does not say what it is") }
+        let roundTrip = Int64((MonotonicTime.now - beginning).count / 1_000)
+        self.init(
+            address: postgres.address, version: String(result.text(0, 0).prefix { $0 != " " }),
+            isInRecovery: result.integer(0, 1) != 0, isReadOnly: result.text(0, 2) == "on",
+            timeline: result.isNull(0, 3) ? nil : Int64(result.text(0, 3), radix: 16),
+            synchronousCommit: result.text(0, 4), synchronousStandbyNames: result.text(0, 5),
+            fsync: result.text(0, 6), fullPageWrites: result.text(0, 7),
+            clockDifference: result.integer(0, 8) - begin - roundTrip / 2, usesTLS: postgres.usesTLS)
     }
 
-    /// Since 1970, by this machine's clock, which the call writes into a variable of its caller.
-    private static var microseconds: Int64 {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+    /// Why the host is not used; nil if it is.
+    func refusal(_ rules: DurabilityRules) -> PostgresError? {
+        if isInRecovery { return .isStandby }
+        if isReadOnly {
+            let text = "it takes no writes, as default_transaction_read_only is on there or for the role of this server"
+            return .statement(.readOnly, text)
+        }
+        return rules.refusals.isEmpty ? nil : .unexpected(rules.refusals.joined(separator: "; "))
     }
+}
+
+extension PostgresError {
+    static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
 }
 
 /// What a host's settings mean for tokens that it has acknowledged.

@@ -8,24 +8,11 @@ internal import TokenStore
 final class KnownHosts: Sendable {
     typealias Role = RemoteStoreMetrics.Host.Role
 
-    /// The facts that a host has reported.
-    struct Description: Hashable, Sendable {
-        var version: String
-        /// 0 while it follows another server.
-        var timeline: Int64
-        /// By how much its clock is ahead of this machine's, in microseconds.
-        var clockDifference: Int64
-        var usesTLS: Bool
-
-        /// Such as `PostgreSQL 15.18`.
-        var software: String { "PostgreSQL \(version)" }
-    }
-
     private struct Host {
         /// The host's name in the settings.
         var name: String
         var role = Role.unknown
-        var description: Description?
+        var facts: HostFacts?
     }
 
     private let hosts: Mutex<[Host]>
@@ -40,21 +27,18 @@ final class KnownHosts: Sendable {
 
     /// A host has told what it is.
     ///
-    /// - Parameters:
-    ///   - index: In the order of the settings.
-    ///   - name: The host and the port that a connection to it has.
-    ///   - isWritable: Whether it takes writes, and so may be the primary.
-    func note(_ index: Int, name: String, _ description: Description, isWritable: Bool) {
+    /// - Parameter index: In the order of the settings.
+    func note(_ index: Int, _ facts: HostFacts) {
         hosts.withLock { hosts in
-            (hosts[index].name, hosts[index].description) = (name, description)
-            if !isWritable { hosts[index].role = .standby }
+            (hosts[index].name, hosts[index].facts) = (facts.address, facts)
+            if !facts.isWritable { hosts[index].role = .standby }
         }
     }
 
     /// A host that is known has told again what it is.
-    func note(_ name: String, _ description: Description) {
+    func note(_ facts: HostFacts) {
         hosts.withLock { hosts in
-            for index in hosts.indices where hosts[index].name == name { hosts[index].description = description }
+            for index in hosts.indices where hosts[index].name == facts.address { hosts[index].facts = facts }
         }
     }
 
@@ -76,11 +60,7 @@ final class KnownHosts: Sendable {
     }
 
     /// The present primary with what it has said of itself; nil before there was one.
-    var primary: (name: String, description: Description)? {
-        hosts.withLock { hosts in
-            hosts.first { $0.role == .primary }.flatMap { host in host.description.map { (host.name, $0) } }
-        }
-    }
+    var primary: HostFacts? { hosts.withLock { hosts in hosts.first { $0.role == .primary }?.facts } }
 
     /// - Parameter connections: Open ones, by the names of their hosts.
     func list(_ connections: [String: Int]) -> [RemoteStoreMetrics.Host] {
@@ -88,7 +68,7 @@ final class KnownHosts: Sendable {
             hosts.map { host in
                 var listed = RemoteStoreMetrics.Host(name: host.name)
                 listed.role = host.role
-                listed.version = host.description?.version ?? ""
+                listed.version = host.facts?.version ?? ""
                 listed.connections = connections[host.name] ?? 0
                 return listed
             }

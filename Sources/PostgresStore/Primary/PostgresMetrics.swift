@@ -64,31 +64,19 @@ final class PostgresMetrics: Sendable {
     // MARK: - Groups
 
     /// What a group of operations is for.
-    enum GroupKind {
+    enum GroupKind: Int {
         case read, write, proof
     }
 
-    private let readTimes = Mutex(Histogram.latency())
-    private let writeTimes = Mutex(Histogram.latency())
-    private let proofTimes = Mutex(Histogram.latency())
+    private let times = Mutex([Histogram.latency(), .latency(), .latency()])
     private let groupSizes = Mutex(Histogram.sizes())
 
     /// - Parameter nanoseconds: From the moment a group was sent to its answer.
     func noteRoundTrip(_ kind: GroupKind, _ nanoseconds: UInt64) {
-        switch kind {
-        case .read: readTimes.withLock { $0.add(nanoseconds) }
-        case .write: writeTimes.withLock { $0.add(nanoseconds) }
-        case .proof: proofTimes.withLock { $0.add(nanoseconds) }
-        }
+        times.withLock { $0[kind.rawValue].add(nanoseconds) }
     }
 
-    func roundTrip(_ kind: GroupKind) -> Histogram.Reading {
-        switch kind {
-        case .read: readTimes.withLock(\.reading)
-        case .write: writeTimes.withLock(\.reading)
-        case .proof: proofTimes.withLock(\.reading)
-        }
-    }
+    func roundTrip(_ kind: GroupKind) -> Histogram.Reading { times.withLock { $0[kind.rawValue].reading } }
 
     /// - Parameter count: Operations of a group that has writes.
     func noteGroup(_ count: Int) {

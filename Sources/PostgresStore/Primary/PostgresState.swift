@@ -130,9 +130,18 @@ final class PostgresState: Sendable {
     /// Another server is the primary.
     ///
     /// Connections to the previous one may still be open, as it may merely be silent.
-    func noteTakeover(_ takeover: Takeover) {
-        metrics.noteFailover(at: Int64(time(nil)))
-        report(.own(StoreNotice(.note, takeover.description)))
+    ///
+    /// - Parameters:
+    ///   - ready: The first connection to it.
+    ///   - former: The primary before.
+    ///   - time: Since the search began.
+    func noteTakeover(by ready: ReadyConnection, from former: ServerIdentity, after time: Nanoseconds) {
+        metrics.noteFailover(at: clock.unixTime)
+        let text = """
+            \(ready.description) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it could be \
+            used \(StoreHealth.text(time)) after the search had begun
+            """
+        report(.own(StoreNotice(.note, text)))
     }
 
     /// Requests were answered, or a trial was.
@@ -165,7 +174,7 @@ extension PostgresState {
     ///
     /// - Parameter rules: What its settings mean for tokens that it has acknowledged.
     func note(_ facts: HostFacts, _ rules: DurabilityRules) {
-        hosts.note(facts.address, facts.description)
+        hosts.note(facts)
         warn(facts, rules)
         refusedServers.note(
             ServerIdentity(facts), rules.refusals.isEmpty ? nil : rules.refusals.joined(separator: "; "))

@@ -112,7 +112,7 @@ final class PrimaryFinder: Sendable {
             let verdict = work.search.take(ready.server, from: host, begunAt: since, at: .now)
             guard case .used(let isFailover) = verdict else { return }
             if isFailover, let last {
-                state.noteTakeover(Takeover(of: ready, from: last, searchedSince: work.since, state.proofs, at: .now))
+                state.noteTakeover(by: ready, from: last, after: .now - work.since)
             }
             state.hosts.notePrimary(host)
             // Without an order it is closed, as it goes out of scope.
@@ -158,7 +158,6 @@ final class PrimaryFinder: Sendable {
             switch refusal {
             case .standby: "\(host) is a standby"
             case .unproven: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"
-            case .failed(.timedOut(let text)): "\(host) \(text)"
             case .failed(let error): "\(host): \(error)"
             }
         }
@@ -166,48 +165,6 @@ final class PrimaryFinder: Sendable {
         let replacements = work.orders.filter(\.isReplacement)
         work.orders.removeAll(where: \.isReplacement)
         for order in replacements { order.deliver(.nothing) }
-    }
-}
-
-/// Another server has become the primary; as text, what operators are told of that.
-struct Takeover: Hashable, Sendable, CustomStringConvertible {
-    /// The present primary, such as `PostgreSQL 15.18 at db2:5432 (timeline 2)`.
-    let present: String
-    let former: ServerIdentity
-    /// From the beginning of the search to the moment at which the server was seen to be a primary.
-    let untilSeen: Nanoseconds
-    /// From the beginning of the search to the first connection that could be used: until then the one before might have
-    /// been the primary, or commits did not return.
-    let untilUsed: Nanoseconds
-
-    var description: String {
-        """
-        \(present) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it was found to be \
-        writable \(Self.text(untilSeen)) after the search had begun, and could be used after \(Self.text(untilUsed))
-        """
-    }
-
-    private static func text(_ time: Nanoseconds) -> String {
-        let hundredths = (time.count + 5_000_000) / 10_000_000
-        let rest = hundredths % 100
-        return "\(hundredths / 100).\(rest < 10 ? "0" : "")\(rest) s"
-    }
-}
-
-extension Takeover {
-    /// - Parameters:
-    ///   - ready: The first connection to the present primary.
-    ///   - former: The primary before.
-    ///   - searched: When the search began.
-    ///   - now: When the connection was ready for use.
-    init(
-        of ready: ReadyConnection, from former: ServerIdentity, searchedSince searched: MonotonicTime, _ proofs: Proofs,
-        at now: MonotonicTime
-    ) {
-        // Other connections may have found the server before this one was ordered.
-        let seenAt = max(searched, min(now, ready.needsProof ? proofs.proof(of: ready.server).seenAt : now))
-        self.init(
-            present: ready.description, former: former, untilSeen: seenAt - searched, untilUsed: now - searched)
     }
 }
 #endif

@@ -17,28 +17,20 @@ struct StoreHealth: Sendable {
 
     /// Open connections, by the names of their hosts.
     private(set) var connections: [String: Int] = [:]
-    private var outage: Outage?
-    private var failures: [Failure.Kind: Failure] = [:]
+    /// From when on there is no connection; nil while there is one.
+    private var withoutSince: MonotonicTime?
+    /// Why no primary is found, as of the last search; nil while there is a connection.
+    private(set) var reasons: String?
     private var wasConnected = false
     /// When the first connection after an outage was made.
     private var reconnectedAt: MonotonicTime?
-    /// When a lost connection was last logged, and how many losses were not logged since.
-    private var lastLoss: (told: MonotonicTime, untold: Int)?
+    /// Whether operators were told of a loss, and not yet of a connection after it.
+    private var isTold = false
+    /// When they were last told of a lost connection, and in this outage of which reasons.
+    private var lastLoss: MonotonicTime?
+    private var lastReasons: (text: String, at: MonotonicTime)?
+    private var failures: [Failure.Kind: Failure] = [:]
     private let places: String
-
-    /// The time from the loss of a connection until there is one again.
-    private struct Outage {
-        let since: MonotonicTime
-        /// When the last connection was lost; nil while others work.
-        var withoutSince: MonotonicTime?
-        var isTold = false
-        /// Why the last search found no primary; the reasons that were logged, and when.
-        var reasons: String?
-        var told: (reasons: String, at: MonotonicTime)?
-        /// Requests that have failed for want of a connection.
-        var failedReads = 0
-        var failedWrites = 0
-    }
 
     /// Requests fail although there are connections.
     private struct Failure {
@@ -56,16 +48,13 @@ struct StoreHealth: Sendable {
     ///   - places: The names of the hosts, for texts.
     ///   - now: When the store is opened.
     init(places: String, at now: MonotonicTime) {
-        self.places = places
-        outage = Outage(since: now, withoutSince: now)
+        (self.places, withoutSince) = (places, now)
     }
 
     // MARK: - State
 
-    var connectionCount: Int { connections.values.reduce(0, +) }
-
-    /// Whether there is trouble, whose end `noteSuccess` or `noteConnected` reports.
-    var isTroubled: Bool { outage != nil || !failures.isEmpty }
+    /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
+    var isTroubled: Bool { withoutSince != nil || !failures.isEmpty }
 
     /// Whether requests of a kind fail although there are connections, but none has failed in the last moment.
     ///
@@ -77,8 +66,8 @@ struct StoreHealth: Sendable {
 
     /// Why requests fail; nil while they do not, or have only begun to.
     func fault(at now: MonotonicTime) -> StoreError? {
-        if let outage, let since = outage.withoutSince, !wasConnected || (now - since).count > Self.grace.count {
-            let reasons = outage.reasons ?? "none of \(places) has answered yet"
+        if let withoutSince, !wasConnected || (now - withoutSince).count > Self.grace.count {
+            let reasons = reasons ?? "none of \(places) has answered yet"
             return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
         }
         func lasting(_ kind: Failure.Kind) -> StoreFault? {
@@ -98,17 +87,13 @@ struct StoreHealth: Sendable {
     ///   - server: What it leads to, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
     mutating func noteConnected(_ host: String, _ server: String, at now: MonotonicTime) -> [StoreEvent] {
         connections[host, default: 0] += 1
-        defer { (outage, wasConnected) = (nil, true) }
-        guard let outage else { return [] }
-        if outage.withoutSince != nil { reconnectedAt = now }
-        let (reads, writes) = (outage.failedReads, outage.failedWrites)
-        guard outage.isTold || !wasConnected || reads + writes > 0 else { return [] }
-        var text = "connected to \(server)"
-        if outage.isTold || wasConnected {
-            text += ", after \(Self.text(now - outage.since))"
-            text += reads + writes == 0 ? " in which no request failed" : " in which \(Self.text(reads, writes)) failed"
+        guard let since = withoutSince else { return [] }
+        defer {
+            (withoutSince, reasons, lastReasons, isTold) = (nil, nil, nil, false)
+            (reconnectedAt, wasConnected) = (now, true)
         }
-        return [.own(StoreNotice(.note, text))]
+        guard wasConnected else { return [.own(StoreNotice(.note, "connected to \(server)"))] }
+        return isTold ? [.own(StoreNotice(.note, "connected to \(server), after \(Self.text(now - since))"))] : []
     }
 
     /// A connection cannot be used any more.
@@ -118,40 +103,27 @@ struct StoreHealth: Sendable {
         _ host: String, _ error: PostgresError, isExpected: Bool = false, at now: MonotonicTime
     ) -> [StoreEvent] {
         connections[host] = connections[host].flatMap { $0 > 1 ? $0 - 1 : nil }
-        let isLast = connectionCount == 0
-        if outage != nil {
-            if isLast, outage?.withoutSince == nil { outage?.withoutSince = now }
+        if connections.isEmpty { withoutSince = now }
+        guard !isExpected || connections.isEmpty, lastLoss.map({ (now - $0).count >= Self.quiet.count }) ?? true else {
             return []
         }
-        guard !isExpected || isLast else { return [] }
-        outage = Outage(since: now, withoutSince: isLast ? now : nil)
-        if let last = lastLoss, (now - last.told).count < Self.quiet.count {
-            lastLoss?.untold += 1
-            return []
-        }
-        let more = lastLoss.map { $0.untold > 0 ? " (and \($0.untold) times more since the last such line)" : "" } ?? ""
-        lastLoss = (now, 0)
-        outage?.isTold = true
-        let text = "the connection to PostgreSQL at \(host) is lost, looking for the primary: \(error)\(more)"
+        (lastLoss, isTold) = (now, true)
+        let text = "the connection to PostgreSQL at \(host) is lost, looking for the primary: \(error)"
         return [.own(StoreNotice(.warning, text))]
     }
-
-    /// Why no primary can be found; nil if there is one, or if none is being looked for.
-    var reasons: String? { outage?.reasons }
 
     /// All hosts were asked, and none is a primary.
     ///
     /// - Parameter reasons: For each host, as text.
     mutating func noteNotFound(_ reasons: String, at now: MonotonicTime) -> [StoreEvent] {
-        outage?.reasons = reasons
-        guard outage?.withoutSince != nil, let since = outage?.since else { return [] }
-        if let told = outage?.told {
-            guard told.reasons != reasons, (now - told.at).count >= Self.quiet.count else { return [] }
+        guard let since = withoutSince else { return [] }
+        self.reasons = reasons
+        if let (text, at) = lastReasons {
+            guard text != reasons, (now - at).count >= Self.quiet.count else { return [] }
         } else if wasConnected, (now - since).count < Self.grace.count {
             return []
         }
-        outage?.told = (reasons, now)
-        outage?.isTold = true
+        (lastReasons, isTold) = ((reasons, now), true)
         let time = wasConnected ? " for \(Self.text(now - since))" : ""
         let text = """
             PostgreSQL has no primary\(time), clients are told that tokens can be neither stored nor read; this server \
@@ -168,10 +140,7 @@ struct StoreHealth: Sendable {
     mutating func noteFailure(
         _ fault: StoreFault, isWrite: Bool, since began: MonotonicTime, at now: MonotonicTime
     ) -> [StoreEvent] {
-        if outage?.withoutSince != nil {
-            if isWrite { outage?.failedWrites += 1 } else { outage?.failedReads += 1 }
-            return []
-        }
+        if withoutSince != nil { return [] }
         // Its time was over before the new connection could do anything for it: that is no new trouble.
         if let reconnectedAt, began < reconnectedAt { return [] }
         let kind = isWrite ? Failure.Kind.writes : .reads
@@ -196,14 +165,9 @@ struct StoreHealth: Sendable {
 
     // MARK: - Texts
 
-    private static func text(_ time: Nanoseconds) -> String {
+    static func text(_ time: Nanoseconds) -> String {
         let tenths = (time.count + 50_000_000) / 100_000_000
         return tenths < 600 ? "\(tenths / 10).\(tenths % 10) s" : "\(tenths / 600) min \(tenths / 10 % 60) s"
-    }
-
-    private static func text(_ reads: Int, _ writes: Int) -> String {
-        func count(_ number: Int, _ word: String) -> String { "\(number) \(word)\(number == 1 ? "" : "s")" }
-        return [(reads, "read"), (writes, "write")].filter { $0.0 > 0 }.map(count).joined(separator: " and ")
     }
 }
 #endif

@@ -55,7 +55,8 @@ final class VersionClock: Sendable {
         if version.rawValue <= limit { last.max(version.rawValue, ordering: .relaxed) }
     }
 
-    private static let systemTime: @Sendable () -> Int64 = {
+    /// Microseconds since 1970.
+    static let systemTime: @Sendable () -> Int64 = {
         var time = timespec()
         _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
         return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000

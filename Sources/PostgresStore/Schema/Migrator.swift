@@ -2,33 +2,41 @@
 internal import System
 internal import TokenStore
 
-/// Makes the tables, on a session with the primary whose role owns them.
+/// Makes the tables, on a connection to the primary whose role owns them.
 ///
 /// Two that run at once do not disturb each other: the second waits for the first.
 struct Migrator {
-    private let session: BlockingSession
+    private let connection: BlockingConnection
 
-    /// - Parameter session: One in which no transaction is open.
-    init(_ session: BlockingSession) {
-        self.session = session
+    /// - Parameter connection: One in which no transaction is open.
+    init(_ connection: BlockingConnection) {
+        // An index of a large table takes hours.
+        self.connection = connection.until(.now + Nanoseconds(.seconds(86_400)))
     }
 
-    /// How long a statement may take: an index of a large table takes hours.
-    private static let statementTime = Nanoseconds(.seconds(86_400))
-
-    private var deadline: MonotonicTime { .now + Self.statementTime }
+    /// Makes all that is missing.
+    ///
+    /// - Parameters:
+    ///   - retention: Which indexes are needed.
+    ///   - serverRole: Gets what a server needs.
+    func migrate(for retention: Retention, serverRole: String?) throws(SchemaFault) -> SchemaMigration {
+        let isNew = try makeTables()
+        try makeIndexes(for: retention)
+        let isGranted = if let serverRole { try grant(to: serverRole) } else { false }
+        return SchemaMigration(version: Schema.version, isNew: isNew, grantedTo: isGranted ? serverRole : nil)
+    }
 
     /// Makes the tables, all or none of them, if there are none.
     ///
     /// - Returns: Whether there were none.
     func makeTables() throws(SchemaFault) -> Bool {
         let former = try owning { () throws(PostgresError) in
-            try session.transaction(until: deadline) { () throws(PostgresError) in
+            try connection.transaction { () throws(PostgresError) in
                 // Waits for another process that does the same. The number stands for nothing else in the database.
-                try session.run("SELECT pg_advisory_xact_lock(7237954630846571877)", until: deadline)
-                let former = try StoreRow.read(from: session, until: deadline)
+                try connection.run("SELECT pg_advisory_xact_lock(7237954630846571877)")
+                let former = try StoreRow.read(from: connection)
                 if former == nil {
-                    for statement in Schema.statements { try session.run(statement, until: deadline) }
+                    for statement in Schema.statements { try connection.run(statement) }
                 }
                 return former
             }
@@ -40,10 +48,9 @@ struct Migrator {
     /// Makes the indexes that a retention needs; takes long on a large table, while servers go on writing.
     func makeIndexes(for retention: Retention) throws(SchemaFault) {
         try owning { () throws(PostgresError) in
-            for index in RetentionIndex.needed(by: retention)
-            where try !index.isThere(session, until: deadline) {
-                try session.run(index.removal, until: deadline)
-                try session.run(index.creation, until: deadline)
+            for index in RetentionIndex.needed(by: retention) where try !index.isThere(connection) {
+                try connection.run(index.removal)
+                try connection.run(index.creation)
             }
         }
     }
@@ -59,21 +66,21 @@ struct Migrator {
     }
 
     private func role() throws(SchemaFault) -> String {
-        try SchemaFault.asking { () throws(PostgresError) in
-            try session.run("SELECT current_user::text", until: deadline) { (result) throws(PostgresError) in
-                result.text(0, 0)
-            }
+        do throws(PostgresError) {
+            return try connection.run("SELECT current_user::text").text(0, 0)
+        } catch {
+            throw .database(error)
         }
     }
 
-    /// Gives the servers' role what it needs; does nothing if that is the session's own.
+    /// Gives the servers' role what it needs; does nothing if that is the connection's own.
     ///
     /// - Returns: Whether it is another role.
     func grant(to server: String) throws(SchemaFault) -> Bool {
         let role = try role()
         guard server != role else { return false }
         do throws(PostgresError) {
-            try TablePrivileges.grant(to: server, on: session, until: deadline)
+            try TablePrivileges.grant(to: server, on: connection)
             return true
         } catch {
             switch error.state {
@@ -87,30 +94,24 @@ struct Migrator {
 
 /// Whether a server of this program's version can work with the tables of a database.
 enum SchemaCheck {
-    /// Looks at the tables, and at what a session's role may do with them.
+    /// Looks at the tables, and at what a role may do with them.
     ///
-    /// - Parameters:
-    ///   - session: One of the server's role.
-    ///   - deadline: When the answers must be there.
-    static func look(
-        _ session: BlockingSession, until deadline: MonotonicTime
-    ) throws(PostgresError) -> Result<StoreRow, SchemaFault> {
-        let (role, database) = try session.run("SELECT current_user::text, current_database()::text", until: deadline) {
-            (result) throws(PostgresError) in (result.text(0, 0), result.text(0, 1))
-        }
+    /// - Parameter connection: One of the server's role.
+    static func look(_ connection: BlockingConnection) throws(PostgresError) -> Result<StoreRow, SchemaFault> {
+        let names = try connection.run("SELECT current_user::text, current_database()::text")
+        let role = names.text(0, 0)
         let row: StoreRow?
         do throws(PostgresError) {
-            row = try StoreRow.read(from: session, until: deadline)
+            row = try StoreRow.read(from: connection)
         } catch {
             guard error.state == .noPrivilege else { throw error }
-            let missing = try TablePrivileges.missing(for: session, until: deadline)
-            return .failure(.privileges(role: role, missing: missing))
+            return .failure(.privileges(role: role, missing: try TablePrivileges.missing(for: connection)))
         }
         guard let row else {
-            return .failure(.missing(place: "the database \(database) on \(session.connection.address)"))
+            return .failure(.missing(place: "the database \(names.text(0, 1)) on \(connection.postgres.address)"))
         }
         if let fault = fault(of: row) { return .failure(fault) }
-        let missing = try TablePrivileges.missing(for: session, until: deadline)
+        let missing = try TablePrivileges.missing(for: connection)
         return missing.isEmpty ? .success(row) : .failure(.privileges(role: role, missing: missing))
     }
 
@@ -162,15 +163,6 @@ enum SchemaFault: Error, Hashable, CustomStringConvertible {
         case .unknownRole(let role):
             "there is no role \(role), which the servers are to use: \(Self.roles), or name another one with --server-role"
         case .database(let error): "\(StoreFault(error))"
-        }
-    }
-
-    /// Runs statements whose errors are faults.
-    static func asking<Value>(_ body: () throws(PostgresError) -> Value) throws(SchemaFault) -> Value {
-        do throws(PostgresError) {
-            return try body()
-        } catch {
-            throw .database(error)
         }
     }
 }

@@ -97,16 +97,13 @@ enum RetentionIndex: String {
         return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
     }
 
-    /// Whether the index exists and is complete: after an interruption it stays invalid, and PostgreSQL does not use it.
-    func isThere(_ session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) -> Bool {
-        var parameters = Parameters()
-        parameters.append(rawValue)
-        let sql = """
+    /// Whether it is there, and complete: one whose making was interrupted stays invalid, and is not used.
+    func isThere(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
+        try connection.integer(
+            """
             SELECT 1 FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
             WHERE relname = $1::text AND pg_table_is_visible(pg_class.oid) AND indisvalid
-            """
-        return try session.run(sql, parameters, until: deadline) { (result) throws(PostgresError) in result.rowCount > 0
-        }
+            """, [.text(rawValue)]) != nil
     }
 
     /// The statement that removes an invalid index.
@@ -126,34 +123,26 @@ enum TablePrivileges {
         ("store", ["SELECT", "UPDATE"]),
     ]
 
-    /// What the role of a session lacks, such as `DELETE on token`; empty if it lacks nothing.
-    static func missing(
-        for session: BlockingSession, until deadline: MonotonicTime
-    ) throws(PostgresError) -> [String] {
+    /// What the role of a connection lacks, such as `DELETE on token`; empty if it lacks nothing.
+    static func missing(for connection: BlockingConnection) throws(PostgresError) -> [String] {
         let wanted = all.flatMap { table, privileges in privileges.map { (table, $0) } }
         let questions = wanted.map { "has_table_privilege('\($0)', '\($1)')" }.joined(separator: ", ")
-        return try session.run("SELECT \(questions)", until: deadline) { (result) throws(PostgresError) in
-            wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
-        }
+        let result = try connection.run("SELECT \(questions)")
+        return wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
     }
 
-    /// Gives a role what it needs, in the schema in which the session makes its tables.
+    /// Gives a role what it needs, in the schema in which the connection makes its tables.
     ///
     /// - Parameter role: Its name, as PostgreSQL has it.
-    static func grant(
-        to role: String, on session: BlockingSession, until deadline: MonotonicTime
-    ) throws(PostgresError) {
+    static func grant(to role: String, on connection: BlockingConnection) throws(PostgresError) {
         let name = quoted(role)
-        var parameters = Parameters()
-        parameters.append(role)
-        let (schema, mayUse) = try session.run(
-            "SELECT current_schema()::text, has_schema_privilege($1::text, current_schema(), 'USAGE')", parameters,
-            until: deadline
-        ) { (result) throws(PostgresError) in (result.text(0, 0), result.integer(0, 1) != 0) }
-        if !mayUse { try session.run("GRANT USAGE ON SCHEMA \(quoted(schema)) TO \(name)", until: deadline) }
+        let schema = try connection.run(
+            "SELECT current_schema()::text, has_schema_privilege($1::text, current_schema(), 'USAGE')", [.text(role)])
+        if schema.integer(0, 1) == 0 {
+            try connection.run("GRANT USAGE ON SCHEMA \(quoted(schema.text(0, 0))) TO \(name)")
+        }
         for (table, privileges) in all {
-            try session.run(
-                "GRANT \(privileges.joined(separator: ", ")) ON \(table) TO \(name)", until: deadline)
+            try connection.run("GRANT \(privileges.joined(separator: ", ")) ON \(table) TO \(name)")
         }
     }
 

@@ -16,16 +16,16 @@ enum Statement: String, CaseIterable {
     case store
     case storeAll
     case storeIf
-    case replaceIf
-    case remove
+    /// Replaces or removes a token that is there.
+    case update
     case examine
     case findSession
     case lockUser
     case createSession
+    /// Ends the oldest sessions of a user beyond a number.
     case trimSessions
     case noteUse
     case endSession
-    case endSessions
     case listSessions
     case eraseToken
 
@@ -60,7 +60,8 @@ enum Statement: String, CaseIterable {
     }
 
     private static let columns = "key, version, written_at, expires_at, key_number, value"
-    private static let values = "$1::bytea, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
+    private static let contents = "$2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
+    private static let values = "$1::bytea, \(contents)"
     private static let assignments = """
         version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at, \
         key_number = excluded.key_number, value = excluded.value
@@ -111,17 +112,11 @@ enum Statement: String, CaseIterable {
             ON CONFLICT (key) DO UPDATE SET \(Self.assignments) \
             WHERE token.version = excluded.version OR (token.version < excluded.version AND \(Self.matches))
             """
-        case .replaceIf:
+        case .update:
             """
-            UPDATE token SET version = $2::bigint, written_at = $3::bigint, expires_at = $4::bigint, \
-            key_number = $5::bigint, value = $6::bytea WHERE token.key = $1::bytea AND \(Self.hasSession) \
-            AND (token.version = $2::bigint OR (token.version < $2::bigint AND \(Self.matches)))
-            """
-        case .remove:
-            """
-            UPDATE token SET version = $2::bigint, written_at = $3::bigint, expires_at = $4::bigint, \
-            key_number = $5::bigint, value = $6::bytea WHERE token.key = $1::bytea AND \(Self.hasSession) \
-            AND (token.version = $2::bigint OR (token.version < $2::bigint AND \(Self.isLive(9, 10)) AND \(Self.matches)))
+            UPDATE token SET (version, written_at, expires_at, key_number, value) = ROW (\(Self.contents)) \
+            WHERE token.key = $1::bytea AND \(Self.hasSession) AND (token.version = $2::bigint \
+            OR (token.version < $2::bigint AND \(Self.isLive(9, 10)) AND \(Self.matches)))
             """
         case .examine:
             """
@@ -147,7 +142,6 @@ enum Statement: String, CaseIterable {
             """
         case .noteUse: "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint"
         case .endSession: "DELETE FROM session WHERE id = $1::bytea RETURNING \(Self.sessionColumns)"
-        case .endSessions: "DELETE FROM session WHERE user_key = $1::bytea"
         case .listSessions:
             """
             SELECT \(Self.sessionColumns) FROM session WHERE user_key = $1::bytea AND expires_at > $2::bigint \

@@ -22,73 +22,51 @@ struct StoreRow: Sendable, Hashable {
     /// Reads it.
     ///
     /// - Returns: Nil if there is no such table, or nothing in it.
-    static func read(from session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) -> StoreRow? {
+    static func read(from connection: BlockingConnection) throws(PostgresError) -> StoreRow? {
         // An error would end the transaction that this may be a part of.
-        let exists = try session.run("SELECT to_regclass('store') IS NOT NULL", until: deadline) {
-            (result) throws(PostgresError) in result.integer(0, 0) != 0
-        }
-        guard exists else { return nil }
-        let version = try session.run("SELECT schema_version FROM store WHERE one = 1", until: deadline) {
-            (result) throws(PostgresError) in result.rowCount == 1 ? Int(result.integer(0, 0)) : nil
-        }
-        guard let version, version == Schema.version else { return version.map { StoreRow(schemaVersion: $0) } }
-        return try session.run(
+        guard try connection.integer("SELECT to_regclass('store') IS NOT NULL") == 1,
+            let version = try connection.integer("SELECT schema_version FROM store WHERE one = 1")
+        else { return nil }
+        var row = StoreRow(schemaVersion: Int(version))
+        guard row.schemaVersion == Schema.version else { return row }
+        let result = try connection.run(
             """
             SELECT key_ring, is_sealed, sealing_key, looked_at, number, fingerprint
             FROM store LEFT JOIN sealing_key ON number > 0 WHERE one = 1
-            """, until: deadline
-        ) { (result) throws(PostgresError) in
-            guard result.rowCount > 0 else { return nil }
-            var row = StoreRow(schemaVersion: version)
-            row.keyRing = result.isNull(0, 0) ? nil : result.bytes(0, 0)
-            row.isSealed = result.integer(0, 1) != 0
-            row.sealingKey = result.optionalInteger(0, 2).map { Int($0) }
-            row.lookedAt = result.optionalInteger(0, 3)
-            for index in 0..<result.rowCount where !result.isNull(index, 4) {
-                row.fingerprints[Int(result.integer(index, 4))] = result.text(index, 5)
-            }
-            return row
+            """)
+        guard result.rowCount > 0 else { return nil }
+        row.keyRing = result.isNull(0, 0) ? nil : result.bytes(0, 0)
+        row.isSealed = result.integer(0, 1) != 0
+        row.sealingKey = result.optionalInteger(0, 2).map { Int($0) }
+        row.lookedAt = result.optionalInteger(0, 3)
+        for index in 0..<result.rowCount where !result.isNull(index, 4) {
+            row.fingerprints[Int(result.integer(index, 4))] = result.text(index, 5)
         }
+        return row
     }
 
     /// Writes which ring and which key seal, when a server is the first one; in a transaction of the caller's.
-    func write(to session: BlockingSession, until deadline: MonotonicTime) throws(PostgresError) {
-        for (number, fingerprint) in fingerprints {
-            try Self.add(number, fingerprint, to: session, until: deadline)
-        }
-        var parameters = Parameters()
-        parameters.append(keyRing)
-        parameters.append(isSealed)
-        parameters.append(sealingKey.map { Int64($0) })
-        try session.run(
+    func write(to connection: BlockingConnection) throws(PostgresError) {
+        for (number, fingerprint) in fingerprints { try Self.add(number, fingerprint, to: connection) }
+        try connection.run(
             "UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean, sealing_key = $3::bigint WHERE one = 1",
-            parameters, until: deadline)
+            [.bytea(keyRing), .boolean(isSealed), .bigint(sealingKey.map { Int64($0) })])
     }
 
     /// Lets rows be sealed with a key, unless there is one of its number.
     static func add(
-        _ number: Int, _ fingerprint: String, to session: BlockingSession, until deadline: MonotonicTime
+        _ number: Int, _ fingerprint: String, to connection: BlockingConnection
     ) throws(PostgresError) {
-        var parameters = Parameters()
-        parameters.append(Int64(number))
-        parameters.append(fingerprint)
-        try session.run(
+        try connection.run(
             "INSERT INTO sealing_key (number, fingerprint) VALUES ($1::bigint, $2::text) ON CONFLICT (number) DO NOTHING",
-            parameters, until: deadline)
+            [.bigint(Int64(number)), .text(fingerprint)])
     }
 
     /// Has another key seal.
     ///
     /// - Returns: False if rows may not be sealed with it.
-    static func use(
-        _ number: Int, on session: BlockingSession, until deadline: MonotonicTime
-    ) throws(PostgresError) -> Bool {
-        var parameters = Parameters()
-        parameters.append(Int64(number))
-        return try allowed { () throws(PostgresError) in
-            try session.run(
-                "UPDATE store SET sealing_key = $1::bigint WHERE one = 1", parameters, until: deadline)
-        }
+    static func use(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {
+        try isAllowed("UPDATE store SET sealing_key = $1::bigint WHERE one = 1", number, connection)
     }
 
     /// Lets no row be sealed with a key any more.
@@ -98,19 +76,15 @@ struct StoreRow: Sendable, Hashable {
     /// also one of a server that was paused meanwhile.
     ///
     /// - Returns: False if it is refused.
-    static func retire(
-        _ number: Int, on session: BlockingSession, until deadline: MonotonicTime
-    ) throws(PostgresError) -> Bool {
-        var parameters = Parameters()
-        parameters.append(Int64(number))
-        return try allowed { () throws(PostgresError) in
-            try session.run("DELETE FROM sealing_key WHERE number = $1::bigint", parameters, until: deadline)
-        }
+    static func retire(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {
+        try isAllowed("DELETE FROM sealing_key WHERE number = $1::bigint", number, connection)
     }
 
-    private static func allowed(_ body: () throws(PostgresError) -> Void) throws(PostgresError) -> Bool {
+    private static func isAllowed(
+        _ sql: String, _ number: Int, _ connection: BlockingConnection
+    ) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
-            try body()
+            try connection.run(sql, [.bigint(Int64(number))])
             return true
         } catch {
             guard error.state == .foreignKeyViolation else { throw error }

@@ -28,11 +28,11 @@ extension PostgresTokenStore {
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
             versions: try versions ?? VersionClock(), hosts: target.hosts.map(\.description), options: options,
             report: report)
-        let sessions = PrimarySessions(target, postgres.durability)
+        let connections = PrimaryConnections(target, postgres.durability)
         try database.allow(keys: 1)
         // Never looked at: the ring is not in a file.
-        let upkeep = Upkeep(sessions, state, StoreAgreement(options, state), Upkeep.Times(look: .seconds(86_400)))
-        self.init(postgres, target, state, sessions, nil, nil, upkeep)
+        let upkeep = Upkeep(connections, state, StoreAgreement(options, state), Upkeep.Times(look: .seconds(86_400)))
+        self.init(postgres, target, state, connections, nil, nil, upkeep)
         state.noteOpened()
         startFinding()
     }

@@ -26,7 +26,7 @@ struct TestAdministration {
     }
 
     var administrator: PostgresAdministrator { opened.administrator }
-    var sessions: PrimarySessions { administrator.sessions }
+    var connections: PrimaryConnections { administrator.connections }
     var state: PostgresState { opened.store.state }
 
     /// What a store has reported.
@@ -86,20 +86,9 @@ struct TestAdministration {
 
     /// The row of an id as it lies in the table, also of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
-        let key = try key(of: id)
-        var parameters = Parameters()
-        parameters.append(key)
-        return try database.session().run(
-            "SELECT version, written_at, expires_at, key_number, value FROM token WHERE key = $1::bytea", parameters,
-            until: TestDatabase.deadline
-        ) { (result) throws(PostgresError) in
-            result.rowCount == 0
-                ? nil
-                : StoredToken(
-                    key: key, version: TokenVersion(rawValue: result.integer(0, 0)),
-                    times: RowTimes(writtenAt: result.integer(0, 1), expiresAt: result.optionalInteger(0, 2)),
-                    keyNumber: Int(result.integer(0, 3)), value: result.isNull(0, 4) ? nil : result.bytes(0, 4))
-        }
+        let result = try database.connection().run(
+            "SELECT \(StoredToken.columns) FROM token WHERE key = $1::bytea", [.bytea(try key(of: id))])
+        return result.rowCount == 0 ? nil : StoredToken(result, row: 0)
     }
 
     @discardableResult

@@ -97,7 +97,7 @@ final class TestCluster: Sendable {
         let deadline = MonotonicTime.now + Nanoseconds(.seconds(120))
         while true {
             do throws(PostgresError) {
-                _ = try session(to: "postgres")
+                _ = try connection(to: "postgres")
                 return
             } catch {
                 guard shell.isRunning, MonotonicTime.now < deadline else {
@@ -123,11 +123,11 @@ final class TestCluster: Sendable {
         "postgresql://\(user)@/\(database)?host=\(folder.replacing("/", with: "%2F"))"
     }
 
-    func session(to database: String, user: String = "postgres") throws(PostgresError) -> BlockingSession {
+    func connection(to database: String, user: String = "postgres") throws(PostgresError) -> BlockingConnection {
         let target = try ConnectionTarget(url: url(of: database, user: user)) { nil }
-        return try BlockingSession(
-            connectingWith: target.parameters(for: target.hosts[0], unanswered: 10),
-            until: .now + Nanoseconds(.seconds(10)))
+        return try BlockingConnection(
+            target.parameters(for: target.hosts[0], unanswered: 10), until: .now + Nanoseconds(.seconds(10))
+        ).until(.now + Nanoseconds(.seconds(600)))
     }
 }
 #endif

@@ -43,36 +43,33 @@ final class TestDatabase: Sendable {
     /// What `store.url` is for another role.
     func url(user: String) -> String { cluster.url(of: name, user: user) }
 
-    func session(user: String = "postgres") throws -> BlockingSession { try cluster.session(to: name, user: user) }
+    func connection(user: String = "postgres") throws -> BlockingConnection {
+        try cluster.connection(to: name, user: user)
+    }
 
     /// Runs statements in the database, one after the other on one connection.
     ///
     /// - Returns: The rows of the last one. Values that are no text must be cast to it: `SELECT version::text FROM token`.
     @discardableResult
     func sql(_ statements: String...) throws -> [[String?]] {
-        let session = try session()
+        let connection = try connection()
         var rows: [[String?]] = []
         for statement in statements {
-            rows = try session.run(statement, until: Self.deadline) { (result) throws(PostgresError) in
-                (0..<result.rowCount).map { row in
-                    (0..<result.columnCount).map { result.optionalText(row, $0) }
-                }
+            let result = try connection.run(statement)
+            rows = (0..<result.rowCount).map { row in
+                (0..<result.columnCount).map { result.isNull(row, $0) ? nil : result.text(row, $0) }
             }
         }
         return rows
     }
 
     /// The first value of a statement's first row, a number.
-    func number(_ statement: String) throws -> Int64? {
-        try session().run(statement, until: Self.deadline) { (result) throws(PostgresError) in
-            result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
-        }
-    }
+    func number(_ statement: String) throws -> Int64? { try connection().integer(statement) }
 
     static var deadline: MonotonicTime { .now + Nanoseconds(.seconds(60)) }
 
     private static func run(_ statement: String, on cluster: TestCluster) throws {
-        try cluster.session(to: "postgres").run(statement, until: deadline)
+        try cluster.connection(to: "postgres").run(statement)
     }
 
     private static func create(_ name: String, like template: String, on cluster: TestCluster) throws {
@@ -83,12 +80,11 @@ final class TestDatabase: Sendable {
     private static func dropLeftDatabases(on cluster: TestCluster) throws {
         let names = left.withLock(\.self)
         guard !names.isEmpty else { return }
-        let session = try cluster.session(to: "postgres")
-        let used = try session.run("SELECT DISTINCT datname::text FROM pg_stat_activity", until: deadline) {
-            (result) throws(PostgresError) in Set((0..<result.rowCount).map { result.text($0, 0) })
-        }
+        let connection = try cluster.connection(to: "postgres")
+        let result = try connection.run("SELECT DISTINCT datname::text FROM pg_stat_activity")
+        let used = Set((0..<result.rowCount).map { result.text($0, 0) })
         for name in names.subtracting(used) where left.withLock({ $0.remove(name) }) != nil {
-            try session.run("DROP DATABASE \(name) WITH (FORCE)", until: deadline)
+            try connection.run("DROP DATABASE \(name) WITH (FORCE)")
         }
     }
 
@@ -96,8 +92,8 @@ final class TestDatabase: Sendable {
     private static func makeTemplate() throws -> String {
         let (cluster, name) = (try TestCluster.shared(), "migrated")
         try create(name, like: "template0", on: cluster)
-        let session = try cluster.session(to: name)
-        _ = try Migrator(session).makeTables()
+        let connection = try cluster.connection(to: name)
+        _ = try Migrator(connection).makeTables()
         return name
     }
 }

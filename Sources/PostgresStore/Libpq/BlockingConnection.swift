@@ -1,0 +1,133 @@
+#if PostgreSQL
+internal import Glibc
+internal import System
+
+/// A connection for a thread that may wait, though never longer than it says.
+///
+/// Not in pipeline mode until `enterPipelineMode`. Used by one thread at a time.
+struct BlockingConnection: Sendable {
+    let postgres: PostgresConnection
+    /// When each answer must be there; after that the connection is of no use any more.
+    var deadline: MonotonicTime
+
+    /// Connects.
+    ///
+    /// Only the lookup of host names, which the system's resolver limits, may take longer than the deadline.
+    init(_ parameters: [ConnectionParameter], until deadline: MonotonicTime) throws(PostgresError) {
+        postgres = try PostgresConnection(connectingWith: parameters)
+        self.deadline = deadline
+        // As libpq asks for it: the first wait is for the socket to become writable.
+        var progress = PostgresConnection.Progress.writable
+        while true {
+            switch progress {
+            case .connected: return
+            case .readable: try wait(Int16(POLLIN))
+            case .writable: try wait(Int16(POLLOUT))
+            }
+            progress = try postgres.poll()
+        }
+    }
+
+    /// The same connection with another deadline.
+    func until(_ deadline: MonotonicTime) -> BlockingConnection {
+        var connection = self
+        connection.deadline = deadline
+        return connection
+    }
+
+    /// Runs a statement outside of pipeline mode.
+    ///
+    /// - Parameters:
+    ///   - sql: One statement, without values in its text.
+    ///   - parameters: Their types must be told by the statement.
+    @discardableResult
+    func run(_ sql: String, _ parameters: Parameters = []) throws(PostgresError) -> QueryResult {
+        try postgres.send(sql: sql, parameters)
+        try flush()
+        var answer: QueryResult?
+        var failure: PostgresError?
+        // To its end, so that a warning that came with the commit is there.
+        while true {
+            try awaitResult()
+            guard let result = postgres.nextResult() else { break }
+            if case .failed(let error) = result.kind {
+                failure = failure ?? error
+            } else {
+                answer = consume result
+            }
+        }
+        if let failure { throw failure }
+        guard let answer = answer.take() else { throw .unexpected("no answer to a statement") }
+        return answer
+    }
+
+    /// Runs a statement for the integer or boolean in the first row; nil for NULL, and without a row.
+    func integer(_ sql: String, _ parameters: Parameters = []) throws(PostgresError) -> Int64? {
+        let result = try run(sql, parameters)
+        return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
+    }
+
+    /// Limits how long statements of this connection wait for a lock, unless the role has a limit of its own.
+    ///
+    /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
+    /// somebody keeps a lock would leave one behind, until the server takes no connection any more.
+    ///
+    /// In another isolation than this, a statement that has waited for a lock would not see what it has waited for.
+    func limitLocks(to limit: Duration) throws(PostgresError) {
+        try run(
+            """
+            SELECT set_config('default_transaction_isolation', 'read committed', false),
+            CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END
+            """, [.text("\(max(1, Nanoseconds(limit).count / 1_000_000))")])
+    }
+
+    /// Runs statements as one transaction; rolls back if the body throws.
+    func transaction<Value>(_ body: () throws(PostgresError) -> Value) throws(PostgresError) -> Value {
+        try run("BEGIN")
+        do throws(PostgresError) {
+            let value = try body()
+            try commit("COMMIT")
+            return value
+        } catch {
+            if !postgres.isLost { _ = try? run("ROLLBACK") }
+            throw error
+        }
+    }
+
+    /// Runs a statement that commits; a warning is an error, such as that the standby did not acknowledge it.
+    func commit(_ sql: String) throws(PostgresError) {
+        _ = postgres.takeWarning()
+        try run(sql)
+        if let warning = postgres.takeWarning() { throw warning }
+    }
+
+    /// Waits until the whole of an answer is there.
+    func awaitResult() throws(PostgresError) {
+        while postgres.isBusy {
+            try wait(Int16(POLLIN))
+            try postgres.receive()
+        }
+    }
+
+    /// Sends everything.
+    func flush() throws(PostgresError) {
+        while try !postgres.flush() {
+            // The server may have to send before it goes on reading.
+            try wait(Int16(POLLIN | POLLOUT))
+            try postgres.receive()
+        }
+    }
+
+    private func wait(_ events: Int16) throws(PostgresError) {
+        while true {
+            let left = deadline - .now
+            guard left.count > 0 else { throw .timedOut("\(postgres.address) has not answered in time") }
+            var descriptor = pollfd(fd: postgres.socket, events: events, revents: 0)
+            let milliseconds = Int32(clamping: (left.count + 999_999) / 1_000_000)
+            let count = unsafe poll(&descriptor, 1, milliseconds)
+            if count > 0 { return }
+            if count < 0, errno != EINTR { throw .connection("poll: \(SystemError.reason(errno))") }
+        }
+    }
+}
+#endif

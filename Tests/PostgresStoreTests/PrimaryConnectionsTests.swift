@@ -1,0 +1,119 @@
+#if PostgreSQL
+import Dispatch
+import System
+import Testing
+
+@testable import PostgresStore
+@testable import TokenStore
+
+@Suite struct PrimaryConnectionsTests {
+    private func connections(_ url: String) throws -> PrimaryConnections {
+        PrimaryConnections(try ConnectionTarget(url: url) { nil }, .local)
+    }
+
+    private func number(_ connections: PrimaryConnections, within limit: Duration = .seconds(30)) throws -> Int64? {
+        try connections.perform(or: StoreError.read, within: limit) { (connection) throws(PostgresError) in
+            try connection.integer("SELECT pg_backend_pid()")
+        }
+    }
+
+    @Test func `a connection is kept also after a failed statement, and one that the server has closed is replaced`()
+        throws
+    {
+        let database = try TestDatabase()
+        let connections = try connections(database.url)
+        let first = try #require(try number(connections))
+        let error = #expect(throws: StoreError.self) {
+            try connections.perform(within: .seconds(30)) { (connection) throws(PostgresError) in
+                _ = try connection.run("SELECT * FROM nothing")
+            }
+        }
+        guard case .write(let fault) = error, fault.description.contains("42P01") else {
+            Issue.record("the error is \(String(describing: error))")
+            return
+        }
+        #expect(try number(connections) == first)
+        #expect(connections.facts?.isWritable == true)
+        try database.sql("SELECT pg_terminate_backend(\(first), 10000)::text")
+        #expect(try number(connections) != first)
+    }
+
+    @Test func `a call whose connection is lost is repeated`() throws {
+        let connections = try connections(TestDatabase().url)
+        var attempts = 0
+        let number = try connections.perform(within: .seconds(30)) { (connection) throws(PostgresError) in
+            attempts += 1
+            if attempts == 1 { try connection.run("SELECT pg_terminate_backend(pg_backend_pid())") }
+            return try connection.integer("SELECT 7")
+        }
+        #expect(number == 7 && attempts == 2)
+    }
+
+    @Test func `a host that takes no writes is no primary, and the error names each host`() throws {
+        let database = try TestDatabase()
+        try database.sql("CREATE ROLE reader_\(database.name) LOGIN")
+        try database.sql("ALTER ROLE reader_\(database.name) SET default_transaction_read_only = on")
+        let readOnly = try connections(database.url(user: "reader_\(database.name)"))
+        let refusal = #expect(throws: StoreError.self) { try number(readOnly, within: .milliseconds(300)) }
+        guard case .unavailable(let fault) = refusal, fault.description.contains("takes no writes") else {
+            Issue.record("the error is \(String(describing: refusal))")
+            return
+        }
+        // The first one refuses connections.
+        let folder = database.cluster.folder.replacing("/", with: "%2F")
+        let both = try connections("postgresql://postgres@/\(database.name)?host=%2Fnowhere,\(folder)")
+        #expect(try number(both) != nil)
+        let none = try connections("postgresql://postgres@/\(database.name)?host=%2Fnowhere,%2Felsewhere")
+        let error = #expect(throws: StoreError.self) { try number(none, within: .milliseconds(300)) }
+        let text = error?.description ?? ""
+        #expect(text.contains("/nowhere:5432: ") && text.contains("/elsewhere:5432: "), "\(text)")
+    }
+
+    @Test func `a call that takes too long fails at its deadline, and the next one has a connection of its own`() throws
+    {
+        let database = try TestDatabase()
+        let connections = try connections(database.url)
+        let error = #expect(throws: StoreError.self) {
+            try connections.perform(within: .milliseconds(300)) { (connection) throws(PostgresError) in
+                _ = try connection.run("SELECT pg_sleep(600)")
+            }
+        }
+        #expect(error?.description.contains("has not answered in time") == true)
+        #expect(try number(connections) != nil)
+        try database.sql(
+            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'")
+    }
+
+    @Test func `two calls run at the same time, a third one waits, though not for ever, and long work holds up none`()
+        throws
+    {
+        let connections = try connections(TestDatabase().url)
+        let longWork = connections.forLongWork()
+        func nested<Value>(
+            _ connections: PrimaryConnections, _ body: () throws(PostgresError) -> Value
+        ) throws -> Value {
+            try connections.perform(within: .seconds(60)) { (connection) throws(PostgresError) in
+                try connection.run("SELECT 1")
+                return try body()
+            }
+        }
+        func isRefused(_ connections: PrimaryConnections) -> Bool {
+            do {
+                _ = try number(connections, within: .milliseconds(50))
+                return false
+            } catch {
+                return (error as? StoreError)?.mayRetry == true
+            }
+        }
+        let refusals = try nested(longWork) { () throws(PostgresError) in
+            let refusals = [isRefused(longWork), isRefused(connections)]
+            let more = try? nested(connections) { () throws(PostgresError) in
+                (try? nested(connections) { () throws(PostgresError) in [isRefused(connections)] }) ?? []
+            }
+            return refusals + (more ?? [])
+        }
+        #expect(refusals == [true, false, true])
+        #expect(try number(connections) != nil && number(longWork) != nil)
+    }
+}
+#endif

@@ -142,7 +142,7 @@ extension PostgresTokenStore {
             queuedBytes: state.waitingBytes.load(ordering: .relaxed), queueLimit: state.queueLimit,
             commitTime: counted.roundTrip(.write), groupSize: counted.groupSize,
             expired: counted.expired.load(ordering: .relaxed),
-            isExpiryHeld: counted.isExpiryHeld.load(ordering: .relaxed),
+            isExpiryHeld: state.clock.isHoldingExpiry,
             sealingKey: state.sealing.ring?.active.number,
             unreadableReads: counted.unreadableReads.load(ordering: .relaxed), remote: remote)
     }

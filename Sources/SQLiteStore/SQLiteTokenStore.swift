@@ -57,7 +57,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
                 admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
             )
         } catch {
-            throw .noThread(error)
+            throw .shared(.store(StoreFault("\(error)")))
         }
         let open = OpenDatabase(
             directory: directory, path: path, options: options, state: state, writerThread: writerThread)
@@ -140,7 +140,7 @@ extension SQLiteTokenStore {
             queuedBytes: writerThread.admission.waitingBytes, queueLimit: writerThread.admission.byteLimit,
             commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
             groupSize: counted.groupSize.reading, expired: counted.expired.value,
-            isExpiryHeld: counted.expiryHeld.value != 0, databaseBytes: FileStatus.size(of: path),
+            isExpiryHeld: state.clock.isHoldingExpiry, databaseBytes: FileStatus.size(of: path),
             walBytes: FileStatus.size(of: path + "-wal"),
             sealingKey: state.sealing.ring?.active.number,
             missingKeys: state.missingKeys, unreadableReads: state.unreadableCount.load(ordering: .relaxed),
@@ -192,7 +192,7 @@ package struct SQLiteStoreProvider: StoreProvider {
         do throws(SQLiteOpenError) {
             return try SQLiteTokenStore(in: directory, options: options, report: report)
         } catch {
-            throw error.shared
+            throw error.general
         }
     }
 
@@ -202,7 +202,7 @@ package struct SQLiteStoreProvider: StoreProvider {
         do throws(SQLiteOpenError) {
             return try OfflineSQLiteStore(in: directory, options: options, report: report)
         } catch {
-            throw error.shared
+            throw error.general
         }
     }
 
@@ -212,7 +212,7 @@ package struct SQLiteStoreProvider: StoreProvider {
         do throws(SQLiteOpenError) {
             return try SQLiteCopySource(in: directory, options: options, report: report)
         } catch {
-            throw error.shared
+            throw error.general
         }
     }
 

@@ -90,12 +90,12 @@ import Testing
         store.state.clock.use { $0 = ExpiryClock(saved: saved, at: .now) }
         var sweeper = Sweeper(store.connections, store.state, interval: .zero)
         sweeper.proceed()
-        var isHeld = store.state.metrics.isExpiryHeld.load(ordering: .relaxed)
+        var isHeld = store.state.clock.isHoldingExpiry
         #expect(isHeld)
         #expect(store.events.all.contains { if case .expiryHeld = $0 { true } else { false } })
         store.state.change(Retention())
         sweeper.proceed()
-        isHeld = store.state.metrics.isExpiryHeld.load(ordering: .relaxed)
+        isHeld = store.state.clock.isHoldingExpiry
         #expect(!isHeld)
         #expect(try store.database.number("SELECT count(*) FROM token") == 1)
         #expect(try await store.get("a") == "1")

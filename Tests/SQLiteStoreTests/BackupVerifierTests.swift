@@ -70,18 +70,18 @@ import Testing
         "a definition with which the store could not be opened is found",
         arguments: [
             // SQLite refuses it only where it may write.
-            ("CHECK (one = 1)", "CHECK (two = 1)", "no such column: two"),
+            ("CHECK (one = 1)", "CHECK (two = 1)"),
             // Reading rows uses none of these.
-            ("version_limit INTEGER", "version_limiu INTEGER", "table store has no column named version_limit"),
+            ("version_limit INTEGER", "version_limiu INTEGER"),
         ])
-    func definitions(_ original: String, _ damaged: String, _ message: String) async throws {
+    func definitions(_ original: String, _ damaged: String) async throws {
         try await makeBackup(10)
         var bytes = try Data(contentsOf: URL(filePath: backup))
         let place = try #require(bytes.range(of: Data(original.utf8)))
         bytes.replaceSubrange(place, with: Data(damaged.utf8))
         try bytes.write(to: URL(filePath: backup))
         let found = try verify()
-        #expect(found.damages == ["the definitions of its tables are damaged: \(message)"])
+        #expect(found.damages == ["the definitions of its tables are damaged"])
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.moveItem(atPath: backup, toPath: path)
         #expect(throws: SQLiteOpenError.self) { try SQLiteTokenStore(at: data) }

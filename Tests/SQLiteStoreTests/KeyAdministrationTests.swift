@@ -39,7 +39,7 @@ import Testing
         let ring = first.options.keyRing
         first.close()
         #expect(rename(ring.path, ring.path + ".away") == 0)
-        #expect(throws: SQLiteOpenError.keyRing(.missing(path: ring.path))) { try SQLiteTokenStore(at: data) }
+        #expect(throws: SQLiteOpenError.shared(.keyRing(.missing(path: ring.path)))) { try SQLiteTokenStore(at: data) }
         #expect(try SQLiteExaminer(directory: data).examine()?.isEmpty == false)
         #expect(rename(ring.path + ".away", ring.path) == 0)
         let again = try SQLiteTokenStore(at: data)
@@ -213,15 +213,15 @@ import Testing
         await SQLiteAdministrator(first).fill(0..<3)
         first.close()
         let ring = KeyRingFile(path: folder.path + "/other", credentials: nil, directory: data)
-        #expect(throws: SQLiteOpenError.keyRing(.missing(path: ring.path))) {
+        #expect(throws: SQLiteOpenError.shared(.keyRing(.missing(path: ring.path)))) {
             try SQLiteTokenStore(at: data) { $0.keyRing = ring }
         }
         #expect(!FileManager.default.fileExists(atPath: ring.path))
         try ring.save(KeyRing.random(createdAt: 1))
-        #expect(throws: SQLiteOpenError.keyRing(.ofAnotherStore(path: ring.path))) {
+        #expect(throws: SQLiteOpenError.shared(.keyRing(.ofAnotherStore(path: ring.path)))) {
             try SQLiteTokenStore(at: data) { $0.keyRing = ring }
         }
-        #expect(throws: SQLiteOpenError.sealed(path: data + "/tokens.db")) {
+        #expect(throws: SQLiteOpenError.shared(.sealed(path: data + "/tokens.db"))) {
             try SQLiteTokenStore(at: data) { $0.isSealed = false }
         }
         let again = try SQLiteTokenStore(at: data)

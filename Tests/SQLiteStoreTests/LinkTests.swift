@@ -63,7 +63,7 @@ import Testing
         try Self.makeFolder(folder + "/data")
         try Self.link(folder + "/data/keys", to: target)
         let error = #expect(throws: SQLiteOpenError.self) { try SQLiteTokenStore(at: folder + "/data") }
-        guard case .keyRing(.link(.leadsNowhere)) = error else {
+        guard case .shared(.keyRing(.link(.leadsNowhere))) = error else {
             Issue.record("it was opened")
             return
         }

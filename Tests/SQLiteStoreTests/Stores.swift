@@ -95,9 +95,10 @@ extension SQLiteAdministrator {
 
     /// Where tokens lie, by their ids.
     func slots() throws -> [String: Int64] {
+        let rows = try OpenedRows(reader().connection, store.state.sealing)
         var slots: [String: Int64] = [:]
-        for row in try rows(after: 0, limit: 1_000).rows {
-            slots[String(decoding: try row.token.get().id, as: UTF8.self)] = row.slot
+        while case .token(let row, let token) = try rows.next() {
+            slots[String(decoding: try token.get().id, as: UTF8.self)] = row.slot
         }
         return slots
     }

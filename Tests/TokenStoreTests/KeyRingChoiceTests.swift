@@ -11,7 +11,7 @@ import Testing
             let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
                 for _ in 0..<8 {
                     group.addTask {
-                        let chosen = try KeyRingChoice(file, isSealed: true).ring(fitting: [], isEmpty: true)
+                        let chosen = try KeyRingChoice(file, isSealed: true, of: "").ring(fitting: [], isEmpty: true)
                         return (chosen.identity, chosen.isNew)
                     }
                 }
@@ -29,7 +29,9 @@ import Testing
             let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
             let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
                 for _ in 0..<4 {
-                    group.addTask { try KeyRingChoice(file, isSealed: true).ring(fitting: [], isEmpty: true).identity }
+                    group.addTask {
+                        try KeyRingChoice(file, isSealed: true, of: "").ring(fitting: [], isEmpty: true).identity
+                    }
                     group.addTask {
                         do throws(KeyRingError) {
                             try file.create()

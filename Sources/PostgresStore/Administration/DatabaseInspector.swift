@@ -136,7 +136,7 @@ struct InspectionRules: Sendable {
             return [
                 .problem(
                     "no host of store.url takes writes, so tokens can be neither stored nor read",
-                    "mend what is said of the hosts, or promote a standby")
+                    "solve the problems of the hosts, or promote a standby")
             ]
         }
         guard names.count > 1 else { return [] }

@@ -83,14 +83,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 token-cache keyring rotate
                 """)
         }
-        guard ring.newest.number < KeyRing.numbers.upperBound else {
-            throw .refused("the key ring is at its last number, \(ring.newest.number)")
-        }
-        do throws(SealingError) {
-            return try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
-        } catch {
-            throw .sealing(error)
-        }
+        return try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
     }
 
     /// Refuses a ring with another key than the database's.
@@ -165,35 +158,20 @@ struct PostgresKeyRing: KeyRingAdministrator {
         }
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
-        var next: RowPosition? = RowPosition()
-        while let start = next {
-            let step = try await connections.onThread { () throws(StoreError) in try rekey(from: start) }
-            result.tokens += step.tokens
-            result.rekeyed += step.rekeyed
-            result.unreadable += step.unreadable
-            progress(StoreProgress(done: min(result.tokens, total), total: total))
-            next = step.next
-            if Task.isCancelled {
-                throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
-            }
+        try await result.run(from: RowPosition(), of: total, telling: progress) { (start) async throws(StoreError) in
+            try await connections.onThread { () throws(StoreError) in try rekey(from: start) }
         }
         return result
     }
 
-    /// The result of one step.
-    private struct Step: Sendable {
-        /// Where the next step begins; nil at the end.
-        var next: RowPosition?
-        var tokens = 0
-        var rekeyed = 0
-        var unreadable = 0
-    }
+    private typealias Step = RekeyingStep<RowPosition>
 
     private func rekey(from start: RowPosition) throws(StoreError) -> Step {
         let page = try perform { (connection) throws(PostgresError) in
             try connection.page(from: start, limit: Self.pageCount)
         }
-        var step = Step(next: page.next, tokens: start.areSessions ? 0 : page.rows.count)
+        var step = Step(next: page.next)
+        step.seen = start.areSessions ? 0 : page.rows.count
         var coder = RowCoder(state.sealing)
         var tokens: [(row: Row, version: TokenVersion)] = []
         var sessions: [(row: SessionRow, former: Int)] = []

@@ -78,12 +78,11 @@ final class StoreAgreement: Sendable {
     }
 
     private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice.Outcome {
-        do throws(KeyRingChoice.Refusal) {
-            return try KeyRingChoice(file, isSealed: options.isSealed)
+        do throws(StoreOpenError) {
+            return try KeyRingChoice(file, isSealed: options.isSealed, of: "")
                 .ring(fitting: row.keyRing ?? [], isEmpty: !row.isDecided)
         } catch {
             switch error {
-            case .keyRing(let error): throw .keyRing(error)
             case .notSealed:
                 throw .store(
                     StoreFault(
@@ -94,6 +93,7 @@ final class StoreAgreement: Sendable {
             case .sealed:
                 throw .store(
                     StoreFault("the tokens in the database are sealed, and sealing is off; set sealing.enabled to on"))
+            default: throw error
             }
         }
     }
@@ -247,9 +247,7 @@ final class StoreAgreement: Sendable {
     /// Its keys are compared with those of the database, see `check`.
     private func load(_ present: KeyRing) -> Result<KeyRing, KeyRingError> {
         do throws(KeyRingError) {
-            guard let found = try file.load() else { throw .missing(path: file.path) }
-            guard found.index.hasBytes(of: present.index) else { throw .ofAnotherStore(path: file.path) }
-            return .success(found)
+            return .success(try file.load(like: present))
         } catch {
             return .failure(error)
         }
@@ -258,21 +256,7 @@ final class StoreAgreement: Sendable {
     /// The ring in the file; fails if that lacks a key in use, with which nothing more must be sealed then: after a restart, this
     /// server could not read it.
     @discardableResult
-    func completeFile() throws(StoreError) -> KeyRing {
-        guard let present = ring else { preconditionFailure("the store is sealed") }
-        do throws(KeyRingError) {
-            let found = try load(present).get()
-            for key in present.keys {
-                guard let own = found.key(numbered: key.number) else {
-                    throw .lacksKey(number: key.number, path: file.path)
-                }
-                guard own.hasBytes(of: key.key) else { throw .ofAnotherStore(path: file.path) }
-            }
-            return found
-        } catch {
-            throw .keyRing(error)
-        }
-    }
+    func completeFile() throws(StoreError) -> KeyRing { try state.sealing.ring(in: file) }
 
     /// Fails if the file cannot be changed, as far as that can be known before.
     func refuseUnchangeableFile() throws(StoreError) {
@@ -288,19 +272,7 @@ final class StoreAgreement: Sendable {
     ) throws(StoreError) {
         turn.wait()
         defer { turn.signal() }
-        guard let present = ring else { preconditionFailure("the store is sealed") }
-        let found = try completeFile()
-        // Keeps the index key's object, which rows under way refer to.
-        let whole = KeyRing(index: present.index, keys: found.keys, active: present.active.number)
-        let new = try body(whole)
-        do throws(KeyRingError) {
-            // Must be on disk before a key seals.
-            try file.save(new, without: retired)
-        } catch {
-            if case .notDurable = error { state.sealing.replace(.sealed(new)) }
-            throw .keyRing(error)
-        }
-        state.sealing.replace(.sealed(new))
+        try state.sealing.save(try body(try completeFile()), to: file, without: retired)
     }
 }
 

@@ -79,7 +79,7 @@ struct Sweeper {
         }
         // Without a retention nothing is deleted, so no deletion is held back either.
         let isExpiring = state.retention.deletionInterval(hasSessions: hasSessions) != nil
-        left = mayDelete(isExpiring) ? ExpiredRows.all(state.retention, at: reading.wall) : []
+        left = state.clock.mayDelete(isExpiring: isExpiring, state.report) ? ExpiredRows.all(state.retention, at: reading.wall) : []
     }
 
     private mutating func delete(_ rows: ExpiredRows) throws(StoreError) {
@@ -113,22 +113,6 @@ struct Sweeper {
         _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
         try connections.perform(within: Self.limit, body)
-    }
-
-    /// Whether the clock is trusted to delete; reports when that changes.
-    private mutating func mayDelete(_ isExpiring: Bool) -> Bool {
-        let (holdsExpiry, deviation) = state.clock.use { ($0.holdsExpiry, $0.deviation) }
-        let isHeld = holdsExpiry && isExpiring
-        state.metrics.isExpiryHeld.store(isHeld, ordering: .relaxed)
-        if isHeld != hasReportedHold {
-            hasReportedHold = isHeld
-            if isHeld {
-                state.report(.expiryHeld(seconds: deviation))
-            } else if isExpiring {
-                state.report(.expiryGoesOn)
-            }
-        }
-        return !holdsExpiry
     }
 }
 

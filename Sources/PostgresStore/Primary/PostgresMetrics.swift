@@ -8,8 +8,6 @@ final class PostgresMetrics: Sendable {
     let writes = Atomic<UInt64>(0)
     let unreadableReads = Atomic<Int>(0)
     let expired = Atomic<UInt64>(0)
-    /// Whether this server has stopped deleting expired rows because its clock has jumped.
-    let isExpiryHeld = Atomic<Bool>(false)
     /// Keys that the store names and this server lacks.
     let missingKeys = Atomic<Int>(0)
     /// Requests that were refused because too many waited, or too many bytes.

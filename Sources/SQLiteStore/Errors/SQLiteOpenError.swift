@@ -1,10 +1,10 @@
-package import System
+internal import System
 package import TokenStore
 
 /// Why a database cannot be opened; says what to do about it.
 package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
-    /// The data directory cannot be used or locked.
-    case directory(DataDirectoryError)
+    /// A reason that every store may have.
+    case shared(StoreOpenError)
     /// Another program has the database itself open; its process id, if it can be told.
     case openElsewhere(path: String)
     /// The file is not an SQLite database, or is damaged.
@@ -20,20 +20,12 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case foreign(path: String)
     /// Another version of this program made the file; it stays as it is.
     case otherVersion(path: String, version: Int, supported: Int)
-    /// The key ring cannot be used, or is not the right one.
-    case keyRing(KeyRingError)
-    /// The settings ask for sealing, and the store has tokens in the clear.
-    case notSealed(path: String)
-    /// The settings ask for no sealing, and the store is sealed.
-    case sealed(path: String)
-    /// The writer's thread cannot be started.
-    case noThread(ThreadShortage)
     /// Anything else that SQLite says.
     case database(path: String, SQLiteError)
 
     package var description: String {
         switch self {
-        case .directory(let error): "\(error)"
+        case .shared(let error): "\(error)"
         case .openElsewhere(let path):
             """
             \(path) is open in another program (fuser \(path) names it); \
@@ -68,9 +60,6 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             nothing was changed. Run the version that made it, or take its tokens over: token-cache export with that version, \
             token-cache import with this one
             """
-        case .keyRing(let error): "\(error)"
-        case .notSealed, .sealed: "\(shared)"
-        case .noThread(let shortage): "\(shortage)"
         case .database(let path, let error):
             "the database \(path) cannot be opened: \(error)\(error.isDiskFull ? "; free some space on its disk" : "")"
         }
@@ -91,13 +80,12 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         the database alone, move the WAL away, which loses what only the WAL holds
         """
 
-    /// The error in the words that every store shares.
-    package var shared: StoreOpenError {
+    static func directory(_ error: DataDirectoryError) -> SQLiteOpenError { .shared(.directory(error)) }
+
+    /// The error as every store throws it.
+    package var general: StoreOpenError {
         switch self {
-        case .directory(let error): .directory(error)
-        case .keyRing(let error): .keyRing(error)
-        case .sealed(let path): .sealed(path: path)
-        case .notSealed(let path): .notSealed(path: path)
+        case .shared(let error): error
         case .database(_, let error): .store(StoreFault("\(self)", cause: error.isDiskFull ? .diskFull : .database))
         default: .store(StoreFault("\(self)"))
         }

@@ -36,9 +36,8 @@ package final class OfflineSQLiteStore: OfflineStore {
         try BackupFile.check(path, Self.consequence)
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
-        let left = try check(path, keepsSessions: keepsSessions, progress)
         let former = formerCounts()
-        if let former { try keep(former.versionLimit) }
+        let left = try check(path, keepsSessions: keepsSessions, versionLimit: former?.versionLimit, progress)
         try PrivateFile.synchronize(database.new)
         try database.replace()
         return StoreReplacement(
@@ -66,17 +65,6 @@ package final class OfflineSQLiteStore: OfflineStore {
         return (max(0, tokens), versionLimit)
     }
 
-    /// Raises the limit of the backup's versions to that of the replaced store.
-    private func keep(_ versionLimit: Int64) throws(StoreError) {
-        do throws(SQLiteError) {
-            let copy = try SQLiteConnection(path: database.new, mode: .readWrite)
-            try copy.giveUpSafety()
-            try Schema.raiseVersionLimit(versionLimit, in: copy)
-        } catch {
-            throw .write(StoreFault(error))
-        }
-    }
-
     /// Checks the copy of a backup before it is opened for writing.
     private func examine(_ path: String) throws(StoreError) {
         let connection: SQLiteConnection
@@ -96,8 +84,10 @@ package final class OfflineSQLiteStore: OfflineStore {
     }
 
     /// Opens the copy of a backup, decrypts each row, and removes what does not come back.
+    ///
+    /// - Parameter versionLimit: That of the replaced store; nil for none.
     private func check(
-        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+        _ path: String, keepsSessions: Bool, versionLimit: Int64?, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> Remains {
         try examine(path)
         let opened: StoreOpener.Opened
@@ -111,17 +101,26 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         let sealing = Sealing(opened.keys)
         var erased = try ErasedRows(ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path))
-        var unreadable = 0
         var keyNumbers: Set<Int> = []
-        try forEachRow(
-            of: opened.writer.connection, sealing: sealing, total: opened.writer.tokenCount, progress
-        ) { (token, row) in
-            keyNumbers.insert(row.keyNumber)
-            switch token {
-            case .success(let token): erased.note(token, row)
-            case .failure: unreadable += 1
+        var unreadable = 0
+        var ended: [StoredSession] = []
+        do throws(SQLiteError) {
+            _ = try RowAudit(opened.writer.connection, sealing, progress) { row in
+                switch row {
+                case .token(let row, .success(let token)):
+                    keyNumbers.insert(row.keyNumber)
+                    erased.note(token, row)
+                case .token: unreadable += 1
+                case .session(let row, let opened):
+                    // A session that does not open is of no use.
+                    let isErased = (try? opened.get()).map { erased.note($0.session, row) } ?? true
+                    if isErased || !keepsSessions { ended.append(row) }
+                }
             }
+        } catch {
+            throw .read(StoreFault(error))
         }
+        if let fault = erased.fault { throw .sealing(SealingError(fault)) }
         guard unreadable == 0 else {
             throw .refused(
                 """
@@ -131,9 +130,14 @@ package final class OfflineSQLiteStore: OfflineStore {
                 """
             )
         }
-        var left = try remove(erased, from: opened.writer, sealing, keepsSessions: keepsSessions)
-        left.keyNumbers = keyNumbers
-        return left
+        do throws(SQLiteError) {
+            try remove(erased, ended, from: opened.writer, sealing, versionLimit)
+        } catch {
+            throw .write(StoreFault(error))
+        }
+        return Remains(
+            tokens: opened.writer.tokenCount, erasedUsers: erased.users.count, endedSessions: ended.count,
+            keyNumbers: keyNumbers)
     }
 
     static let consequence = "; nothing was replaced"
@@ -149,110 +153,20 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
     }
 
-    // MARK: - Rows and files
-
-    func forEachRow(
-        of connection: SQLiteConnection, sealing: Sealing, total: Int, _ progress: (StoreProgress) -> Void,
-        _ body: (Result<Token, SealingError>, StoredRow) throws(StoreError) -> Void
-    ) throws(StoreError) {
-        var coder = RowCoder(sealing)
-        var done = 0
-        let select = try Self.reading { () throws(SQLiteError) in
-            try SQLiteStatement("SELECT \(StoredRow.columns) FROM token", on: connection)
-        }
-        while try Self.reading({ () throws(SQLiteError) in try select.step() }) {
-            let row = StoredRow(select)
-            let token: Result<Token, SealingError>
-            do throws(SealingError) {
-                token = .success(
-                    try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                        try row.token(of: value, &coder)
-                    }
-                )
-            } catch {
-                token = .failure(error)
-            }
-            try body(token, row)
-            done += 1
-            if done % 1_000 == 0 { progress(StoreProgress(done: min(done, total), total: total)) }
-        }
-        progress(StoreProgress(done: total, total: total))
-    }
-
-    private static func reading<Result>(_ body: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
-        do throws(SQLiteError) {
-            return try body()
-        } catch {
-            throw .read(StoreFault(error))
-        }
-    }
-}
-
-/// Users and their sessions in a database that is restored.
-extension OfflineSQLiteStore {
-    /// Sessions of one step.
-    private static let step = 1_000
-
-    /// Removes the tokens of users that were erased, and their sessions or all sessions, from the copy of a backup.
-    func remove(
-        _ erased: ErasedRows, from writer: WriterConnection, _ sealing: Sealing, keepsSessions: Bool
-    ) throws(StoreError) -> Remains {
-        var (erased, remains) = (erased, Remains())
-        do throws(SQLiteError) {
-            let sessions = try writer.sessions(sealing)
-            var ended: [StoredSession] = []
-            var users = Set<[UInt8]>()
-            try Self.forEachStep(of: sessions) { (rows) throws(SQLiteError) in
-                for row in rows {
-                    // A session that does not open is of no use.
-                    let user = try? sessions.coder.open(row).session.user
-                    let isErased = user.map { erased.isErased($0, TokenVersion(rawValue: row.number)) } ?? false
-                    if isErased { users.insert(row.userKey) }
-                    if isErased || user == nil || !keepsSessions { ended.append(row) }
-                }
-            }
-            let slots = erased.slots
-            remains.endedSessions = ended.count
-            try writer.transaction { () throws(SQLiteError) in
-                for slot in slots {
-                    users.remove(try writer.key(at: slot))
-                    try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)")
-                }
-                writer.noteRemoved(slots.count)
-                writer.noteEnded(try sessions.remove(ended), sessions)
-                // What is written from now on must be newer than every erasure.
-                if let last = erased.lastVersion {
-                    try Schema.raiseVersionLimit(last.rawValue, in: writer.connection)
-                }
-            }
-            remains.erasedUsers = slots.count + users.count
-            remains.tokens = writer.tokenCount
-        } catch {
-            throw .write(StoreFault(error))
-        }
-        if let fault = erased.fault { throw .sealing(SealingError(fault)) }
-        return remains
-    }
-
-    /// Calls `body` with all sessions, some at a time.
-    private static func forEachStep(
-        of sessions: SessionTable, _ body: ([StoredSession]) throws(SQLiteError) -> Void
+    /// Removes the tokens of users that were erased, and sessions, from the copy of a backup.
+    private func remove(
+        _ erased: ErasedRows, _ ended: [StoredSession], from writer: WriterConnection, _ sealing: Sealing,
+        _ versionLimit: Int64?
     ) throws(SQLiteError) {
-        var last: [UInt8]? = []
-        while let start = last {
-            let rows = try sessions.rows(after: start, limit: step)
-            try body(rows)
-            last = rows.count < step ? nil : rows.last?.key
+        let sessions = try writer.sessions(sealing)
+        try writer.transaction { () throws(SQLiteError) in
+            for slot in erased.slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
+            writer.noteRemoved(erased.slots.count)
+            writer.noteEnded(try sessions.remove(ended), sessions)
+            // What is written from now on must be newer than what there was, and than every erasure.
+            let limit = max(versionLimit ?? 0, erased.lastVersion?.rawValue ?? 0)
+            try Schema.raiseVersionLimit(limit, in: writer.connection)
         }
-    }
-}
-
-extension WriterConnection {
-    /// The key of the row in a slot; empty if there is none.
-    fileprivate func key(at slot: Int64) throws(SQLiteError) -> [UInt8] {
-        let select = try SQLiteStatement("SELECT key FROM token WHERE slot = ?1", on: connection)
-        try select.bind(slot, at: 1)
-        return try select.step() ? select.blob(at: 0) : []
     }
 }
 
@@ -264,6 +178,8 @@ struct ErasedRows {
     let lastVersion: TokenVersion?
     /// Where the tokens lie that were found.
     private(set) var slots: [Int64] = []
+    /// The row keys of the users that were found.
+    private(set) var users: Set<[UInt8]> = []
     private(set) var fault: CryptographyError?
 
     init(_ files: [ErasuresFile]) throws(StoreError) {
@@ -282,11 +198,20 @@ struct ErasedRows {
 
     /// Remembers a token if its user was erased.
     mutating func note(_ token: Token, _ row: StoredRow) {
-        if isErased(token.id, row.version) { slots.append(row.slot) }
+        guard isErased(token.id, row.version) else { return }
+        slots.append(row.slot)
+        users.insert(row.key)
+    }
+
+    /// Whether a session's user was erased.
+    mutating func note(_ session: UserSession, _ row: StoredSession) -> Bool {
+        let isErased = isErased(session.user, TokenVersion(rawValue: row.number))
+        if isErased { users.insert(row.userKey) }
+        return isErased
     }
 
     /// Whether a user was erased after something was written.
-    mutating func isErased(_ user: [UInt8], _ version: TokenVersion) -> Bool {
+    private mutating func isErased(_ user: [UInt8], _ version: TokenVersion) -> Bool {
         do throws(CryptographyError) {
             for index in searches.indices where try searches[index].finds(user, writtenAs: version) { return true }
         } catch {
@@ -296,11 +221,11 @@ struct ErasedRows {
     }
 }
 
-/// What remains after a restore.
-struct Remains {
-    var tokens = 0
-    var erasedUsers = 0
-    var endedSessions = 0
-    /// The numbers of the keys that its tokens are sealed with.
-    var keyNumbers: Set<Int> = []
+/// What is left of a backup.
+private struct Remains {
+    let tokens: Int
+    let erasedUsers: Int
+    let endedSessions: Int
+    /// Of the keys that its tokens are sealed with.
+    let keyNumbers: Set<Int>
 }

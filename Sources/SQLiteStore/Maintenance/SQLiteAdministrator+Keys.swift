@@ -17,24 +17,13 @@ extension SQLiteAdministrator {
     }
 
     package func addKey() throws(StoreError) -> SealingKey {
-        try reloadRing()
-        let ring = try ring()
-        guard ring.newest.number < KeyRing.numbers.upperBound else {
-            throw .refused("the key ring is at its last number, \(ring.newest.number)")
-        }
-        let longer: KeyRing
-        do throws(SealingError) {
-            longer = try ring.addingKey(createdAt: Int64(time(nil)))
-        } catch {
-            throw .sealing(error)
-        }
-        try replaceRing(longer)
+        let longer = try ringOfFile().addingKey(createdAt: Int64(time(nil)))
+        try store.state.sealing.save(longer, to: store.options.keyRing)
         return try SealingKey(longer.newest, sealing: longer.newest.number)
     }
 
     package func useKey(numbered number: Int) throws(StoreError) -> SealingKey {
-        try reloadRing()
-        let newest = try ring().newest
+        let newest = try ringOfFile().newest
         guard number == newest.number else {
             throw .refused(
                 "the newest key seals, which is key \(newest.number); token-cache keyring rotate replaces it"
@@ -44,8 +33,7 @@ extension SQLiteAdministrator {
     }
 
     package func retireKey(numbered number: Int) async throws(StoreError) {
-        try reloadRing()
-        try refuseToRetire(number, of: try ring())
+        try refuseToRetire(number, of: try ringOfFile())
         // From here on no row that it has sealed is accepted; those under way are committed when the empty job has run.
         let sealing = store.state.sealing
         guard sealing.retiring.compareExchange(expected: 0, desired: number, ordering: .acquiringAndReleasing).exchanged
@@ -64,10 +52,9 @@ extension SQLiteAdministrator {
             throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
         }
         // Another key may have been added meanwhile. From here on nothing else runs on this actor.
-        try reloadRing()
-        let ring = try ring()
+        let ring = try ringOfFile()
         try refuseToRetire(number, of: ring)
-        try replaceRing(ring.removingKey(numbered: number), without: number)
+        try sealing.save(ring.removingKey(numbered: number), to: store.options.keyRing, without: number)
     }
 
     private func refuseToRetire(_ number: Int, of ring: KeyRing) throws(StoreError) {
@@ -86,35 +73,13 @@ extension SQLiteAdministrator {
         return ring
     }
 
-    /// Takes over what was changed in the file.
-    private func reloadRing() throws(StoreError) {
-        do throws(KeyRingError) {
-            let file = store.options.keyRing
-            guard let found = try file.load() else { throw .missing(path: file.path) }
-            let current = store.state.sealing.ring
-            guard let current, (try? found.identity()) == (try? current.identity()) else {
-                throw .ofAnotherStore(path: file.path)
-            }
-            // The file may be an old copy; writing the ring would lose the missing key.
-            for key in current.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
-                throw .lacksKey(number: key.number, path: file.path)
-            }
-            // Keeps the index key's object, which rows under way refer to.
-            store.state.sealing.replace(.sealed(KeyRing(index: current.index, keys: found.keys)))
-        } catch {
-            throw .keyRing(error)
-        }
-    }
-
-    private func replaceRing(_ new: KeyRing, without retired: Int? = nil) throws(StoreError) {
-        do throws(KeyRingError) {
-            // Must be on disk before a key seals.
-            try store.options.keyRing.save(new, without: retired)
-        } catch {
-            if case .notDurable = error { store.state.sealing.replace(.sealed(new)) }
-            throw .keyRing(error)
-        }
-        store.state.sealing.replace(.sealed(new))
+    /// Takes over the ring in the file, whose newest key seals.
+    private func ringOfFile() throws(StoreError) -> KeyRing {
+        _ = try ring()
+        let found = try store.state.sealing.ring(in: store.options.keyRing)
+        let ring = found.activating(found.newest.number)
+        store.state.sealing.replace(.sealed(ring))
+        return ring
     }
 
     // MARK: - Rekeying
@@ -128,44 +93,21 @@ extension SQLiteAdministrator {
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         // Begins before the first valid slot, so that no key stays in use by a misplaced row.
-        var slot: Int64? = .min
-        while let start = slot {
+        try await result.run(from: Int64.min, of: total, telling: progress) { (start) async throws(StoreError) in
             let sealing = store.state.sealing
-            let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
                 var coder = RowCoder(sealing)
                 return try writer.rekey(after: start, count: Self.rekeyingStep, &coder)
             }
-            result.tokens += step.seen
-            result.rekeyed += step.rekeyed
-            result.unreadable += step.unreadable
-            progress(StoreProgress(done: min(result.tokens, total), total: total))
-            slot = step.next
-            try stopIfCancelled()
         }
-        result.unreadable += try await rekeySessions()
+        try await result.run(from: [UInt8](), of: total) { (start) async throws(StoreError) in
+            let sealing = store.state.sealing
+            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.rekeySessions(after: start, count: Self.rekeyingStep, sealing)
+            }
+        }
         // The WAL still has values that older keys have sealed.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return result
-    }
-
-    /// Seals every session with the newest key; returns how many could not be opened.
-    private func rekeySessions() async throws(StoreError) -> Int {
-        var unreadable = 0
-        var key: [UInt8]? = []
-        while let start = key {
-            let sealing = store.state.sealing
-            let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.rekeySessions(after: start, count: Self.rekeyingStep, sealing)
-            }
-            unreadable += step.unreadable
-            key = step.next
-            try stopIfCancelled()
-        }
-        return unreadable
-    }
-
-    private func stopIfCancelled() throws(StoreError) {
-        guard Task.isCancelled else { return }
-        throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
     }
 }

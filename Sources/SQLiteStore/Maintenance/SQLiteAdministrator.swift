@@ -43,14 +43,6 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         }
     }
 
-    /// Reads with the administration's connection.
-    func readingRows<Result>(
-        _ body: (SQLiteConnection) throws(SQLiteError) -> Result
-    ) throws(StoreError) -> Result {
-        let connection = try reader().connection
-        return try reading { () throws(SQLiteError) in try body(connection) }
-    }
-
     /// Runs a long read, which fails when the task is cancelled.
     func readingForLong<Value: Sendable>(
         _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
@@ -70,57 +62,54 @@ extension SQLiteAdministrator {
             guard let slot = Int64(cursor.text) else { throw .refused("the cursor is not one of this store's") }
             start = slot
         }
-        let rows = try rows(after: start, limit: limit)
-        var page = TokenPage()
-        page.entries = rows.rows.map {
-            TokenPage.Entry(writtenAt: $0.times.writtenAt, expiresAt: $0.times.expiresAt, token: $0.token)
-        }
-        if !rows.isLast, let last = rows.rows.last { page.next = StoreCursor("\(last.slot)") }
-        return page
-    }
-
-    /// A row that was opened.
-    struct OpenedRow {
-        let slot: Int64
-        let key: [UInt8]
-        let times: RowTimes
-        let token: Result<Token, SealingError>
-    }
-
-    /// Opens some rows, in the order of their slots.
-    ///
-    /// - Parameters:
-    ///   - slot: The slot after which to begin.
-    ///   - limit: How many rows to return at most; fewer are returned when they are large.
-    func rows(after slot: Int64, limit: Int) throws(StoreError) -> (rows: [OpenedRow], isLast: Bool) {
         var coder = RowCoder(store.state.sealing)
-        return try readingRows { (connection) throws(SQLiteError) in
+        let connection = try reader().connection
+        return try reading { () throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
             )
-            try select.bind(slot, at: 1)
+            try select.bind(start, at: 1)
             // One more than asked for, to know whether there is a next page.
             try select.bind(Int64(limit) + 1, at: 2)
-            var rows: [OpenedRow] = []
+            var page = TokenPage()
             var bytes = 0
             while try select.step() {
-                if rows.count == limit || bytes >= WriterConnection.stepBytes { return (rows, false) }
-                let row = StoredRow(select)
-                let token: Result<Token, SealingError>
-                do throws(SealingError) {
-                    token = .success(
-                        try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                            bytes += value.count
-                            return try row.token(of: value, &coder)
-                        }
-                    )
-                } catch {
-                    token = .failure(error)
+                if page.entries.count == limit || bytes >= WriterConnection.stepBytes {
+                    page.next = StoreCursor("\(start)")
+                    break
                 }
-                rows.append(OpenedRow(slot: row.slot, key: row.key, times: row.times, token: token))
+                let row = StoredRow(select)
+                start = row.slot
+                page.entries.append(
+                    TokenPage.Entry(
+                        writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt,
+                        token: row.token(of: select, &coder, &bytes)))
             }
-            return (rows, true)
+            return page
         }
+    }
+
+    package func verify(
+        _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreVerification {
+        let sealing = store.state.sealing
+        var result = StoreVerification()
+        progress(StoreProgress(done: 0, total: try await statistics().tokens))
+        result.damages = try await readingForLong { (connection) throws(SQLiteError) in
+            try connection.structuralDamages()
+        }
+        result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
+        // What is left of a damaged table may not be readable at all.
+        if result.damages.isEmpty {
+            let audit = try await readingForLong { (connection) throws(SQLiteError) in
+                // One state, whatever is written meanwhile.
+                try connection.execute("BEGIN")
+                return try RowAudit(connection, sealing, progress)
+            }
+            (result.tokens, result.unreadable, result.damages) = (audit.tokens, audit.unreadable, audit.damages)
+        }
+        result.isSound = result.unreadable.isEmpty && result.damages.isEmpty
+        return result
     }
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
@@ -134,5 +123,34 @@ extension SQLiteAdministrator {
             software: "SQLite \(SQLiteLibrary.version)", schemaVersion: Schema.version,
             unreadableReads: store.state.unreadableCount.load(ordering: .relaxed), place: store.directory.path
         )
+    }
+}
+
+/// Reads that go over the whole database, one at a time, each with a connection of its own.
+///
+/// They have a queue of their own, so that the administration can answer other commands meanwhile.
+actor LongReads {
+    private let executor = BlockingExecutor(label: "long reads")
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    /// Reads a database; fails when the task is cancelled.
+    func read<Value: Sendable>(
+        _ path: String, _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
+    ) async -> Result<Value, SQLiteError> {
+        let connection: SQLiteConnection
+        do throws(SQLiteError) {
+            connection = try SQLiteConnection(path: path, mode: .readOnly)
+        } catch {
+            return .failure(error)
+        }
+        return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
+    }
+
+    /// Makes a backup of a fresh copy and checks it, as `BackupFile.finish` says.
+    func finishBackup(_ path: String) async throws(StoreError) -> Int {
+        try await BackupFile.finish(path)
     }
 }

@@ -7,11 +7,7 @@ final class SQLiteCopySource: CopySource {
     let moment: Int64? = nil
     let versionLimit: Int64
     let clockLook: Int64?
-    private(set) var unreadable: [String: Int] = [:]
-    private let tokens: SQLiteStatement
-    private let sessions: SQLiteStatement
-    private var coder: RowCoder
-    private var (hasTokens, hasSessions) = (true, true)
+    private let rows: OpenedRows
 
     /// Rows of a batch, and bytes of values after which it ends.
     private static let (batch, batchBytes) = (1_000, 4 << 20)
@@ -45,10 +41,10 @@ final class SQLiteCopySource: CopySource {
         versionLimit = try Schema.versionLimit(of: connection)
         let look = try SQLiteStatement("SELECT looked_at FROM store", on: connection)
         clockLook = try look.step() ? look.optionalInteger(at: 0) : nil
-        tokens = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token NOT INDEXED", on: connection)
-        sessions = try SQLiteStatement("SELECT \(SessionRow.columns) FROM session", on: connection)
-        coder = RowCoder(Sealing(keys))
+        rows = try OpenedRows(connection, Sealing(keys))
     }
+
+    var unreadable: [String: Int] { rows.unreadable }
 
     func next() throws(StoreError) -> [CopiedRow] {
         do throws(SQLiteError) {
@@ -59,49 +55,17 @@ final class SQLiteCopySource: CopySource {
     }
 
     private func batch() throws(SQLiteError) -> [CopiedRow] {
-        var rows: [CopiedRow] = []
-        // A batch without rows is the last one, and there may be any number of rows that do not open.
-        repeat {
-            var bytes = 0
-            while hasTokens, rows.count < Self.batch, bytes < Self.batchBytes {
-                hasTokens = try tokens.step()
-                if hasTokens { add(token(&bytes), to: &rows) }
+        var batch: [CopiedRow] = []
+        let end = rows.valueBytes + Self.batchBytes
+        while batch.count < Self.batch, rows.valueBytes < end || batch.isEmpty, let row = try rows.next() {
+            switch row {
+            case .token(let row, .success(let token)): batch.append(.token(token, row.times, row.version))
+            case .session(let row, .success(let opened)): batch.append(.session(opened, number: row.number))
+            // Counted by `rows`.
+            case .token, .session: break
             }
-            while !hasTokens, hasSessions, rows.count < Self.batch {
-                hasSessions = try sessions.step()
-                if hasSessions { add(session(), to: &rows) }
-            }
-        } while rows.isEmpty && (hasTokens || hasSessions)
-        return rows
-    }
-
-    private func add(_ row: Result<CopiedRow, SealingError>, to rows: inout [CopiedRow]) {
-        switch row {
-        case .success(let row): rows.append(row)
-        case .failure(let error): unreadable["\(error)", default: 0] += 1
         }
-    }
-
-    private func token(_ bytes: inout Int) -> Result<CopiedRow, SealingError> {
-        do throws(SealingError) {
-            let row = StoredRow(tokens)
-            let token = try tokens.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                bytes += value.count
-                return try row.token(of: value, &coder)
-            }
-            return .success(.token(token, row.times, row.version))
-        } catch {
-            return .failure(error)
-        }
-    }
-
-    private func session() -> Result<CopiedRow, SealingError> {
-        do throws(SealingError) {
-            let row = StoredSession(sessions)
-            return .success(.session(try coder.open(row), number: row.number))
-        } catch {
-            return .failure(error)
-        }
+        return batch
     }
 }
 
@@ -133,7 +97,7 @@ final class SQLiteCopyTarget: CopyTarget {
         do throws(SQLiteOpenError) {
             database = try DatabaseFile(in: directory.path)
         } catch {
-            throw error.shared
+            throw error.general
         }
         for path in [database.path, database.path + "-wal"] where FileStatus.exists(path) {
             throw .store(
@@ -171,7 +135,7 @@ final class SQLiteCopyTarget: CopyTarget {
                 )
             }
         } catch {
-            throw error.shared
+            throw error.general
         }
     }
 
@@ -277,13 +241,9 @@ extension StoreOpener {
                 throw .notADatabase(path: database, error)
             }
         }
-        let (identity, _) = try ringIdentity(in: connection)
         var options = options
-        options.isSealed = !identity.isEmpty
+        options.isSealed = try !ringIdentity(in: connection).identity.isEmpty
         let own = StoreOpener(directory: directory, database: database, options: options, report: report)
-        // No new ring is made for it.
-        if let ring = try own.ring(fitting: identity, isEmpty: false).ring { return (connection, .sealed(ring)) }
-        let index = try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) }
-        return (connection, .clear(index: index))
+        return (connection, try own.presentKeys(of: connection))
     }
 }

@@ -19,7 +19,7 @@ package struct SQLiteExaminer: StoreExaminer {
         do throws(SQLiteOpenError) {
             return try examineDatabase()
         } catch {
-            throw error.shared
+            throw error.general
         }
     }
 

@@ -43,11 +43,6 @@ enum Schema {
             sessions INTEGER NOT NULL
         ) STRICT;
         \(sessionTable);
-        \(firstRow)
-        """
-
-    /// Makes the only row of the table `store`.
-    static let firstRow = """
         INSERT INTO store (one, key_ring, tokens, slot_key, looked_at, version_limit, sessions)
         VALUES (1, NULL, 0, randomblob(32), CAST(strftime('%s', 'now') AS INTEGER), 0, 0)
         """
@@ -118,6 +113,23 @@ enum Schema {
             COMMIT
             """
         )
+    }
+
+    /// What is wrong with the definitions of a database's tables and indexes; nil if nothing is.
+    ///
+    /// Reading all rows does not show that: SQLite ignores CHECK constraints, damaged ones included, in a database that is opened
+    /// for reading only (`sqlite3AddCheckConstraint` in its `build.c`), and some columns are used only by a store that writes.
+    static func damage(of connection: SQLiteConnection) throws(SQLiteError) -> String? {
+        func definitions(_ connection: SQLiteConnection) throws(SQLiteError) -> Set<[UInt8]> {
+            let select = try SQLiteStatement("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL", on: connection)
+            var definitions: Set<[UInt8]> = []
+            while try select.step() { definitions.insert(select.blob(at: 0)) }
+            return definitions
+        }
+        let sound = try SQLiteConnection(path: ":memory:", mode: .readWriteCreate)
+        try create(sound)
+        let isSound = try definitions(sound).isSubset(of: try definitions(connection))
+        return isSound ? nil : "the definitions of its tables are damaged"
     }
 
     /// The key that distributes the rows of a store in the clear over the slots.

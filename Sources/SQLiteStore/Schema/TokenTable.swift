@@ -130,9 +130,27 @@ struct StoredRow {
         version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
     }
 
-    /// Opens the token of a value.
-    func token(of value: Span<UInt8>, _ coder: inout RowCoder) throws(SealingError) -> Token {
-        try coder.token(of: value, keyNumber: keyNumber, key: key, slot: slot, times: times)
+    /// Opens the token of the statement's current row.
+    ///
+    /// - Parameters:
+    ///   - select: That which this was read from.
+    ///   - coder: Has the store's keys.
+    ///   - bytes: The bytes of the value are added to it.
+    func token(
+        of select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int
+    ) -> Result<Token, SealingError> {
+        do throws(SealingError) {
+            return .success(
+                try select.withBlob(at: Column.value) { (value) throws(SealingError) in
+                    bytes += value.count
+                    guard RowSlots.contains(slot, from: RowSlots.first(of: try coder.hashPrefix(of: key))) else {
+                        throw .misplaced
+                    }
+                    return try coder.token(of: value, keyNumber: keyNumber, key: key, times: times)
+                })
+        } catch {
+            return .failure(error)
+        }
     }
 }
 
@@ -164,29 +182,6 @@ enum RowSlots {
     /// An SQL condition for the slots from a parameter on.
     static func condition(_ parameter: String) -> String {
         "slot BETWEEN \(parameter) AND \(parameter) + \(count - 1)"
-    }
-}
-
-/// Rows of the table of tokens, each of which lies in one of the slots of its key; see RowSlots.
-extension RowCoder {
-    /// The whole token of a row.
-    ///
-    /// - Parameters:
-    ///   - value: The row's value.
-    ///   - keyNumber: The key that it was sealed with.
-    ///   - key: The row's key.
-    ///   - slot: Where the row lies.
-    ///   - times: The row's times.
-    mutating func token(
-        of value: Span<UInt8>, keyNumber: Int, key: [UInt8], slot: Int64, times: RowTimes
-    ) throws(SealingError) -> Token {
-        guard RowSlots.contains(slot, from: try firstSlot(of: key)) else { throw .misplaced }
-        return try token(of: value, keyNumber: keyNumber, key: key, times: times)
-    }
-
-    /// The first slot of a row's key.
-    mutating func firstSlot(of key: [UInt8]) throws(SealingError) -> Int64 {
-        RowSlots.first(of: try hashPrefix(of: key))
     }
 }
 

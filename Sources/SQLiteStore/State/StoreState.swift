@@ -107,8 +107,6 @@ final class WriterMetrics: Sendable {
     let groupSize = Histogram.sizes()
     /// Tokens that were deleted because they had expired.
     let expired = Counter()
-    /// 1 while no token is deleted because the clock has jumped, otherwise 0.
-    let expiryHeld = Counter()
     /// Tokens in the store, as of the last write.
     let tokens = Counter()
     /// Sessions in the store, as of the last write.

@@ -341,7 +341,7 @@ final class RecoveringDatabase {
         do throws(SQLiteOpenError) {
             return try body()
         } catch {
-            let fault = note(.unusable(error.shared))
+            let fault = note(.unusable(error.general))
             if case .closed = access { access = .closed(fault) }
             throw fault
         }
@@ -354,7 +354,7 @@ final class RecoveringDatabase {
         } catch {
             guard error.isNotADatabase else { throw .database(path: opener.database, error) }
             let found = SQLiteOpenError.notADatabase(path: opener.database, error)
-            access = .ended(.unusable(found.shared))
+            access = .ended(.unusable(found.general))
             throw found
         }
         opener.mark.remove()

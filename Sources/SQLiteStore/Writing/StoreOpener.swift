@@ -206,9 +206,20 @@ struct StoreOpener: Sendable {
             report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
         }
         let newIdentity = chosen.identity == identity ? nil : chosen.identity
-        if let ring = chosen.ring { return (.sealed(ring), newIdentity) }
+        return (try keys(chosen.ring, connection), newIdentity)
+    }
+
+    /// The keys of a store that is only read, for which no ring is made.
+    func presentKeys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
+        let (identity, isEmpty) = try ringIdentity(in: connection)
+        let needsNone = identity.isEmpty && isEmpty
+        return try keys(needsNone ? nil : try ring(fitting: identity, isEmpty: false).ring, connection)
+    }
+
+    private func keys(_ ring: KeyRing?, _ connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
+        if let ring { return .sealed(ring) }
         let index = try Schema.opening(database) { () throws(SQLiteError) in try Schema.slotKey(of: connection) }
-        return (.clear(index: index), newIdentity)
+        return .clear(index: index)
     }
 
     /// The identity of the ring that has sealed a database, empty in the clear, and whether the database has no rows.
@@ -225,15 +236,11 @@ struct StoreOpener: Sendable {
     }
 
     func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice.Outcome {
-        do throws(KeyRingChoice.Refusal) {
-            return try KeyRingChoice(options.keyRing, isSealed: options.isSealed)
+        do throws(StoreOpenError) {
+            return try KeyRingChoice(options.keyRing, isSealed: options.isSealed, of: database)
                 .ring(fitting: identity, isEmpty: isEmpty)
         } catch {
-            switch error {
-            case .keyRing(let error): throw .keyRing(error)
-            case .notSealed: throw .notSealed(path: database)
-            case .sealed: throw .sealed(path: database)
-            }
+            throw .shared(error)
         }
     }
 }

@@ -3,16 +3,6 @@ internal import TokenStore
 /// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one. Rows keep their
 /// times.
 extension WriterConnection {
-    /// The result of one step.
-    struct RekeyedRows: Sendable {
-        /// The row after which the next step begins; nil when there is none.
-        var next: Int64?
-        var seen = 0
-        var rekeyed = 0
-        /// Rows that could not be opened; they stay as they are.
-        var unreadable = 0
-    }
-
     /// Bytes of values after which a step ends, also one that only reads: this bounds its memory and time, however
     /// large tokens are.
     static let stepBytes = 4 << 20
@@ -29,7 +19,7 @@ extension WriterConnection {
     ///   - row: The row after which to begin.
     ///   - count: The most rows to read; fewer are read when they are large.
     ///   - coder: Seals with the newest key.
-    func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyedRows {
+    func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyingStep<Int64> {
         let select = try SQLiteStatement(
             "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
         )
@@ -39,7 +29,7 @@ extension WriterConnection {
         try select.bind(row, at: 1)
         // One more than asked for, to know whether there is a next page.
         try select.bind(Int64(count) + 1, at: 2)
-        var result = RekeyedRows()
+        var result = RekeyingStep<Int64>()
         var (bytes, isLast) = (0, true)
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
@@ -71,24 +61,22 @@ extension WriterConnection {
     ///   - key: The key of the row after which to begin.
     ///   - count: The most rows to read.
     ///   - sealing: The store's.
-    /// - Returns: The key of the row after which the next step begins, nil when there is none, and how many rows could not be
-    ///   opened.
     func rekeySessions(
         after key: [UInt8], count: Int, _ sealing: Sealing
-    ) throws(SQLiteError) -> (next: [UInt8]?, unreadable: Int) {
-        guard let active = sealing.ring?.active.number, sessionCount > 0 else { return (nil, 0) }
+    ) throws(SQLiteError) -> RekeyingStep<[UInt8]> {
+        guard let active = sealing.ring?.active.number, sessionCount > 0 else { return RekeyingStep() }
         return try transaction { () throws(SQLiteError) in
             let sessions = try sessions(sealing)
             let rows = try sessions.rows(after: key, limit: count)
-            var unreadable = 0
+            var step = RekeyingStep(next: rows.count < count ? nil : rows.last?.key)
             for row in rows where row.keyNumber != active {
                 guard let new = Self.sealedAgain(row, &sessions.coder) else {
-                    unreadable += 1
+                    step.unreadable += 1
                     continue
                 }
                 try sessions.replaceUser(of: new)
             }
-            return (rows.count < count ? nil : rows.last?.key, unreadable)
+            return step
         }
     }
 
@@ -103,15 +91,10 @@ extension WriterConnection {
     }
 
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
-        let keyNumber = select.integer(at: StoredRow.Column.keyNumber)
         do throws(SealingError) {
-            if try coder.activeKeyNumber() == keyNumber { return .current }
+            if try coder.activeKeyNumber() == select.integer(at: StoredRow.Column.keyNumber) { return .current }
             let row = StoredRow(select)
-            let token = try select.withBlob(at: StoredRow.Column.value) { (value) throws(SealingError) in
-                bytes += value.count
-                return try row.token(of: value, &coder)
-            }
-            return .rekeyed(try coder.row(of: token, row.times))
+            return .rekeyed(try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times))
         } catch {
             return .unreadable
         }

@@ -20,8 +20,6 @@ final class WriterConnection {
     let options: StoreOptions
     /// Tokens in the store, including the open transaction.
     var tokenCount: Int
-    /// Tokens that were removed since the database was opened; too many after a transaction that was rolled back.
-    private(set) var removedTokens = 0
     /// Sessions in the store, including the open transaction.
     var sessionCount: Int
     /// The limit that new ids are refused for, as of the last group; nil if none is.
@@ -157,7 +155,6 @@ final class WriterConnection {
 
     /// Counts rows that a statement has just removed.
     func noteRemoved(_ count: Int) {
-        removedTokens += count
         tokenCount = max(0, tokenCount - count)
     }
 

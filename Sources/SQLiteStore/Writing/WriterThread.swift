@@ -148,7 +148,6 @@ final class WriterThread: Sendable {
     private func run(_ database: RecoveringDatabase) {
         var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
         schedule.noteRoom(database.walRoom())
-        var checks = PeriodicChecks()
         var mayWait = true
         var pause: GroupPause?
         while true {
@@ -185,7 +184,7 @@ final class WriterThread: Sendable {
             let step = schedule.due(at: .now, walSize: database.walSize, isIdle: isIdle)
             if let step {
                 admission.noteBusy()
-                take(step, &schedule, &checks, database)
+                take(step, &schedule, database)
             }
             // More jobs may be queued, and more steps due.
             mayWait = isIdle && step == nil
@@ -228,8 +227,7 @@ final class WriterThread: Sendable {
     }
 
     private func take(
-        _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ checks: inout PeriodicChecks,
-        _ database: RecoveringDatabase
+        _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase
     ) {
         schedule.noteAttempt(step, walSize: database.walSize, at: .now)
         do throws(StoreError) {
@@ -238,8 +236,7 @@ final class WriterThread: Sendable {
                 database.lookAfterFiles()
                 schedule.noteRoom(database.walRoom())
                 state.clock.use { $0.look(at: .now) }
-                // Without a retention nothing is deleted, so no deletion is held back either.
-                if !isExpiring(database) && checks.hasReportedHold { checks.stopHolding(state.metrics) }
+                if !isExpiring(database) { _ = state.clock.mayDelete(isExpiring: false, report) }
                 try saveClockLook(database)
             case .holdWAL:
                 try database.perform { (writer) throws(SQLiteError) in
@@ -266,7 +263,7 @@ final class WriterThread: Sendable {
             case .expire:
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
-                guard isExpiring(database), mayExpire(&checks) else { return }
+                guard isExpiring(database), state.clock.mayDelete(report) else { return }
                 let retention = state.retention
                 let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall, state.sealing)
@@ -285,36 +282,9 @@ final class WriterThread: Sendable {
 
     // MARK: - The clock
 
-    /// What the periodic checks of the clock remember from one to the next.
-    private struct PeriodicChecks {
-        /// Operators were told that no token is deleted, and not yet that deleting continues.
-        var hasReportedHold = false
-
-        mutating func stopHolding(_ metrics: WriterMetrics) {
-            hasReportedHold = false
-            metrics.expiryHeld.set(0)
-        }
-    }
-
-    /// Whether tokens or sessions can expire.
+    /// Whether there is something that expires.
     private func isExpiring(_ database: RecoveringDatabase) -> Bool {
         !state.retention.isUnlimited || database.hasSessions
-    }
-
-    /// Returns whether the clock is trusted to delete tokens, and reports when that changes.
-    private func mayExpire(_ checks: inout PeriodicChecks) -> Bool {
-        let (holdsExpiry, deviation) = state.clock.use { ($0.holdsExpiry, $0.deviation) }
-        switch (holdsExpiry, checks.hasReportedHold) {
-        case (true, false):
-            checks.hasReportedHold = true
-            state.metrics.expiryHeld.set(1)
-            report(.expiryHeld(seconds: deviation))
-        case (false, true):
-            checks.stopHolding(state.metrics)
-            report(.expiryGoesOn)
-        case (true, true), (false, false): break
-        }
-        return !holdsExpiry
     }
 
     private func saveClockLook(_ database: RecoveringDatabase) throws(StoreError) {

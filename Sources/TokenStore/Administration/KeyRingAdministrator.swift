@@ -60,3 +60,44 @@ package struct Rekeying: Codable, Sendable {
 
     package init() {}
 }
+
+/// The result of one step of a rekeying.
+package struct RekeyingStep<Place: Sendable>: Sendable {
+    /// The row after which the next step begins; nil when there is none.
+    package var next: Place?
+    /// Tokens that were looked at.
+    package var seen = 0
+    package var rekeyed = 0
+    package var unreadable = 0
+
+    package init(next: Place? = nil) {
+        self.next = next
+    }
+}
+
+extension Rekeying {
+    /// Takes steps until no row is left; fails when the task is cancelled.
+    ///
+    /// - Parameters:
+    ///   - start: Before the first row.
+    ///   - total: How many tokens there are.
+    ///   - progress: Called after each step; nil for rows that are no tokens.
+    ///   - step: Seals some rows again, those after a place.
+    package nonisolated(nonsending) mutating func run<Place: Sendable>(
+        from start: Place, of total: Int, telling progress: ((StoreProgress) -> Void)? = nil,
+        _ step: (Place) async throws(StoreError) -> RekeyingStep<Place>
+    ) async throws(StoreError) {
+        var place: Place? = start
+        while let start = place {
+            let done = try await step(start)
+            tokens += done.seen
+            rekeyed += done.rekeyed
+            unreadable += done.unreadable
+            progress?(StoreProgress(done: min(tokens, total), total: total))
+            place = done.next
+            guard !Task.isCancelled else {
+                throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
+            }
+        }
+    }
+}

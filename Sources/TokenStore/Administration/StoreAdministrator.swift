@@ -188,11 +188,8 @@ package struct StoreVerification: Codable, Sendable {
     package var tokens = 0
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
-    /// What is wrong with the structure; empty when it is sound.
+    /// What is wrong with the structure, whose rows are then not opened, or else with the rows; empty when it is sound.
     package var damages: [String] = []
-    /// The number of tokens that the store has counted, if that is not the number of rows; nil also if the store was changed
-    /// during the verification.
-    package var wrongCount: Int?
     /// The copy of a damaged WAL beside the store, in which there may be tokens that it lacks; nil if there is none.
     package var damagedCopy: String?
 

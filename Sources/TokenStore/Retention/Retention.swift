@@ -76,6 +76,7 @@ package final class StoreClock: Sendable {
     private let clock = Mutex(ExpiryClock(saved: nil, at: .now))
     /// A time that was trusted: an earlier one is looked at closely.
     private let trusted = Atomic<Int64>(0)
+    private let isHolding = Atomic<Bool>(false)
 
     package init() {}
 
@@ -84,6 +85,24 @@ package final class StoreClock: Sendable {
         let wall = Int64(time(nil))
         guard wall < trusted.load(ordering: .relaxed) else { return wall }
         return use { $0.unixTime(at: .now) }
+    }
+
+    /// Whether nothing that has expired is deleted, as the clock has jumped.
+    package var isHoldingExpiry: Bool { isHolding.load(ordering: .relaxed) }
+
+    /// Whether what has expired may be deleted; used by one thread.
+    ///
+    /// - Parameters:
+    ///   - isExpiring: Whether something expires at all; otherwise no deletion is held back either.
+    ///   - report: Called when that changes.
+    package func mayDelete(isExpiring: Bool = true, _ report: (StoreEvent) -> Void) -> Bool {
+        let (isJump, deviation) = use { ($0.holdsExpiry, $0.deviation) }
+        let holds = isJump && isExpiring
+        let before = isHoldingExpiry
+        if holds && !before { report(.expiryHeld(seconds: deviation)) }
+        if before && !holds && isExpiring { report(.expiryGoesOn) }
+        isHolding.store(holds, ordering: .relaxed)
+        return !isJump
     }
 
     /// Looks at the clock, or begins with another one.

@@ -59,9 +59,16 @@ package struct KeyRing: Sendable {
     }
 
     /// The ring with one more key, which then seals.
-    package func addingKey(createdAt: Int64) throws(SealingError) -> KeyRing {
-        let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
-        return KeyRing(index: index, keys: keys + [added])
+    package func addingKey(createdAt: Int64) throws(StoreError) -> KeyRing {
+        guard newest.number < Self.numbers.upperBound else {
+            throw .refused("the key ring is at its last number, \(newest.number)")
+        }
+        do throws(SealingError) {
+            let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
+            return KeyRing(index: index, keys: keys + [added])
+        } catch {
+            throw .sealing(error)
+        }
     }
 
     /// The ring with another key that seals.

@@ -67,6 +67,13 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
+    /// Reads the ring, which must be that of the same store as another one.
+    package func load(like present: KeyRing) throws(KeyRingError) -> KeyRing {
+        guard let found = try load() else { throw .missing(path: path) }
+        guard found.index.hasBytes(of: present.index) else { throw .ofAnotherStore(path: path) }
+        return found
+    }
+
     /// The group of the volume that may read the ring too, in a pod of Kubernetes; nil for none.
     package var volumeGroup: UInt32? { isCredential ? nil : FileStatus(path)?.volumeGroup }
 
@@ -280,13 +287,14 @@ package struct KeyRingExamination: Sendable {
 package struct KeyRingChoice: Sendable {
     private let file: KeyRingFile
     private let isSealed: Bool
+    private let place: String
 
     /// - Parameters:
     ///   - file: Where the ring is, or will be.
     ///   - isSealed: Whether the settings ask for sealing.
-    package init(_ file: KeyRingFile, isSealed: Bool) {
-        self.file = file
-        self.isSealed = isSealed
+    ///   - place: The store's, for errors.
+    package init(_ file: KeyRingFile, isSealed: Bool, of place: String) {
+        (self.file, self.isSealed, self.place) = (file, isSealed, place)
     }
 
     /// The choice.
@@ -299,15 +307,6 @@ package struct KeyRingChoice: Sendable {
         package let isNew: Bool
     }
 
-    /// Why there is none.
-    package enum Refusal: Error {
-        case keyRing(KeyRingError)
-        /// The store has tokens in the clear, and the settings ask for sealing.
-        case notSealed
-        /// The store is sealed, and the settings do not ask for it.
-        case sealed
-    }
-
     /// The ring that a store was sealed with.
     ///
     /// An empty store accepts any ring, or gets a new one.
@@ -315,12 +314,12 @@ package struct KeyRingChoice: Sendable {
     /// - Parameters:
     ///   - identity: That of the ring that has sealed the store, as the store says; empty for none.
     ///   - isEmpty: Whether nothing is in the store.
-    package func ring(fitting identity: [UInt8], isEmpty: Bool) throws(Refusal) -> Outcome {
+    package func ring(fitting identity: [UInt8], isEmpty: Bool) throws(StoreOpenError) -> Outcome {
         guard isSealed else {
-            guard identity.isEmpty || isEmpty else { throw .sealed }
+            guard identity.isEmpty || isEmpty else { throw .sealed(path: place) }
             return Outcome(ring: nil, identity: [], isNew: false)
         }
-        guard !identity.isEmpty || isEmpty else { throw .notSealed }
+        guard !identity.isEmpty || isEmpty else { throw .notSealed(path: place) }
         do throws(KeyRingError) {
             let (ring, isNew) = try load(isNew: isEmpty)
             let found = try Self.identity(of: ring)

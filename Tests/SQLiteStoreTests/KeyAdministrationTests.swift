@@ -130,22 +130,6 @@ import Testing
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: data + "/keys") == file.path)
     }
 
-    @Test("a handle seals with the new key from then on and opens what either has sealed")
-    func keysOfHandles() async throws {
-        let store = try SQLiteTokenStore(at: data)
-        defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
-        let handle = try await ConformanceHandle.open(store)
-        try await handle.put("one", under: "1")
-        _ = try await administrator.addKey()
-        try await handle.put("two", under: "2")
-        #expect(try await handle.get("1") == "one")
-        #expect(try await handle.get("2") == "two")
-        _ = try await administrator.rekey { _ in }
-        try await administrator.retireKey(numbered: 1)
-        #expect(try await handle.get("1") == "one")
-    }
-
     @Test("a row of a key that is being retired, or of another ring, is not written any more")
     func staleRows() async throws {
         let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
@@ -194,38 +178,5 @@ import Testing
         }
         changes.cancel()
         await changes.value
-    }
-
-    @Test("the first start makes a key ring and says so, a later one does not; in the clear there is none")
-    func firstStart() throws {
-        let events = Events()
-        try SQLiteTokenStore(at: data, events: events).close()
-        try SQLiteTokenStore(at: data, events: events).close()
-        #expect(events.all == [.madeKeyRing(path: data + "/keys")])
-        try SQLiteTokenStore(at: folder.path + "/clear", events: events) { $0.isSealed = false }.close()
-        #expect(events.all.count == 1)
-        #expect(!FileManager.default.fileExists(atPath: folder.path + "/clear/keys"))
-    }
-
-    @Test("the wrong key ring, a missing one and the wrong kind of store stop the start, and change nothing")
-    func wrongRing() async throws {
-        let first = try SQLiteTokenStore(at: data)
-        await SQLiteAdministrator(first).fill(0..<3)
-        first.close()
-        let ring = KeyRingFile(path: folder.path + "/other", credentials: nil, directory: data)
-        #expect(throws: SQLiteOpenError.shared(.keyRing(.missing(path: ring.path)))) {
-            try SQLiteTokenStore(at: data) { $0.keyRing = ring }
-        }
-        #expect(!FileManager.default.fileExists(atPath: ring.path))
-        try ring.save(KeyRing.random(createdAt: 1))
-        #expect(throws: SQLiteOpenError.shared(.keyRing(.ofAnotherStore(path: ring.path)))) {
-            try SQLiteTokenStore(at: data) { $0.keyRing = ring }
-        }
-        #expect(throws: SQLiteOpenError.shared(.sealed(path: data + "/tokens.db"))) {
-            try SQLiteTokenStore(at: data) { $0.isSealed = false }
-        }
-        let again = try SQLiteTokenStore(at: data)
-        defer { again.close() }
-        #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
     }
 }

@@ -28,30 +28,6 @@ import Testing
         #expect(next.entries.count == count - 10 && next.next == nil)
     }
 
-    @Test("tokens are stored, listed in pages, and removed", arguments: [true, false])
-    func tokens(_ isSealed: Bool) async throws {
-        let store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
-        await administrator.fill(0..<25)
-        #expect(try await administrator.info("id7") == "info7")
-        #expect(try await administrator.statistics().tokens == 25)
-        var found: [String] = []
-        var cursor: StoreCursor?
-        while true {
-            let page = try await administrator.page(after: cursor, limit: 10)
-            #expect(page.entries.count <= 10)
-            found += try page.entries.map { String(decoding: try $0.token.get().id, as: UTF8.self) }
-            cursor = page.next
-            if cursor == nil { break }
-        }
-        #expect(found.sorted() == (0..<25).map { "id\($0)" }.sorted())
-        #expect(try await administrator.remove([Array("id7".utf8), Array("nobody".utf8)]) == [true, false])
-        #expect(try await administrator.info("id7") == nil)
-        #expect(try await administrator.statistics().tokens == 24)
-        #expect(try await administrator.verify { _ in }.isSound)
-    }
-
     @Test("pages and steps end early when tokens are large", arguments: [0, 1, 2, 3, 4, 9])
     func largeTokens(_ count: Int) async throws {
         let store = try SQLiteTokenStore(at: data)
@@ -76,14 +52,5 @@ import Testing
         #expect(result.tokens == count && result.rekeyed == count && result.unreadable == 0)
         #expect(steps.withLock(\.self) == 1 + sizes.count)
         #expect(try await administrator.verify { _ in }.isSound)
-    }
-
-    @Test("the time of writing is kept where it is given")
-    func times() async throws {
-        let store = try SQLiteTokenStore(at: data)
-        defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
-        _ = await administrator.store([(Token(id: [65], info: [66]), 1_234_567)])
-        #expect(try await administrator.page(after: nil, limit: 10).entries.map(\.writtenAt) == [1_234_567])
     }
 }

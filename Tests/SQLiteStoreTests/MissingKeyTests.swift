@@ -26,22 +26,6 @@ import Testing
         return store.options.keyRing
     }
 
-    private func events() throws -> (missing: [StoreEvent], inMetrics: [Int]) {
-        let events = Events()
-        let store = try SQLiteTokenStore(at: data, events: events)
-        defer { store.close() }
-        return (events.all.filter { $0.severity == .fault }, store.metrics.missingKeys)
-    }
-
-    @Test("a start reports a key that all tokens are sealed with and the ring lacks", arguments: [1, 500])
-    func reported(tokens: Int) async throws {
-        let file = try await makeStore(ofFirst: tokens, ofSecond: 0)
-        try file.save(#require(try file.load()).removingKey(numbered: 1))
-        let found = try events()
-        #expect(found.missing == [.missingKey(number: 1)])
-        #expect(found.inMetrics == [1])
-    }
-
     @Test("an administrator and an examiner find a key of few tokens too")
     func found() async throws {
         let file = try await makeStore(ofFirst: 1, ofSecond: 500)
@@ -63,23 +47,6 @@ import Testing
         #expect(try await administrator.keys().map(\.number) == [1])
     }
 
-    @Test("a key that was retired is not missing, nor is one that no row is sealed with")
-    func retired() async throws {
-        _ = try await makeStore(ofFirst: 50, ofSecond: 50)
-        do {
-            let store = try SQLiteTokenStore(at: data)
-            defer { store.close() }
-            let administrator = SQLiteAdministrator(store)
-            _ = try await administrator.rekey { _ in }
-            try await administrator.retireKey(numbered: 1)
-            _ = try await administrator.addKey()
-            #expect(try await administrator.missingKeys() == [])
-        }
-        let found = try events()
-        #expect(found.missing.isEmpty && found.inMetrics.isEmpty)
-        #expect(try SQLiteExaminer(directory: data).examine()?.keyNumbers == [2])
-    }
-
     @Test("a key that is back in the ring's file when it is read again is not missing any more")
     func putBack() async throws {
         let file = try await makeStore(ofFirst: 50, ofSecond: 50)
@@ -91,17 +58,6 @@ import Testing
         try file.save(whole)
         _ = try await SQLiteAdministrator(store).addKey()
         #expect(store.metrics.missingKeys == [])
-    }
-
-    @Test("a store in the clear has no keys that could be missing")
-    func clear() async throws {
-        let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
-        await SQLiteAdministrator(store).fill(0..<10)
-        #expect(store.metrics.missingKeys.isEmpty)
-        store.close()
-        let again = try SQLiteTokenStore(at: data) { $0.isSealed = false }
-        defer { again.close() }
-        #expect(again.metrics.missingKeys.isEmpty)
     }
 
     @Test("a restore tells which keys the restored tokens are sealed with")

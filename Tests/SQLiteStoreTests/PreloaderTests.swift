@@ -57,10 +57,4 @@ import Testing
         preloader.stop()
         #expect(events.all.isEmpty)
     }
-
-    @Test("there is memory, and no more than the machine has")
-    func memory() {
-        #expect(SystemMemory.bytes > 64 << 20)
-        #expect(SystemMemory.bytes <= ProcessInfo.processInfo.physicalMemory)
-    }
 }

@@ -54,35 +54,6 @@ import Testing
         store.close()
     }
 
-    @Test("a second store on one folder is refused and names the first one's process")
-    func lock() throws {
-        let first = try open()
-        let expected = SQLiteOpenError.directory(.inUse(path: "\(folder.path)/data", processID: Int(getpid())))
-        #expect(throws: expected) { try open() }
-        #expect(expected.description.contains("process \(getpid())"))
-        first.close()
-    }
-
-    @Test("a store can be opened again when the one before has gone")
-    func reopens() throws {
-        for _ in 0..<3 { try open().close() }
-    }
-
-    @Test("a file that is no database stays as it is")
-    func notADatabase() throws {
-        try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
-        let text = Data(String(repeating: "not a database ", count: 100).utf8)
-        let file = URL(filePath: "\(folder.path)/data/tokens.db")
-        try text.write(to: file)
-        do {
-            try open().close()
-            Issue.record("it was opened")
-        } catch SQLiteOpenError.notADatabase(let path, _) {
-            #expect(path == file.path)
-        }
-        #expect(try Data(contentsOf: file) == text)
-    }
-
     @Test("a database of another version is not touched", arguments: [1, 5, 99])
     func otherVersion(_ version: Int) throws {
         try open().close()
@@ -102,18 +73,6 @@ import Testing
         let before = try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db"))
         #expect(throws: SQLiteOpenError.foreign(path: "\(folder.path)/data/tokens.db")) { try open() }
         #expect(try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db")) == before)
-    }
-
-    @Test("a path that is a file, or lies below one, is refused with what to do")
-    func notAFolder() throws {
-        try Data().write(to: URL(filePath: "\(folder.path)/file"))
-        #expect(throws: SQLiteOpenError.directory(.notADirectory(path: "\(folder.path)/file"))) { try open("file") }
-        do {
-            try open("file/data").close()
-            Issue.record("it was opened")
-        } catch let error as SQLiteOpenError {
-            #expect(error.description.contains("--data-directory"))
-        }
     }
 
     @Test("a store that was closed gives versions of the present again, not of an hour ahead")
@@ -144,27 +103,6 @@ import Testing
             SQLiteStoreProvider(directory: "\(folder.path)/\(name)", options: options).missingPath != nil
         }
         #expect(missing == [true, false, true, false])
-    }
-
-    @Test("a WAL whose content is in the database counts as empty")
-    func checkpointedWAL() async throws {
-        let store = try open()
-        defer { store.close() }
-        await SQLiteAdministrator(store).fill(0..<1)
-        let size = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            _ = try writer.checkpoint(waiting: 1_000)
-            return writer.walSize
-        }
-        #expect(size == 0)
-    }
-
-    @Test("commits are durable: WAL with full synchronisation")
-    func durability() throws {
-        try open().close()
-        let connection = try SQLiteConnection(path: "\(folder.path)/data/tokens.db", mode: .readOnly)
-        #expect(try connection.text("PRAGMA journal_mode") == "wal")
-        #expect(try connection.integer("PRAGMA application_id") == Schema.applicationID)
-        #expect(try connection.integer("PRAGMA user_version") & 0xff == Schema.version)
     }
 }
 
@@ -222,18 +160,6 @@ import Testing
         try connection.execute("PRAGMA max_page_count = 1000")
         #expect(try writer.commit([row("b", large)]).allSatisfy { (try? $0.get()) != nil })
         #expect(writer.tokenCount == 1)
-    }
-
-    @Test("tokens are counted: an overwritten one once, a removed one no more, and the count is kept")
-    func counting() throws {
-        let writer = try writer()
-        _ = try writer.commit([row("a"), row("b"), row("a"), row("c")])
-        _ = try writer.commit([row("b"), row("b")])
-        #expect(writer.tokenCount == 3)
-        #expect(try writer.remove([key("a"), key("nobody"), key("a")]) == [true, false, false])
-        #expect(writer.tokenCount == 2)
-        #expect(try self.writer().tokenCount == 2)
-        #expect(try connection.integer("SELECT count(*) FROM token") == 2)
     }
 
     @Test("a newer token is kept where that is asked for, at the limit as well")

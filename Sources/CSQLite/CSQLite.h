@@ -30,3 +30,8 @@ static inline void csqlite_distrust_file(sqlite3 *database) {
 static inline void csqlite_allow_no_journal(sqlite3 *database) {
     sqlite3_db_config(database, SQLITE_DBCONFIG_DEFENSIVE, 0, (int *)0);
 }
+
+// SQLITE_TRANSIENT is a macro with a cast.
+static inline int csqlite_bind_copy(sqlite3_stmt *statement, int index, const void *bytes, int count) {
+    return sqlite3_bind_blob(statement, index, count == 0 ? "" : bytes, count, SQLITE_TRANSIENT);
+}

@@ -65,6 +65,38 @@ package enum Base64URL {
     }()
 }
 
+/// Bytes as hexadecimal digits.
+package enum Hexadecimal {
+    private static let digits = Array("0123456789abcdef".utf8)
+
+    /// Appends two digits for each byte.
+    package static func append(_ bytes: Span<UInt8>, to text: inout [UInt8]) {
+        for index in bytes.indices {
+            text.append(digits[Int(bytes[index] >> 4)])
+            text.append(digits[Int(bytes[index] & 15)])
+        }
+    }
+
+    package static func text(_ bytes: [UInt8]) -> String {
+        var text: [UInt8] = []
+        append(bytes.span, to: &text)
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// The bytes that digits of either case stand for; nil if there are others, or not two for each byte.
+    package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        // Enough capacity, so that growing leaves no copies of a key in memory.
+        bytes.reserveCapacity(text.count / 2)
+        var high: UInt8?
+        for character in text {
+            guard let digit = Character(UnicodeScalar(character)).hexDigitValue.map(UInt8.init) else { return nil }
+            if let first = high.take() { bytes.append(first << 4 | digit) } else { high = digit }
+        }
+        return high == nil ? bytes : nil
+    }
+}
+
 extension [UInt8] {
     /// Appends bytes that `body` writes; appends none if it returns false.
     ///

@@ -157,7 +157,7 @@ import Testing
         #expect(error?.description.contains("--accept-damaged-wal") == true)
         #expect(try [UInt8](Data(contentsOf: wal)) == damaged)
         let examiner = SQLiteExaminer(directory: crashed)
-        #expect(try examiner.examine()?.damage?.text.contains("3 commits") == true)
+        #expect(try examiner.examine()?.damage?.description.contains("3 commits") == true)
         #expect(examiner.damagedCopy == nil)
         let events = Events()
         let accepting = options { $0.acceptsDamagedWAL = true }

@@ -78,7 +78,8 @@ import Testing
         #expect(try bytes(database) == before.0 && bytes(wal) == before.1)
         if cause != .otherDatabase {
             #expect(
-                try SQLiteExaminer(directory: data).examine()?.damage?.text.contains("do not belong together") == true)
+                try SQLiteExaminer(directory: data).examine()?.damage?.description.contains("do not belong together")
+                    == true)
         }
         #expect(try bytes(database) == before.0 && bytes(wal) == before.1)
         do {

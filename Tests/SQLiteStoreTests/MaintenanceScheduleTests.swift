@@ -3,198 +3,229 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct MaintenanceScheduleTests {
-    private let start = ContinuousClock.now
+/// What happens to a store, and what its schedule then says; each time is in milliseconds since its start.
+private enum Line {
+    case commit(at: Int)
+    case checkpoint(complete: Bool, empties: Bool, at: Int)
+    case lookAfterFiles(at: Int)
+    case releasedPages(more: Bool)
+    case attempt(MaintenanceSchedule.Step, at: Int)
+    /// After that many bytes were to be copied, and so many were.
+    case part(Int, copied: Int?, synchronizes: Bool)
+    case wal(Int, isSynchronizing: Bool)
+    case room(free: Int, file: Int)
+    case retention(Retention, at: Int)
+    case expiry(removed: Int, isDone: Bool, at: Int)
+    /// What is due.
+    case due(MaintenanceSchedule.Step?, at: Int, wal: Int = 0, isIdle: Bool = true)
+    /// What is to be copied with the next commit.
+    case copies(Bool?, wal: Int)
+    case next(at: Int)
+}
 
-    private func step(
-        _ schedule: MaintenanceSchedule, at milliseconds: Int, wal: Int = 0, isIdle: Bool = true
-    ) -> MaintenanceSchedule.Step? {
-        schedule.due(at: start + .milliseconds(milliseconds), walSize: wal, isIdle: isIdle)
-    }
+private let comfortable = MaintenanceSchedule.comfortableWAL
+private let largest = MaintenanceSchedule.largestWAL
+private let partSize = MaintenanceSchedule.partOfWAL
+private let rest = MaintenanceSchedule.restOfWAL
+private let written = Retention(sinceWritten: .seconds(100))
 
-    private func noted(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
+/// What a schedule says of a store that was just opened, and was then left alone for a moment.
+private let settled: [Line] = [
+    .checkpoint(complete: true, empties: true, at: 0), .lookAfterFiles(at: 0), .releasedPages(more: false),
+]
 
-    /// One whose first checkpoint and first look at the files are over.
-    private func settled(_ retention: Retention = Retention()) -> MaintenanceSchedule {
-        var schedule = MaintenanceSchedule(retention: retention, at: start)
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: start)
-        schedule.noteLookAfterFiles(at: start)
-        schedule.noteReleasedPages(more: false, at: start)
-        return schedule
-    }
-
-    @Test("an idle store is left alone but for a look at its files every second")
-    func idle() {
-        var schedule = settled()
-        #expect(step(schedule, at: 999) == nil)
-        #expect(schedule.next == noted(1_000))
-        #expect(step(schedule, at: 1_000) == .lookAfterFiles)
-        schedule.noteLookAfterFiles(at: noted(1_000))
-        #expect(step(schedule, at: 1_999) == nil)
-    }
-
-    @Test("pages that an earlier run has left free are given back as soon as nothing else is to be done")
-    func leftPages() {
-        var schedule = MaintenanceSchedule(retention: Retention(), at: start)
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: start)
-        #expect(step(schedule, at: 1, isIdle: false) == nil)
-        #expect(step(schedule, at: 1) == .releasePages)
-        schedule.noteReleasedPages(more: false, at: start)
-        #expect(step(schedule, at: 1) == nil)
-    }
-
-    @Test("a step of which nothing is known but that it was tried is not due again at once")
-    func attempts() {
-        var schedule = MaintenanceSchedule(retention: Retention(sinceWritten: .seconds(100)), at: start)
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: start)
-        let wal = MaintenanceSchedule.comfortableWAL
-        let expected: [(MaintenanceSchedule.Step?, walSize: Int)] = [
-            (.holdWAL, wal), (.checkpointHeldWAL(synchronizes: true), wal + 4_096),
-            // With less in the WAL, nothing of it is due.
-            (.lookAfterFiles, 0), (.expire, 0), (.releasePages, 0), (nil, 0),
+private let histories: KeyValuePairs<String, (Retention, [Line])> = [
+    "an idle store is left alone but for a look at its files every second": (
+        Retention(),
+        settled + [
+            .due(nil, at: 999), .next(at: 1_000), .due(.lookAfterFiles, at: 1_000), .lookAfterFiles(at: 1_000),
+            .due(nil, at: 1_999),
         ]
-        for (expected, walSize) in expected {
-            schedule.noteWAL(size: walSize, isSynchronizing: false)
-            #expect(step(schedule, at: 1_000, wal: walSize) == expected)
-            if let expected { schedule.noteAttempt(expected, walSize: walSize, at: noted(1_000)) }
+    ),
+    "pages that an earlier run has left free are given back when nothing else is to be done": (
+        Retention(),
+        [
+            .checkpoint(complete: true, empties: true, at: 0), .due(nil, at: 1, isIdle: false),
+            .due(.releasePages, at: 1), .releasedPages(more: false), .due(nil, at: 1),
+        ]
+    ),
+    "a step of which nothing is known but that it was tried is not due again at once": (
+        written,
+        [
+            .checkpoint(complete: true, empties: true, at: 0), .due(.lookAfterFiles, at: 1_000),
+            .attempt(.lookAfterFiles, at: 1_000), .due(.expire, at: 1_000), .attempt(.expire, at: 1_000),
+            .due(.releasePages, at: 1_000), .attempt(.releasePages, at: 1_000), .due(nil, at: 1_000),
+        ]
+    ),
+    "what an earlier run has left in the WAL is moved soon": (
+        Retention(), [.due(.checkpoint(empties: true), at: 1_000, wal: 5_000)]
+    ),
+    "the WAL is moved a second after the last commit, not during a pause between two": (
+        Retention(),
+        settled + [
+            .commit(at: 100), .due(nil, at: 900, wal: 5_000), .commit(at: 900), .next(at: 1_000),
+            .due(.checkpoint(empties: true), at: 1_900, wal: 5_000), .due(.lookAfterFiles, at: 1_899, wal: 5_000),
+            .due(.lookAfterFiles, at: 1_900, wal: 5_000, isIdle: false),
+        ]
+    ),
+    "each part of a growing WAL is copied once, also what readers have held up, and the whole is synced at last": (
+        Retention(),
+        settled + [
+            .copies(nil, wal: partSize - 1), .copies(false, wal: partSize),
+            .part(partSize, copied: 0, synchronizes: false), .copies(nil, wal: 2 * partSize - 1),
+            .copies(false, wal: 2 * partSize), .part(2 * partSize, copied: nil, synchronizes: false),
+            .copies(true, wal: comfortable), .part(comfortable, copied: comfortable, synchronizes: true),
+            .wal(comfortable, isSynchronizing: true), .copies(nil, wal: largest - 1),
+            .due(nil, at: 10, wal: largest - 1), .wal(comfortable, isSynchronizing: false),
+            .due(.checkpoint(empties: false), at: 10, wal: comfortable, isIdle: false),
+            .checkpoint(complete: true, empties: false, at: 10), .copies(false, wal: partSize),
+            .part(partSize, copied: partSize, synchronizes: false), .copies(nil, wal: partSize),
+            // It has begun anew by itself.
+            .wal(4_096, isSynchronizing: false), .copies(false, wal: partSize),
+        ]
+    ),
+    "a WAL that has grown since its sync is synced until little of it is left": (
+        Retention(),
+        settled + [
+            .part(comfortable, copied: comfortable, synchronizes: true),
+            .wal(comfortable + rest, isSynchronizing: false), .copies(true, wal: comfortable + rest),
+            .due(nil, at: 10, wal: comfortable + rest),
+            .part(comfortable + rest, copied: comfortable + 1, synchronizes: true),
+            .wal(comfortable + rest, isSynchronizing: false),
+            .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest, isIdle: false),
+            // Readers have held it up.
+            .checkpoint(complete: false, empties: false, at: 20), .copies(nil, wal: comfortable + rest),
+            .due(nil, at: 119, wal: comfortable + rest),
+            .due(.checkpoint(empties: false), at: 120, wal: comfortable + rest, isIdle: false),
+        ]
+    ),
+    "what could not be copied that far is copied once more, what could not be held at all is not": (
+        Retention(),
+        settled + [
+            .part(comfortable, copied: 0, synchronizes: true), .wal(comfortable, isSynchronizing: false),
+            .copies(true, wal: comfortable), .part(comfortable, copied: nil, synchronizes: true),
+            .wal(comfortable, isSynchronizing: false), .copies(nil, wal: comfortable),
+            .due(.checkpoint(empties: false), at: 10, wal: comfortable),
+        ]
+    ),
+    "a very large WAL is moved at once, whatever is being synced": (
+        Retention(),
+        settled + [
+            .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
+            .part(largest / 2, copied: largest / 2, synchronizes: true), .wal(largest, isSynchronizing: true),
+            .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
+            .checkpoint(complete: true, empties: false, at: 20), .copies(true, wal: comfortable),
+        ]
+    ),
+    "a WAL for which its disk has no more room is moved and truncated at once, whatever is being synced": (
+        Retention(),
+        settled + [
+            .room(free: 3 << 20, file: 1 << 20), .due(nil, at: 10, wal: 2 << 20 - 1, isIdle: false),
+            .due(.checkpoint(empties: true), at: 10, wal: 2 << 20, isIdle: false),
+            .part(1 << 20, copied: 1 << 20, synchronizes: true),
+            .due(.checkpoint(empties: true), at: 10, wal: 2 << 20, isIdle: false),
+            // Readers that hold it up are not waited for again at once.
+            .checkpoint(complete: false, empties: true, at: 10), .due(nil, at: 11, wal: 2 << 20, isIdle: false),
+            // Somebody has made room.
+            .room(free: 1 << 30, file: 2 << 20), .due(.lookAfterFiles, at: 1_000, wal: 2 << 20, isIdle: false),
+        ]
+    ),
+    "no checkpoint of a quiet time waits for a sync": (
+        Retention(),
+        settled + [
+            .commit(at: 10), .part(comfortable, copied: comfortable, synchronizes: true),
+            .wal(comfortable, isSynchronizing: true), .lookAfterFiles(at: 900), .due(nil, at: 1_010, wal: comfortable),
+            .next(at: 1_900), .wal(comfortable, isSynchronizing: false), .next(at: 1_010),
+            .due(.checkpoint(empties: true), at: 1_010, wal: comfortable),
+        ]
+    ),
+    "under load the WAL is written over and over, and cut to nothing once a minute": (
+        Retention(),
+        settled + [
+            .commit(at: 10), .checkpoint(complete: true, empties: false, at: 20),
+            // What was moved can still be read in it: a second later that is over, if nothing else comes.
+            .due(.checkpoint(empties: true), at: 1_020), .commit(at: 60_009),
+            .due(.checkpoint(empties: false), at: 60_009, wal: largest),
+            .due(.checkpoint(empties: true), at: 60_010, wal: largest),
+            .due(.checkpoint(empties: true), at: 60_010, wal: largest, isIdle: false),
+            .checkpoint(complete: true, empties: true, at: 60_010), .commit(at: 60_011),
+            .due(.checkpoint(empties: false), at: 60_011, wal: largest),
+        ]
+    ),
+    "replaced values leave the WAL in a minute, also when there is always another commit before it is quiet": (
+        Retention(),
+        settled + [.commit(at: 900), .lookAfterFiles(at: 60_500), .commit(at: 60_500)] + [
+            .next(at: 60_900), .due(nil, at: 60_899, wal: 5_000),
+            .due(.checkpoint(empties: true), at: 60_900, wal: 5_000),
+            // A first commit after a long time is no old one.
+            .checkpoint(complete: true, empties: true, at: 60_900), .lookAfterFiles(at: 600_000),
+            .commit(at: 600_000), .due(nil, at: 600_000, wal: 5_000),
+        ]
+    ),
+    "while readers hold checkpoints up, the pauses between them grow, and are short again afterwards": (
+        Retention(),
+        settled + [.commit(at: 10)]
+            + [(20, 100), (120, 200), (320, 400), (720, 800), (1_520, 1_600), (3_120, 3_000), (6_120, 3_000)].flatMap {
+                (now, pause) -> [Line] in
+                [
+                    .checkpoint(complete: false, empties: false, at: now), .lookAfterFiles(at: now + pause),
+                    .due(nil, at: now + pause - 1, wal: 1 << 30, isIdle: false),
+                    .due(.checkpoint(empties: false), at: now + pause, wal: 1 << 30, isIdle: false),
+                ]
+            } + [
+                .checkpoint(complete: true, empties: false, at: 9_120),
+                .checkpoint(complete: false, empties: false, at: 9_120),
+                .due(.checkpoint(empties: false), at: 9_220, wal: 1 << 30, isIdle: false),
+            ]
+    ),
+    "what was dropped is moved out of the WAL when nothing more is to be dropped, and pages given back": (
+        written,
+        settled + [
+            .due(.expire, at: 0), .expiry(removed: 256, isDone: false, at: 1), .due(.expire, at: 1, isIdle: false),
+            .expiry(removed: 3, isDone: true, at: 2), .due(.checkpoint(empties: true), at: 2, wal: 5_000),
+            .checkpoint(complete: true, empties: true, at: 3), .due(.releasePages, at: 3),
+            .due(nil, at: 3, isIdle: false), .releasedPages(more: false), .due(nil, at: 3), .lookAfterFiles(at: 9_500),
+            // A tenth of the time that tokens are kept.
+            .due(nil, at: 10_001), .due(.expire, at: 10_002),
+        ]
+    ),
+    "another retention is gone by at once, the same one changes nothing": (
+        Retention(),
+        settled + [
+            .lookAfterFiles(at: 100_000), .due(nil, at: 10), .retention(written, at: 10), .due(.expire, at: 10),
+            .expiry(removed: 0, isDone: true, at: 20), .retention(written, at: 30), .due(nil, at: 10_019),
+            .due(.expire, at: 10_020), .retention(Retention(), at: 10_020), .due(nil, at: 90_000),
+        ]
+    ),
+]
+
+@Suite struct MaintenanceScheduleTests {
+    @Test(arguments: histories.map(\.key)) func `what is due`(_ name: String) throws {
+        let (retention, lines) = try #require(histories.first { $0.key == name }).value
+        let start = ContinuousClock.now
+        func moment(_ milliseconds: Int) -> ContinuousClock.Instant { start + .milliseconds(milliseconds) }
+        var schedule = MaintenanceSchedule(retention: retention, at: start)
+        for line in lines {
+            switch line {
+            case .commit(let time): schedule.noteCommit(at: moment(time))
+            case .checkpoint(let complete, let empties, let time):
+                schedule.noteCheckpoint(isComplete: complete, empties: empties, at: moment(time))
+            case .lookAfterFiles(let time): schedule.noteLookAfterFiles(at: moment(time))
+            case .releasedPages(let more): schedule.noteReleasedPages(more: more, at: start)
+            case .attempt(let step, let time): schedule.noteAttempt(step, at: moment(time))
+            case .part(let size, let copied, let synchronizes):
+                schedule.notePart(walSize: size, checkpointed: copied, synchronizes: synchronizes)
+            case .wal(let size, let isSynchronizing): schedule.noteWAL(size: size, isSynchronizing: isSynchronizing)
+            case .room(let free, let file): schedule.noteRoom(WALRoom(free: free, file: file))
+            case .retention(let retention, let time): schedule.noteRetention(retention, at: moment(time))
+            case .expiry(let removed, let isDone, let time):
+                schedule.noteExpiry(removed: removed, isDone: isDone, at: moment(time))
+            case .due(let expected, let time, let wal, let isIdle):
+                #expect(schedule.due(at: moment(time), walSize: wal, isIdle: isIdle) == expected, "\(line)")
+            case .copies(let expected, let wal): #expect(schedule.part(walSize: wal) == expected, "\(line)")
+            case .next(let time): #expect(schedule.next == moment(time), "\(line)")
+            }
         }
-    }
-
-    @Test("what an earlier run has left in the WAL is moved soon")
-    func leftovers() {
-        let schedule = MaintenanceSchedule(retention: Retention(), at: start)
-        #expect(step(schedule, at: 1_000, wal: 5_000) == .checkpoint(empties: true))
-    }
-
-    @Test("the WAL is moved a second after the last commit, not during a pause between two")
-    func quiet() {
-        var schedule = settled()
-        schedule.noteCommit(at: noted(100))
-        #expect(step(schedule, at: 900, wal: 5_000) == nil)
-        schedule.noteCommit(at: noted(900))
-        #expect(schedule.next == noted(1_000))
-        #expect(step(schedule, at: 1_900, wal: 5_000) == .checkpoint(empties: true))
-        #expect(step(schedule, at: 1_899, wal: 5_000) == .lookAfterFiles)
-        #expect(step(schedule, at: 1_900, wal: 5_000, isIdle: false) == .lookAfterFiles)
-    }
-
-    /// Copies a part of a WAL of this size, and commits meanwhile.
-    private func copyPart(_ schedule: inout MaintenanceSchedule, wal: Int, copied: Int?) {
-        #expect(step(schedule, at: 10, wal: wal - 1, isIdle: false) == nil)
-        #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .holdWAL)
-        schedule.noteHold(walSize: wal)
-        let grown = wal + 4_096
-        schedule.noteWAL(size: grown, isSynchronizing: false)
-        #expect(step(schedule, at: 10, wal: grown, isIdle: false) == .checkpointHeldWAL(synchronizes: false))
-        schedule.noteHeldCheckpoint(checkpointed: copied, synchronizes: false)
-        schedule.noteWAL(size: grown, isSynchronizing: false)
-        #expect(step(schedule, at: 10, wal: grown, isIdle: false) == nil)
-    }
-
-    /// Moves a WAL of this size ahead, and commits meanwhile.
-    private func checkpointHeldWAL(_ schedule: inout MaintenanceSchedule, wal: Int, at milliseconds: Int) {
-        #expect(step(schedule, at: milliseconds, wal: wal, isIdle: false) == .holdWAL)
-        schedule.noteHold(walSize: wal)
-        // Only what came before another commit can be moved.
-        schedule.noteWAL(size: wal, isSynchronizing: false)
-        #expect(step(schedule, at: milliseconds, wal: wal) == nil)
-        let grown = wal + 4_096
-        schedule.noteWAL(size: grown, isSynchronizing: false)
-        #expect(step(schedule, at: milliseconds, wal: grown, isIdle: false) == .checkpointHeldWAL(synchronizes: true))
-        schedule.noteHeldCheckpoint(checkpointed: wal, synchronizes: true)
-        schedule.noteWAL(size: grown, isSynchronizing: true)
-        #expect(step(schedule, at: milliseconds, wal: grown) == nil)
-        #expect(step(schedule, at: milliseconds, wal: MaintenanceSchedule.largestWAL - 1) == nil)
-        schedule.noteWAL(size: grown, isSynchronizing: false)
-    }
-
-    @Test(
-        "each part of a growing WAL is copied once, and the whole is synced at last",
-        arguments: [1 << 30, 0, nil] as [Int?]
-    )
-    func parts(copied: Int?) {
-        var schedule = settled()
-        let part = MaintenanceSchedule.partOfWAL
-        for wal in stride(from: part, to: MaintenanceSchedule.comfortableWAL, by: part) {
-            copyPart(&schedule, wal: wal, copied: copied.map { min($0, wal) })
-        }
-        let wal = MaintenanceSchedule.comfortableWAL
-        checkpointHeldWAL(&schedule, wal: wal, at: 10)
-        #expect(step(schedule, at: 10, wal: wal + 4_096, isIdle: false) == .checkpoint(empties: false))
-        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(10))
-        copyPart(&schedule, wal: part, copied: part)
-        // The WAL has begun anew by itself.
-        schedule.noteWAL(size: 4_096, isSynchronizing: false)
-        copyPart(&schedule, wal: part, copied: part)
-    }
-
-    @Test("a larger WAL is moved ahead until little of it is left, and then at once")
-    func growth() {
-        var schedule = settled()
-        var wal = MaintenanceSchedule.comfortableWAL
-        checkpointHeldWAL(&schedule, wal: wal, at: 10)
-        wal += MaintenanceSchedule.restOfWAL
-        checkpointHeldWAL(&schedule, wal: wal, at: 20)
-        wal += MaintenanceSchedule.restOfWAL - 1
-        #expect(step(schedule, at: 20, wal: wal, isIdle: false) == .checkpoint(empties: false))
-        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
-        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 30)
-    }
-
-    @Test("what could not be moved that far is moved ahead once more, what could not be held at all is not")
-    func shortMove() {
-        var schedule = settled()
-        let wal = MaintenanceSchedule.comfortableWAL
-        for (moved, next) in [(0, .holdWAL), (nil, .checkpoint(empties: false))] as [(Int?, MaintenanceSchedule.Step)] {
-            schedule.noteHold(walSize: wal)
-            schedule.noteHeldCheckpoint(checkpointed: moved, synchronizes: true)
-            schedule.noteWAL(size: wal, isSynchronizing: false)
-            #expect(step(schedule, at: 10, wal: wal) == next)
-        }
-    }
-
-    @Test("a WAL that has begun anew by itself, or after a fault, is moved ahead as any other")
-    func begunAnew() {
-        var schedule = settled()
-        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 10)
-        schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(10))
-        schedule.noteWAL(size: 4_096, isSynchronizing: false)
-        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
-    }
-
-    @Test("a very large WAL is moved at once, whatever is being done ahead")
-    func largest() {
-        let wal = MaintenanceSchedule.largestWAL
-        var schedule = settled()
-        #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
-        schedule.noteHold(walSize: wal / 2)
-        #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
-        schedule.noteWAL(size: wal, isSynchronizing: false)
-        schedule.noteHeldCheckpoint(checkpointed: wal / 2, synchronizes: true)
-        schedule.noteWAL(size: wal, isSynchronizing: true)
-        #expect(step(schedule, at: 10, wal: wal, isIdle: false) == .checkpoint(empties: false))
-        // Which ends it.
-        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
-        checkpointHeldWAL(&schedule, wal: MaintenanceSchedule.comfortableWAL, at: 20)
-    }
-
-    @Test("a WAL for which its disk has no more room is moved and truncated at once, whatever is being done ahead")
-    func nearlyFullDisk() {
-        let (mebibyte, wal) = (1 << 20, MaintenanceSchedule.comfortableWAL)
-        var schedule = settled()
-        schedule.noteRoom(WALRoom(free: 3 * mebibyte, file: mebibyte))
-        #expect(step(schedule, at: 10, wal: 2 * mebibyte - 1, isIdle: false) == nil)
-        #expect(step(schedule, at: 10, wal: 2 * mebibyte, isIdle: false) == .checkpoint(empties: true))
-        schedule.noteHold(walSize: mebibyte)
-        schedule.noteHeldCheckpoint(checkpointed: mebibyte, synchronizes: true)
-        #expect(step(schedule, at: 10, wal: 2 * mebibyte, isIdle: false) == .checkpoint(empties: true))
-        // Readers that hold it up are not waited for again at once.
-        schedule.noteCheckpoint(isComplete: false, empties: true, at: noted(10))
-        #expect(step(schedule, at: 11, wal: 2 * mebibyte, isIdle: false) == nil)
-        // Somebody has made room.
-        schedule.noteRoom(WALRoom(free: 1 << 30, file: 2 * mebibyte))
-        #expect(step(schedule, at: 1_000, wal: 2 * mebibyte, isIdle: false) == .lookAfterFiles)
-        checkpointHeldWAL(&schedule, wal: wal, at: 20)
     }
 
     @Test(
@@ -209,158 +240,12 @@ import Testing
         #expect(WALRoom(free: nil, file: file).limit == .max)
     }
 
-    @Test("what is held is let go by the checkpoint of a quiet time, and not moved ahead afterwards")
-    func quietAfterHold() {
-        var schedule = settled()
-        schedule.noteCommit(at: noted(10))
-        schedule.noteHold(walSize: MaintenanceSchedule.comfortableWAL)
-        #expect(step(schedule, at: 1_010, wal: MaintenanceSchedule.comfortableWAL) == .checkpoint(empties: true))
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: noted(1_010))
-        schedule.noteLookAfterFiles(at: noted(1_010))
-        schedule.noteCommit(at: noted(1_020))
-        schedule.noteWAL(size: 5_000, isSynchronizing: false)
-        #expect(step(schedule, at: 1_020, wal: 5_000) == nil)
-    }
-
-    @Test("no checkpoint of a quiet time waits for the sync of what was moved ahead")
-    func quietWhileSynchronizing() {
-        var schedule = settled()
-        let wal = MaintenanceSchedule.comfortableWAL
-        schedule.noteHold(walSize: wal)
-        schedule.noteCommit(at: noted(10))
-        schedule.noteHeldCheckpoint(checkpointed: wal, synchronizes: true)
-        schedule.noteWAL(size: wal, isSynchronizing: true)
-        schedule.noteLookAfterFiles(at: noted(900))
-        #expect(step(schedule, at: 1_010, wal: wal) == nil)
-        #expect(schedule.next == noted(1_900))
-        schedule.noteWAL(size: wal, isSynchronizing: false)
-        #expect(schedule.next == noted(1_010))
-        #expect(step(schedule, at: 1_010, wal: wal) == .checkpoint(empties: true))
-    }
-
-    @Test("under load the WAL is written over and over, and cut to nothing once a minute")
-    func rewriting() {
-        var schedule = settled()
-        schedule.noteCommit(at: noted(10))
-        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(20))
-        // What was moved can still be read in it: a second later that is over, if nothing else comes.
-        #expect(step(schedule, at: 1_020) == .checkpoint(empties: true))
-        schedule.noteCommit(at: noted(60_009))
-        let wal = MaintenanceSchedule.largestWAL
-        #expect(step(schedule, at: 60_009, wal: wal) == .checkpoint(empties: false))
-        #expect(step(schedule, at: 60_010, wal: wal) == .checkpoint(empties: true))
-        #expect(
-            step(schedule, at: 60_010, wal: MaintenanceSchedule.largestWAL, isIdle: false) == .checkpoint(empties: true)
-        )
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: noted(60_010))
-        schedule.noteCommit(at: noted(60_011))
-        #expect(step(schedule, at: 60_011, wal: wal) == .checkpoint(empties: false))
-    }
-
-    @Test("replaced values leave the WAL in a minute, also when there is always another commit before it is quiet")
-    func trickle() {
-        var schedule = settled()
-        for second in 1...60 {
-            schedule.noteLookAfterFiles(at: noted(second * 900))
-            schedule.noteCommit(at: noted(second * 900))
-            #expect(step(schedule, at: second * 900, wal: 5_000) == nil)
-        }
-        schedule.noteLookAfterFiles(at: noted(60_500))
-        schedule.noteCommit(at: noted(60_500))
-        #expect(schedule.next == noted(60_900))
-        #expect(step(schedule, at: 60_899, wal: 5_000) == nil)
-        #expect(step(schedule, at: 60_900, wal: 5_000) == .checkpoint(empties: true))
-        // A first commit after a long time is no old one.
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: noted(60_900))
-        schedule.noteLookAfterFiles(at: noted(600_000))
-        schedule.noteCommit(at: noted(600_000))
-        #expect(step(schedule, at: 600_000, wal: 5_000) == nil)
-    }
-
-    @Test("a checkpoint that readers held up is tried again after a pause, not at once")
-    func heldUp() {
-        var schedule = settled()
-        schedule.noteCommit(at: noted(10))
-        schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
-        #expect(step(schedule, at: 119, wal: 1 << 30, isIdle: false) == .holdWAL)
-        schedule.noteHold(walSize: 1 << 30)
-        #expect(step(schedule, at: 119, wal: 1 << 30, isIdle: false) == nil)
-        #expect(step(schedule, at: 120, wal: 1 << 30, isIdle: false) == .checkpoint(empties: false))
-    }
-
-    @Test("a WAL of which little is left to move waits for its checkpoint, and is not moved ahead once more")
-    func littleLeft() {
-        var schedule = settled()
-        let wal = MaintenanceSchedule.comfortableWAL
-        schedule.noteHold(walSize: wal)
-        schedule.noteHeldCheckpoint(checkpointed: wal - MaintenanceSchedule.restOfWAL + 1, synchronizes: true)
-        schedule.noteWAL(size: wal, isSynchronizing: false)
-        schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(20))
-        #expect(step(schedule, at: 119, wal: wal) == nil)
-        #expect(step(schedule, at: 120, wal: wal, isIdle: false) == .checkpoint(empties: false))
-    }
-
-    @Test("while readers hold checkpoints up, the pauses between them grow, and are short again afterwards")
-    func heldUpForLong() {
-        var schedule = settled()
-        schedule.noteCommit(at: noted(10))
-        var now = 20
-        for pause in [100, 200, 400, 800, 1_600, 3_000, 3_000] {
-            schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(now))
-            schedule.noteLookAfterFiles(at: noted(now + pause))
-            #expect(step(schedule, at: now + pause - 1, wal: 1 << 30, isIdle: false) == .holdWAL)
-            now += pause
-            #expect(step(schedule, at: now, wal: 1 << 30, isIdle: false) == .checkpoint(empties: false))
-        }
-        schedule.noteCheckpoint(isComplete: true, empties: false, at: noted(now))
-        schedule.noteCheckpoint(isComplete: false, empties: false, at: noted(now))
-        #expect(step(schedule, at: now + 100, wal: 1 << 30, isIdle: false) == .checkpoint(empties: false))
-    }
-
-    @Test("what was dropped is moved out of the WAL at once when nothing more is to be dropped, and pages given back")
-    func expiry() {
-        var schedule = settled(Retention(sinceWritten: .seconds(100)))
-        #expect(step(schedule, at: 0) == .expire)
-        schedule.noteExpiry(removed: 256, isDone: false, at: noted(1))
-        #expect(step(schedule, at: 1) == .expire)
-        #expect(step(schedule, at: 1, isIdle: false) == .expire)
-        schedule.noteExpiry(removed: 3, isDone: true, at: noted(2))
-        #expect(step(schedule, at: 2, wal: 5_000) == .checkpoint(empties: true))
-        schedule.noteCheckpoint(isComplete: true, empties: true, at: noted(3))
-        #expect(step(schedule, at: 3) == .releasePages)
-        #expect(step(schedule, at: 3, isIdle: false) == nil)
-        schedule.noteReleasedPages(more: false, at: noted(3))
-        #expect(step(schedule, at: 3) == nil)
-        schedule.noteLookAfterFiles(at: noted(9_500))
-        // A tenth of the time that tokens are kept.
-        #expect(step(schedule, at: 10_001) == nil)
-        #expect(step(schedule, at: 10_002) == .expire)
-    }
-
-    @Test("another retention is gone by at once, the same one changes nothing")
-    func otherRetention() {
-        var schedule = settled()
-        schedule.noteLookAfterFiles(at: noted(100_000))
-        #expect(step(schedule, at: 10) == nil)
-        schedule.noteRetention(Retention(sinceWritten: .seconds(100)), at: noted(10))
-        #expect(step(schedule, at: 10) == .expire)
-        schedule.noteExpiry(removed: 0, isDone: true, at: noted(20))
-        schedule.noteRetention(Retention(sinceWritten: .seconds(100)), at: noted(30))
-        #expect(step(schedule, at: 10_019) == nil)
-        #expect(step(schedule, at: 10_020) == .expire)
-        schedule.noteRetention(Retention(), at: noted(10_020))
-        #expect(step(schedule, at: 90_000) == nil)
-    }
-
     @Test(
         "tokens are looked through often enough for the time they are kept, and at most once a minute",
         arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]
     )
     func expiryInterval(_ kept: Duration, _ milliseconds: Int) {
-        var schedule = settled(Retention(sinceExpired: kept))
-        schedule.noteExpiry(removed: 0, isDone: true, at: start)
-        schedule.noteLookAfterFiles(at: noted(milliseconds))
-        #expect(step(schedule, at: milliseconds - 1) == nil)
-        #expect(step(schedule, at: milliseconds) == .expire)
+        let interval = Retention(sinceExpired: kept).deletionInterval(hasSessions: false)
+        #expect(interval == .milliseconds(milliseconds))
     }
 }

@@ -105,6 +105,22 @@ extension SQLiteAdministrator {
 }
 
 extension WriterConnection {
+    /// Stores rows, whatever keys they were made with.
+    func commit(_ rows: [Row]) throws(SQLiteError) -> [Result<Void, StoreError>] {
+        try transaction { () throws(SQLiteError) in
+            try checkLimits()
+            var outcomes: [Result<Void, StoreError>] = []
+            for row in rows {
+                do throws(SQLiteError) {
+                    outcomes.append(try store(row).map { _ in })
+                } catch {
+                    outcomes.append(.failure(.write(StoreFault(error))))
+                }
+            }
+            return outcomes
+        }
+    }
+
     /// Removes the rows of some keys.
     ///
     /// - Returns: For each key whether there was one.

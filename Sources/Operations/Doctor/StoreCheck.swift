@@ -124,7 +124,7 @@ struct StoreCheck {
         }
         var findings: [Finding] = []
         findings.append(.ok(Self.topic, Self.text(found)))
-        if let damage = found.damage { findings.append(.problem(Self.topic, damage.text, damage.advice)) }
+        if let damage = found.damage { findings.append(.problem(Self.topic, damage)) }
         switch (settings.sealing.isEnabled, found.keyRing != nil) {
         case (true, false) where !found.isEmpty:
             findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: examiner.path)))

@@ -60,6 +60,12 @@ internal import TokenStore
         guard code == SQLITE_OK else { throw connection.lastError(sql) }
     }
 
+    /// Binds a copy of bytes until others are bound in their place.
+    func bind(_ bytes: [UInt8], at index: Int32) throws(SQLiteError) {
+        let code = unsafe csqlite_bind_copy(handle, index, bytes, Int32(bytes.count))
+        guard code == SQLITE_OK else { throw connection.lastError(sql) }
+    }
+
     /// Goes to the next row; false when there is none.
     func step() throws(SQLiteError) -> Bool {
         switch unsafe sqlite3_step(handle) {

@@ -267,12 +267,10 @@ enum WALFileSystem {
             unsafe methods.pointee.xFileSize = { memory, size in
                 unsafe afterFlush(memory) { unsafe $1.xFileSize($0, size) }
             }
-            unsafe methods.pointee.xLock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xLock($0, kind) } }
-            unsafe methods.pointee.xUnlock = { memory, kind in unsafe afterFlush(memory) { unsafe $1.xUnlock($0, kind) }
-            }
-            unsafe methods.pointee.xCheckReservedLock = { memory, result in
-                unsafe afterFlush(memory) { unsafe $1.xCheckReservedLock($0, result) }
-            }
+            // Nobody locks a WAL.
+            unsafe methods.pointee.xLock = { _, _ in SQLITE_OK }
+            unsafe methods.pointee.xUnlock = { _, _ in SQLITE_OK }
+            unsafe methods.pointee.xCheckReservedLock = { _, _ in SQLITE_MISUSE }
             unsafe methods.pointee.xFileControl = { memory, operation, argument in
                 unsafe afterFlush(memory) { unsafe $1.xFileControl($0, operation, argument) }
             }

@@ -10,7 +10,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// An extended result code (sqlite.org/rescode.html).
     package let code: Int32
     package let message: String
-    /// The statement without the values of its parameters, or a few words for a step that is no statement; for debuggers.
+    /// The statement without the values of its parameters, or a word for a step that is no statement; for debuggers.
     package let sql: String
 
     init(code: Int32, message: String, sql: String) {
@@ -23,7 +23,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     static func system(_ call: String, of file: String, code: Int32 = errno) -> SQLiteError {
         SQLiteError(
             code: code == ENOSPC || code == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
-            message: SystemError.reason(code), sql: "\(call) \(file)"
+            message: "\(call) \(file): \(SystemError.reason(code))", sql: call
         )
     }
 
@@ -32,22 +32,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         SQLiteError(code: SQLITE_CORRUPT, message: finding, sql: "PRAGMA integrity_check")
     }
 
-    package var description: String {
-        "\(message) (SQLite code \(code), \(activity))"
-    }
-
-    /// What was being done, in words for operators: a statement would tell them nothing.
-    private var activity: String {
-        switch sql.split(whereSeparator: \.isWhitespace).first?.uppercased() {
-        case "SELECT", "WITH": "while reading"
-        case "INSERT", "UPDATE", "DELETE", "REPLACE": "while writing"
-        case "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE": "in a transaction"
-        case "PRAGMA", "CREATE", "ALTER", "DROP", "ATTACH", "DETACH", "ANALYZE", "REINDEX", "VACUUM":
-            "while setting up or checking the database"
-        // Our own words for a step that is no statement.
-        default: "at: \(sql)"
-        }
-    }
+    package var description: String { "\(message) (SQLite code \(code))" }
 
     /// The code without its extension.
     var primaryCode: Int32 { code & 0xff }

@@ -45,7 +45,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .foreignWAL(let path, let wal):
             """
             \(path) and its WAL \(wal) do not belong together: one of them is older, or of another store, as after a backup was \
-            copied over the database by hand. Nothing was changed: \(Self.adviceOnForeignWAL)
+            copied over the database by hand. Nothing was changed: put a backup in the store's place with token-cache restore, or put both files back as they were \
+            together; to go on with the database alone, move the WAL away, which loses what only the WAL holds
             """
         case .emptied(let path):
             """
@@ -73,12 +74,6 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     private static func adviceOnFailedCopy(_ reason: String) -> String {
         "That is accepted, but no copy of the WAL can be kept (\(reason)); mend that, and try again"
     }
-
-    /// What to do about a database and a WAL that do not belong together.
-    static let adviceOnForeignWAL = """
-        put a backup in the store's place with token-cache restore, or put both files back as they were together; to go on with \
-        the database alone, move the WAL away, which loses what only the WAL holds
-        """
 
     static func directory(_ error: DataDirectoryError) -> SQLiteOpenError { .shared(.directory(error)) }
 

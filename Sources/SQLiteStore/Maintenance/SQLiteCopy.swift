@@ -181,13 +181,12 @@ final class SQLiteCopyTarget: CopyTarget {
 
     private func arrive(_ row: Row, _ version: TokenVersion) throws(SQLiteError) {
         try arrive.bind(row.key.firstSlot, at: 1)
+        try arrive.bind(row.key.bytes, at: 2)
         try arrive.bind(row.times.writtenAt, at: 3)
         try arrive.bind(row.times.expiresAt, at: 4)
         try arrive.bind(Int64(row.keyNumber), at: 5)
         try arrive.bind(version.rawValue, at: 6)
-        try arrive.withBinding(row.key.bytes, at: 2) { () throws(SQLiteError) in
-            try arrive.withBinding(row.value, at: 7) { () throws(SQLiteError) in _ = try arrive.step() }
-        }
+        try arrive.withBinding(row.value, at: 7) { () throws(SQLiteError) in _ = try arrive.step() }
     }
 
     func reread() throws(StoreError) -> any CopySource {

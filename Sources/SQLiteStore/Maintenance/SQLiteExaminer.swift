@@ -36,21 +36,8 @@ package struct SQLiteExaminer: StoreExaminer {
         found.walBytes = FileStatus.size(of: wal)
         switch try Schema.opening(path, { () throws(SQLiteError) in try WALExaminer.examine(wal, of: path) }) {
         case .sound: break
-        case .foreign:
-            found.damage = StoreExamination.Damage(
-                """
-                \(path) and its WAL \(wal) do not belong together: one of them is older, or of another store; the server does \
-                not start with them
-                """,
-                advice: SQLiteOpenError.adviceOnForeignWAL
-            )
-        case .damaged(let damage):
-            found.damage = StoreExamination.Damage(
-                "the WAL \(wal) is damaged: \(damage); clients were told that this is stored",
-                advice: """
-                    put a backup in the store's place with token-cache restore, or go on without: serve --accept-damaged-wal
-                    """
-            )
+        case .foreign: found.damage = SQLiteOpenError.foreignWAL(path: path, wal: wal).general
+        case .damaged(let damage): found.damage = SQLiteOpenError.damagedWAL(path: wal, damage).general
         }
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
             try SQLiteConnection(path: path, mode: .immutable)

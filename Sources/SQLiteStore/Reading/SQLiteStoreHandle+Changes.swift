@@ -21,7 +21,10 @@ extension SQLiteStoreHandle {
     func remove(
         _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
     ) {
-        gather(Token.waitingBytes(id: id, info: []), .removed(completion.take)) { (coder) throws(SealingError) in
+        gather(
+            Token.waitingBytes(id: id, info: []),
+            .other(completion) { if case .removed(let wasThere) = $0 { wasThere } else { nil } }
+        ) { (coder) throws(SealingError) in
             var key = RowKey()
             let index = try coder.key(of: id, into: &key).identity
             return .remove(RowRemoval(key: key, id: id, index: index, condition: try coder.condition(condition)))
@@ -54,17 +57,23 @@ extension SQLiteStoreHandle {
 
     func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
         let bytes = Token.waitingBytes(id: request.user, info: request.user)
-        gather(bytes, .created(completion.take)) { (coder) throws(SealingError) in
+        gather(bytes, .other(completion) { if case .created(let session) = $0 { session } else { nil } }) {
+            (coder) throws(SealingError) in
             return .createSession(try coder.row(of: UserSession(request), request.key), perUser: request.perUser)
         }
     }
 
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
-        gather(Self.waitingBytes, .ended(completion.take)) { (_) throws(SealingError) in .endSession(id) }
+        gather(
+            Self.waitingBytes, .other(completion) { if case .ended(let session) = $0 { .some(session) } else { nil } }
+        ) { (_) throws(SealingError) in .endSession(id) }
     }
 
     func endSessions(of user: [UInt8], completion: Completion<Int>) {
-        gather(Self.waitingBytes + user.count, .endedAll(completion.take)) { (coder) throws(SealingError) in
+        gather(
+            Self.waitingBytes + user.count,
+            .other(completion) { if case .endedAll(let count) = $0 { count } else { nil } }
+        ) { (coder) throws(SealingError) in
             var key = RowKey()
             let index = try coder.key(of: user, into: &key).identity
             return .endSessions(userKey: key.bytes, index: index)
@@ -88,34 +97,32 @@ extension RowCoder {
 /// An enum, as a closure around a caller's closure would cost every write an allocation.
 enum ChangeCompletion {
     case stored((Result<TokenVersion, StoreError>) -> Void)
-    case removed((Result<Bool, StoreError>) -> Void)
-    case created((Result<CreatedSession, StoreError>) -> Void)
-    case ended((Result<EndedSession?, StoreError>) -> Void)
-    case endedAll((Result<Int, StoreError>) -> Void)
+    case other((Result<ChangeOutcome, StoreError>) -> Void)
     /// Nobody learns of the outcome.
     case none
 
-    func take(_ outcome: Result<ChangeOutcome, StoreError>) {
-        switch (outcome, self) {
-        case (.success(.stored(let version)), .stored(let completion)): completion(.success(version))
-        case (.success(.removed(let wasThere)), .removed(let completion)): completion(.success(wasThere))
-        case (.success(.created(let session)), .created(let completion)): completion(.success(session))
-        case (.success(.ended(let session)), .ended(let completion)): completion(.success(session))
-        case (.success(.endedAll(let count)), .endedAll(let completion)): completion(.success(count))
-        case (_, .none): break
-        case (.failure(let error), _): fail(error)
-        case (.success, _): preconditionFailure("a change has the outcome of its kind")
+    /// - Parameter value: The outcome that changes of this kind have.
+    static func other<Value>(
+        _ completion: Completion<Value>, _ value: @escaping (ChangeOutcome) -> Value?
+    ) -> ChangeCompletion {
+        .other { outcome in
+            completion(
+                outcome.map { outcome in
+                    guard let value = value(outcome) else {
+                        preconditionFailure("a change has the outcome of its kind")
+                    }
+                    return value
+                })
         }
     }
 
-    func fail(_ error: StoreError) {
-        switch self {
-        case .stored(let completion): completion(.failure(error))
-        case .removed(let completion): completion(.failure(error))
-        case .created(let completion): completion(.failure(error))
-        case .ended(let completion): completion(.failure(error))
-        case .endedAll(let completion): completion(.failure(error))
-        case .none: break
+    func take(_ outcome: Result<ChangeOutcome, StoreError>) {
+        switch (self, outcome) {
+        case (.stored(let take), .success(.stored(let version))): take(.success(version))
+        case (.stored(let take), .failure(let error)): take(.failure(error))
+        case (.stored, _): preconditionFailure("a change has the outcome of its kind")
+        case (.other(let take), _): take(outcome)
+        case (.none, _): break
         }
     }
 }

@@ -98,14 +98,16 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func gather(
         _ bytes: Int, _ completion: ChangeCompletion, _ make: (inout RowCoder) throws(SealingError) -> Change
     ) {
-        if let overload = writerThread.admission.admit(bytes) { return completion.fail(.overloaded(overload)) }
+        if let overload = writerThread.admission.admit(bytes) {
+            return completion.take(.failure(.overloaded(overload)))
+        }
         do throws(SealingError) {
             gathered.append(try make(&coder))
             gatheredBytes += bytes
             completions.append(completion)
         } catch {
             writerThread.admission.release(bytes)
-            completion.fail(.sealing(error))
+            completion.take(.failure(.sealing(error)))
         }
     }
 

@@ -47,18 +47,15 @@ final class SessionTable {
     ///
     /// - Parameter number: Larger than those of all sessions before.
     func add(_ row: SessionRow, number: Int64) throws(SQLiteError) {
+        for (index, bytes) in [(1, row.key), (2, row.id.bytes), (3, row.userKey), (9, row.user)] as [(Int32, [UInt8])] {
+            try insert.bind(bytes, at: index)
+        }
         try insert.bind(number, at: 4)
         try insert.bind(row.createdAt, at: 5)
         try insert.bind(row.expiresAt, at: 6)
         try insert.bind(row.usedAt, at: 7)
         try insert.bind(Int64(row.keyNumber), at: 8)
-        try insert.withBinding(row.key, at: 1) { () throws(SQLiteError) in
-            try insert.withBinding(row.id.bytes, at: 2) { () throws(SQLiteError) in
-                try insert.withBinding(row.userKey, at: 3) { () throws(SQLiteError) in
-                    try insert.withBinding(row.user, at: 9) { () throws(SQLiteError) in _ = try insert.step() }
-                }
-            }
-        }
+        try insert.run()
     }
 
     /// Whether a session is there and has not expired.
@@ -74,29 +71,32 @@ final class SessionTable {
 
     /// Reads some sessions, in the order of their rows' keys.
     func rows(after key: [UInt8], limit: Int) throws(SQLiteError) -> [StoredSession] {
+        try selectNext.bind(key, at: 1)
         try selectNext.bind(Int64(limit), at: 2)
-        return try selectNext.withBinding(key, at: 1) { () throws(SQLiteError) in try rows(of: selectNext) }
+        return try rows(of: selectNext)
     }
 
     /// Replaces what is sealed of a session.
     func replaceUser(of row: SessionRow) throws(SQLiteError) {
+        try updateUser.bind(row.key, at: 1)
+        try updateUser.bind(row.user, at: 2)
         try updateUser.bind(Int64(row.keyNumber), at: 3)
-        try updateUser.withBinding(row.key, at: 1) { () throws(SQLiteError) in
-            try updateUser.withBinding(row.user, at: 2) { () throws(SQLiteError) in _ = try updateUser.step() }
-        }
+        try updateUser.run()
     }
 
     /// Removes the session with an id; nil if there is none.
     func remove(id: SessionID) throws(SQLiteError) -> StoredSession? {
-        try remove(by: selectByID, id.bytes).first
+        try selectByID.bind(id.bytes, at: 1)
+        return try remove(rows(of: selectByID)).first
     }
 
     /// Removes the sessions of a user, except the newest ones.
     ///
     /// - Parameter count: How many stay.
     func remove(userKey: [UInt8], exceptNewest count: Int = 0) throws(SQLiteError) -> [StoredSession] {
+        try selectByUser.bind(userKey, at: 1)
         try selectByUser.bind(Int64(count), at: 2)
-        return try remove(by: selectByUser, userKey)
+        return try remove(rows(of: selectByUser))
     }
 
     /// Removes some sessions that have expired or were not used for too long.
@@ -117,11 +117,6 @@ final class SessionTable {
         return removed
     }
 
-    /// Removes the sessions that a statement finds by some bytes.
-    private func remove(by select: SQLiteStatement, _ bytes: [UInt8]) throws(SQLiteError) -> [StoredSession] {
-        try remove(try select.withBinding(bytes, at: 1) { () throws(SQLiteError) in try rows(of: select) })
-    }
-
     private func rows(of select: SQLiteStatement) throws(SQLiteError) -> [StoredSession] {
         defer { select.reset() }
         var rows: [StoredSession] = []
@@ -132,7 +127,8 @@ final class SessionTable {
     @discardableResult
     func remove(_ rows: [StoredSession]) throws(SQLiteError) -> [StoredSession] {
         for row in rows {
-            try delete.withBinding(row.key, at: 1) { () throws(SQLiteError) in _ = try delete.step() }
+            try delete.bind(row.key, at: 1)
+            try delete.run()
         }
         return rows
     }

@@ -65,7 +65,8 @@ struct WALExaminer {
     }
 
     private let descriptor: Int32
-    private let pageSize: Int
+    /// That of all our databases, as the header's may be what is damaged.
+    private let pageSize = PageSize.ofNew
     private let isBigEndian: Bool
     private let isHeaderSound: Bool
     private var salts: UInt64
@@ -97,14 +98,9 @@ struct WALExaminer {
         let beginning = try read(descriptor, at: 0, count: headerSize + frameHeaderSize)
         // A WAL without a frame holds nothing.
         guard beginning.count == headerSize + frameHeaderSize else { return nil }
-        var found: (examination: WALExaminer, damage: WALDamage?)?
-        for pageSize in pageSizes(beginning) {
-            var examination = WALExaminer(descriptor, beginning: beginning, pageSize: pageSize)
-            let damage = try examination.damage()
-            if found == nil || damage?.frames ?? 0 > found?.damage?.frames ?? 0 { found = (examination, damage) }
-            if examination.isHeaderSound { break }
-        }
-        return found
+        var examination = WALExaminer(descriptor, beginning: beginning)
+        let damage = try examination.damage()
+        return (examination, damage)
     }
 
     /// Nil if there is no such file.
@@ -117,25 +113,16 @@ struct WALExaminer {
         }
     }
 
-    /// The page sizes to try: the one that the header states, and the one that all our databases have, in case the header is damaged.
-    private static func pageSizes(_ beginning: [UInt8]) -> [Int] {
-        let size = Int(number(beginning, 8))
-        let isSize = size >= 512 && size <= 65_536 && size & (size - 1) == 0
-        return isSize && size != PageSize.ofNew ? [size, PageSize.ofNew] : [PageSize.ofNew]
-    }
-
     /// - Parameters:
     ///   - descriptor: The open WAL.
     ///   - beginning: The first bytes of the WAL: its header, and the header of its first frame.
-    ///   - pageSize: The page size to assume.
-    private init(_ descriptor: Int32, beginning: [UInt8], pageSize: Int) {
+    private init(_ descriptor: Int32, beginning: [UInt8]) {
         let magic = Self.number(beginning, 0)
         isBigEndian = magic == Self.magic | 1
         var checksum = Checksum()
         checksum.add(beginning[..<24], isBigEndian: isBigEndian)
         let stored = Checksum(first: Self.number(beginning, 24), second: Self.number(beginning, 28))
         isHeaderSound = magic | 1 == Self.magic | 1 && Int(Self.number(beginning, 8)) == pageSize && checksum == stored
-        self.pageSize = pageSize
         self.checksum = stored
         // If the header is damaged, the salts are taken from the first frame, which repeats them.
         salts = Self.salts(beginning, isHeaderSound ? 16 : Self.headerSize + 8)

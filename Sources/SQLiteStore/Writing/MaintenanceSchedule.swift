@@ -16,11 +16,6 @@ struct MaintenanceSchedule {
     enum Step: Equatable {
         /// Checks the files and the clock, and opens the database again if it is closed.
         case lookAfterFiles
-        /// Begins a read of the WAL's present state; after another commit the WAL can be checkpointed up to that state.
-        case holdWAL
-        /// Checkpoints up to the state that is held, and then syncs the database in the background if `synchronizes` is true;
-        /// see BackgroundCheckpointer.
-        case checkpointHeldWAL(synchronizes: Bool)
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
         case expire
@@ -60,12 +55,10 @@ struct MaintenanceSchedule {
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the WAL was truncated; nil if there was none.
     private var filledSince: ContinuousClock.Instant?
-    /// The progress of the background checkpoint, which precedes that of the whole WAL.
-    private var background = BackgroundCheckpoint.none
+    /// Whether the database is being synced in the background, which precedes the checkpoint of the whole WAL.
+    private var isSynchronizing = false
     /// The limit of `WALRoom`, in bytes: if the WAL grows beyond it, the disk may lack space for a checkpoint.
     private var room = Int.max
-    /// Bytes of the WAL when it was held.
-    private var heldWAL = 0
     /// Where the part of the WAL that was copied last ends, in bytes from the WAL's beginning.
     ///
     /// Pages of that part that were still being read may not have been copied.
@@ -76,16 +69,6 @@ struct MaintenanceSchedule {
     private var releasesPages = true
     /// Whether rows were deleted since the WAL was last truncated because of that.
     private var hasRemoved = false
-
-    private enum BackgroundCheckpoint {
-        case none
-        /// The WAL is held, and no commit has followed.
-        case holding
-        /// The WAL is held, and a commit has followed.
-        case due
-        /// The database is being synced.
-        case synchronizing
-    }
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
         self.retention = retention
@@ -122,13 +105,9 @@ struct MaintenanceSchedule {
 
     /// Records a step as unsuccessful before it is tried: if it fails, it must not be due again at once, or the writer would
     /// repeat it without a pause.
-    ///
-    /// - Parameter walSize: Bytes in the WAL.
-    mutating func noteAttempt(_ step: Step, walSize: Int, at now: ContinuousClock.Instant) {
+    mutating func noteAttempt(_ step: Step, at now: ContinuousClock.Instant) {
         switch step {
         case .lookAfterFiles: noteLookAfterFiles(at: now)
-        case .holdWAL: noteHold(walSize: walSize)
-        case .checkpointHeldWAL(let synchronizes): noteHeldCheckpoint(checkpointed: nil, synchronizes: synchronizes)
         // Its outcome is noted whether it fails or not.
         case .checkpoint: break
         case .expire: noteExpiry(removed: 0, isDone: true, at: now)
@@ -140,8 +119,7 @@ struct MaintenanceSchedule {
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.
         if size < lastPartEnd { (lastPartEnd, synchronizedWAL) = (0, 0) }
-        if background == .holding && size != heldWAL { background = .due }
-        if background == .synchronizing && !isSynchronizing { background = .none }
+        self.isSynchronizing = isSynchronizing
     }
 
     /// Sets how large the WAL may grow; called repeatedly, because the free space on the disk changes.
@@ -158,22 +136,18 @@ struct MaintenanceSchedule {
         checkpointPause =
             isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
         if isComplete { (lastPartEnd, synchronizedWAL) = (0, 0) }
-        // A checkpoint of the whole WAL ends the hold and waits for the sync.
-        background = .none
-    }
-
-    /// - Parameter walSize: Bytes in the WAL that is held.
-    mutating func noteHold(walSize: Int) {
-        (background, heldWAL) = (.holding, walSize)
+        // A checkpoint of the whole WAL waits for the sync.
+        isSynchronizing = false
     }
 
     /// - Parameters:
-    ///   - checkpointed: Bytes of the WAL that are in the database; nil if nothing was checkpointed.
-    ///   - synchronizes: As in the step that was carried out.
-    mutating func noteHeldCheckpoint(checkpointed: Int?, synchronizes: Bool) {
+    ///   - walSize: Bytes in the WAL that were to be copied.
+    ///   - checkpointed: Bytes of the WAL that are in the database; nil if nothing was copied.
+    ///   - synchronizes: As `part` has said.
+    mutating func notePart(walSize: Int, checkpointed: Int?, synchronizes: Bool) {
         // What readers have held up is tried again with the next part, not after the next commit.
-        (background, lastPartEnd) = (synchronizes ? .synchronizing : .none, heldWAL)
-        if synchronizes { synchronizedWAL = checkpointed ?? heldWAL }
+        lastPartEnd = walSize
+        if synchronizes { (isSynchronizing, synchronizedWAL) = (true, checkpointed ?? walSize) }
     }
 
     /// - Parameter isDone: Whether no expired row is left for now.
@@ -198,17 +172,15 @@ struct MaintenanceSchedule {
     /// The step that is due; nil when there is none.
     func due(at now: ContinuousClock.Instant, walSize: Int, isIdle: Bool) -> Step? {
         // A checkpoint would wait for a sync in the background, and commits for that checkpoint.
-        if now >= checkpointAllowed, background != .synchronizing || isTooLarge(walSize) {
+        if now >= checkpointAllowed, !isSynchronizing || isTooLarge(walSize) {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            let isPrepared = background == .none && walSize - synchronizedWAL < Self.restOfWAL
+            let isPrepared = !isSynchronizing && walSize - synchronizedWAL < Self.restOfWAL
             if isTooLarge(walSize) || isPrepared && walSize >= Self.comfortableWAL {
                 // Truncating the WAL frees its space on a disk that is nearly full.
                 return .checkpoint(empties: isOld || walSize >= room)
             }
         }
-        if background == .due { return .checkpointHeldWAL(synchronizes: heldWAL >= Self.comfortableWAL) }
-        if background == .none, walSize - lastPartEnd >= Self.partOfWAL || needsSync(walSize) { return .holdWAL }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
         return isIdle && releasesPages ? .releasePages : nil
@@ -219,15 +191,20 @@ struct MaintenanceSchedule {
         walSize >= min(Self.largestWAL, room)
     }
 
-    private func needsSync(_ walSize: Int) -> Bool {
-        walSize >= Self.comfortableWAL && walSize - synchronizedWAL >= Self.restOfWAL
+    /// Whether the next commit is to be followed by a copy of what is in the WAL before it, see `BackgroundSync`.
+    ///
+    /// - Returns: Nil if not; otherwise whether the database is then to be synced in the background.
+    func part(walSize: Int) -> Bool? {
+        let needsSync = walSize >= Self.comfortableWAL && walSize - synchronizedWAL >= Self.restOfWAL
+        guard !isSynchronizing, walSize - lastPartEnd >= Self.partOfWAL || needsSync else { return nil }
+        return walSize >= Self.comfortableWAL
     }
 
     /// When to ask again if nothing else happens.
     var next: ContinuousClock.Instant {
         var next = nextFileLook
         if let nextExpiry { next = min(next, nextExpiry) }
-        if let quietCheckpoint, background != .synchronizing {
+        if let quietCheckpoint, !isSynchronizing {
             let old = filledSince.map { $0 + Self.emptyInterval } ?? quietCheckpoint
             next = min(next, max(min(quietCheckpoint, old), checkpointAllowed))
         }

@@ -116,7 +116,7 @@ final class RecoveringDatabase {
     let lastClockLook: Int64?
 
     /// Whether a background checkpoint is being synced.
-    var isSynchronizing: Bool { writer?.checkpointer?.isSynchronizing ?? false }
+    var isSynchronizing: Bool { writer?.backgroundSync?.isSynchronizing ?? false }
 
     // MARK: - Writing
 

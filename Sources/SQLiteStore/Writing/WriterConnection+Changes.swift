@@ -52,25 +52,6 @@ extension WriterConnection {
         }
     }
 
-    /// Stores rows that were made for this store, all in one transaction and in their order.
-    ///
-    /// - Returns: An outcome for each row.
-    func commit(_ rows: [Row]) throws(SQLiteError) -> [Result<Void, StoreError>] {
-        try transaction { () throws(SQLiteError) in
-            try checkLimits()
-            var outcomes: [Result<Void, StoreError>] = []
-            for row in rows {
-                do throws(SQLiteError) {
-                    outcomes.append(try store(row).map { _ in })
-                } catch {
-                    guard error.isOfOneStatement, connection.isInTransaction else { throw error }
-                    outcomes.append(.failure(.write(StoreFault(error))))
-                }
-            }
-            return outcomes
-        }
-    }
-
     private func outcome(
         of change: Change, _ rules: WriteRules
     ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {

@@ -137,18 +137,23 @@ extension WriterConnection {
     ///
     /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all
     /// the work. Throws the error of an earlier sync.
-    func holdWAL() throws(SQLiteError) {
-        try checkpointer?.finish()
+    ///
+    /// - Returns: Whether the state is held.
+    @discardableResult
+    func holdWAL() throws(SQLiteError) -> Bool {
+        try backgroundSync?.finish()
         // A small database is checkpointed in milliseconds; in the background, most of its pages would have to be
         // written twice.
-        guard try usedBytes() >= smallDatabase else { return }
+        guard try usedBytes() >= smallDatabase else { return false }
         try markLastCommit()
         heldFrames = connection.walIndex?.frames ?? 0
         do throws(SQLiteError) {
-            if checkpointer == nil { checkpointer = try BackgroundCheckpointer(path: connection.path) }
-            try checkpointer?.hold()
+            if backgroundSync == nil { backgroundSync = try BackgroundSync(path: connection.path) }
+            try backgroundSync?.hold()
+            return true
         } catch {
-            checkpointer?.release()
+            backgroundSync?.release()
+            return false
         }
     }
 
@@ -161,13 +166,13 @@ extension WriterConnection {
     func checkpointHeldWAL(
         synchronizes: Bool, whenDone: @escaping @Sendable () -> Void
     ) throws(SQLiteError) -> Int? {
-        guard let checkpointer, checkpointer.isHolding else { return nil }
-        defer { checkpointer.release() }
+        guard let backgroundSync, backgroundSync.isHolding else { return nil }
+        defer { backgroundSync.release() }
         // It would end at a commit without a mark.
         if !connection.isRead(before: heldFrames) { _ = try connection.checkpoint(.passive, waiting: 0) }
         // The read must end before the other thread uses its connection.
-        checkpointer.release()
-        if synchronizes { checkpointer.synchronize(whenDone: whenDone) }
+        backgroundSync.release()
+        if synchronizes { backgroundSync.synchronize(whenDone: whenDone) }
         return (connection.walIndex?.movedFrames ?? 0) * pageSize
     }
 
@@ -181,7 +186,7 @@ extension WriterConnection {
     func checkpoint(
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
-        try checkpointer?.finish()
+        try backgroundSync?.finish()
         try markLastCommit()
         // A checkpoint of a part would end at a commit without a mark.
         let (end, frames) = (ContinuousClock.now + .milliseconds(milliseconds), connection.walIndex?.frames ?? 0)

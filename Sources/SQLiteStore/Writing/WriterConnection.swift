@@ -33,10 +33,10 @@ final class WriterConnection {
     /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
     /// Nil until first needed.
-    var checkpointer: BackgroundCheckpointer?
+    var backgroundSync: BackgroundSync?
     /// Bytes below which the database is checkpointed without a background checkpoint; changed by tests.
     var smallDatabase = 8 << 20
-    /// Frames of the WAL up to the state that `checkpointer` holds.
+    /// Frames of the WAL up to the state that `backgroundSync` holds.
     var heldFrames = 0
     /// When `makeRoom` last failed to make room; nil if it never has.
     var lastRoomFailure: ContinuousClock.Instant?
@@ -176,9 +176,8 @@ final class WriterConnection {
     /// - Parameter identity: That of the ring whose keys seal the store; empty for a store in the clear.
     func setKeyRing(_ identity: [UInt8]) throws(SQLiteError) {
         let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
-        try transaction { () throws(SQLiteError) in
-            try update.withBinding(identity, at: 1) { () throws(SQLiteError) in _ = try update.step() }
-        }
+        try update.bind(identity, at: 1)
+        try transaction { () throws(SQLiteError) in try update.run() }
     }
 
     func checkLimits() throws(SQLiteError) {

@@ -1,3 +1,7 @@
+internal import Cryptography
+internal import Glibc
+internal import System
+
 /// Changes the key ring of an open store.
 package protocol KeyRingAdministrator: Sendable {
     /// The numbered keys, the oldest first.
@@ -98,6 +102,129 @@ extension Rekeying {
             guard !Task.isCancelled else {
                 throw .refused("the rekeying was interrupted; token-cache keyring rotate goes on with the rest")
             }
+        }
+    }
+}
+
+extension KeyRing {
+    /// The ring with one more key, which then seals.
+    package func addingKey(createdAt: Int64) throws(StoreError) -> KeyRing {
+        guard newest.number < Self.numbers.upperBound else {
+            throw .refused("the key ring is at its last number, \(newest.number)")
+        }
+        do throws(SealingError) {
+            let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
+            return KeyRing(index: index, keys: keys + [added])
+        } catch {
+            throw .sealing(error)
+        }
+    }
+}
+
+/// The changes of a key ring's file while its store is open.
+extension Sealing {
+    /// The ring in the file; fails if it is another store's, or lacks a key in use, which saving it would lose.
+    package func ring(in file: KeyRingFile) throws(StoreError) -> KeyRing {
+        guard let present = ring else { preconditionFailure("the store is sealed") }
+        do throws(KeyRingError) {
+            let found = try file.load(like: present)
+            for key in present.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
+                throw .lacksKey(number: key.number, path: file.path)
+            }
+            // With the index key's object, which rows under way refer to.
+            return KeyRing(index: present.index, keys: found.keys, active: present.active.number)
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
+    /// Puts a ring into the file, and then into use.
+    ///
+    /// - Parameters:
+    ///   - new: The ring.
+    ///   - file: Where it is.
+    ///   - retired: See `KeyRingFile.save`.
+    package func save(_ new: KeyRing, to file: KeyRingFile, without retired: Int? = nil) throws(StoreError) {
+        do throws(KeyRingError) {
+            // Must be on disk before a key seals.
+            try file.save(new, without: retired)
+        } catch {
+            if case .notDurable = error { replace(.sealed(new)) }
+            throw .keyRing(error)
+        }
+        replace(.sealed(new))
+    }
+}
+
+/// Chooses the key ring of a store when it is opened.
+package struct KeyRingChoice: Sendable {
+    private let file: KeyRingFile
+    private let isSealed: Bool
+    private let place: String
+
+    /// - Parameters:
+    ///   - file: Where the ring is, or will be.
+    ///   - isSealed: Whether the settings ask for sealing.
+    ///   - place: The store's, for errors.
+    package init(_ file: KeyRingFile, isSealed: Bool, of place: String) {
+        (self.file, self.isSealed, self.place) = (file, isSealed, place)
+    }
+
+    /// What was chosen.
+    package struct Outcome: Sendable {
+        /// Nil in the clear.
+        package let ring: KeyRing?
+        /// Of the ring; empty in the clear.
+        package let identity: [UInt8]
+        /// Whether the ring and its file were made just now.
+        package let isNew: Bool
+    }
+
+    /// The ring that a store was sealed with.
+    ///
+    /// An empty store accepts any ring, or gets a new one.
+    ///
+    /// - Parameters:
+    ///   - identity: That of the ring that has sealed the store, as the store says; empty for none.
+    ///   - isEmpty: Whether nothing is in the store.
+    package func ring(fitting identity: [UInt8], isEmpty: Bool) throws(StoreOpenError) -> Outcome {
+        guard isSealed else {
+            guard identity.isEmpty || isEmpty else { throw .sealed(path: place) }
+            return Outcome(ring: nil, identity: [], isNew: false)
+        }
+        guard !identity.isEmpty || isEmpty else { throw .notSealed(path: place) }
+        do throws(KeyRingError) {
+            let (ring, isNew) = try load(isNew: isEmpty)
+            let found = try Self.identity(of: ring)
+            guard found == identity || isEmpty else { throw .ofAnotherStore(path: file.path) }
+            return Outcome(ring: ring, identity: found, isNew: isNew)
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
+    private func load(isNew: Bool) throws(KeyRingError) -> (ring: KeyRing, isNew: Bool) {
+        if let ring = try file.load() { return (ring, false) }
+        guard isNew else { throw .missing(path: file.path) }
+        let ring: KeyRing
+        do throws(SealingError) {
+            ring = try KeyRing.random(createdAt: Int64(time(nil)))
+        } catch {
+            throw .library(error)
+        }
+        return try FileReplacement.withLock(onFolderOf: file.path) { () throws(KeyRingError) in
+            // Another server that names the same file may have made one: the file must not get another ring than that one uses.
+            if let other = try file.load() { return (other, false) }
+            try file.save(ring)
+            return (ring, true)
+        }
+    }
+
+    private static func identity(of ring: KeyRing) throws(KeyRingError) -> [UInt8] {
+        do throws(SealingError) {
+            return try ring.identity()
+        } catch {
+            throw .library(error)
         }
     }
 }

@@ -25,17 +25,7 @@ package struct StoreExamination: Sendable {
     /// The numbers of the keys that rows are sealed with, as of the last checkpoint and as far as a short look shows.
     package var keyNumbers: Set<Int> = []
     /// What is damaged; nil if nothing is.
-    package var damage: Damage?
-
-    package struct Damage: Hashable, Sendable {
-        package let text: String
-        package let advice: String
-
-        package init(_ text: String, advice: String) {
-            self.text = text
-            self.advice = advice
-        }
-    }
+    package var damage: StoreOpenError?
 
     package init() {}
 }

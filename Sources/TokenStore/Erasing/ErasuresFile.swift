@@ -110,11 +110,13 @@ package struct ErasuresFile: Hashable, Sendable {
         let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         // The last one has no end: it is empty, or what a crash has left of one.
         for line in lines.dropLast() where line.first != UInt8(ascii: "#") && !line.isEmpty {
-            let words = line.split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
-            guard words.count == 2, let hash = Self.bytes(ofHexadecimal: words[1]) else { throw Self.damage }
-            if erasures == nil, words[0] == "key" {
+            let words = line.split(separator: UInt8(ascii: " "))
+            guard words.count == 2, let hash = Hexadecimal.decode(words[1]), hash.count == KeyedHash.length
+            else { throw Self.damage }
+            let first = String(decoding: words[0], as: UTF8.self)
+            if erasures == nil, first == "key" {
                 erasures = Erasures(key: SecretKey(hash.span))
-            } else if let version = Int64(words[0]), erasures != nil {
+            } else if let version = Int64(first), erasures != nil {
                 erasures?.add(hash, TokenVersion(rawValue: version))
             } else {
                 throw Self.damage
@@ -128,7 +130,7 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private func line(_ user: [UInt8], _ version: TokenVersion, _ key: SecretKey) throws(SystemError) -> String {
         let hash = try make { () throws(CryptographyError) in try Erasures.hash(user, key) }
-        return "\(version) \(Self.hexadecimal(hash))\n"
+        return "\(version) \(Hexadecimal.text(hash))\n"
     }
 
     /// A failure of OpenSSL, which no call of the system explains.
@@ -141,18 +143,7 @@ package struct ErasuresFile: Hashable, Sendable {
     }
 
     private static func hexadecimal(_ key: SecretKey) -> String {
-        key.withBytes { key in hexadecimal(key.indices.map { key[$0] }) }
-    }
-
-    private static func hexadecimal(_ bytes: [UInt8]) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-    }
-
-    /// The 32 bytes of a text; nil if it is not one of them.
-    private static func bytes(ofHexadecimal text: String) -> [UInt8]? {
-        let digits = text.utf8.compactMap { Character(UnicodeScalar($0)).hexDigitValue.map(UInt8.init) }
-        guard digits.count == text.utf8.count, digits.count == 2 * KeyedHash.length else { return nil }
-        return stride(from: 0, to: digits.count, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+        key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
     }
 }
 

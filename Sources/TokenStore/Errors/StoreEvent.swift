@@ -26,8 +26,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case belowLimit
     /// Expired tokens were deleted.
     case expired(count: Int)
-    /// The clock has jumped: no token is deleted for now.
-    case expiryHeld(seconds: Int64)
+    /// The clock has jumped by so many seconds: no token is deleted until it is confirmed, which takes so many.
+    case expiryHeld(seconds: Int64, confirmation: Int64)
     /// Tokens are deleted again, after `expiryHeld`.
     case expiryGoesOn
     /// An event that only one kind of store has.
@@ -90,11 +90,11 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .readsRecovered(let failed): "no read has failed for a while, after \(failed) that did"
         case .limitReached(let limit): "\(limit)"
         case .belowLimit: "the store is below its limits, new ids are accepted again"
-        case .expiryHeld(let seconds):
+        case .expiryHeld(let seconds, let confirmation):
             """
             no token is deleted for now: since the server last checked the clock, that is \(Self.hours(seconds)) of the time \
             that has passed by the system's uptime, or the server was stopped meanwhile, or an old backup restored. Set the \
-            clock right if it is wrong; if it stays as it is, deleting begins in \(ExpiryClock.confirmation / 3_600) hours
+            clock right if it is wrong; if it stays as it is, deleting begins in \(confirmation / 3_600) hours
             """
         case .expiryGoesOn: "expired tokens are deleted again"
         case .own(let notice): notice.text

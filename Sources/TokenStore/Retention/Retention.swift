@@ -99,7 +99,7 @@ package final class StoreClock: Sendable {
         let (isJump, deviation) = use { ($0.holdsExpiry, $0.deviation) }
         let holds = isJump && isExpiring
         let before = isHoldingExpiry
-        if holds && !before { report(.expiryHeld(seconds: deviation)) }
+        if holds && !before { report(.expiryHeld(seconds: deviation, confirmation: ExpiryClock.confirmation)) }
         if before && !holds && isExpiring { report(.expiryGoesOn) }
         isHolding.store(holds, ordering: .relaxed)
         return !isJump

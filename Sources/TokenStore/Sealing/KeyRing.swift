@@ -58,19 +58,6 @@ package struct KeyRing: Sendable {
         numberedKey(number)?.key
     }
 
-    /// The ring with one more key, which then seals.
-    package func addingKey(createdAt: Int64) throws(StoreError) -> KeyRing {
-        guard newest.number < Self.numbers.upperBound else {
-            throw .refused("the key ring is at its last number, \(newest.number)")
-        }
-        do throws(SealingError) {
-            let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
-            return KeyRing(index: index, keys: keys + [added])
-        } catch {
-            throw .sealing(error)
-        }
-    }
-
     /// The ring with another key that seals.
     package func activating(_ number: Int) -> KeyRing {
         KeyRing(index: index, keys: keys, active: number)
@@ -89,7 +76,7 @@ package struct KeyRing: Sendable {
 
     /// The beginning of a hash that identifies a ring or a key, in hexadecimal.
     package static func fingerprint(_ hash: [UInt8]) -> String {
-        hash.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        Hexadecimal.text(Array(hash.prefix(8)))
     }
 
     private static func hash(of label: String, under key: SecretKey) throws(SealingError) -> [UInt8] {
@@ -98,7 +85,7 @@ package struct KeyRing: Sendable {
         return hash
     }
 
-    private static func newKey() throws(SealingError) -> SecretKey {
+    static func newKey() throws(SealingError) -> SecretKey {
         do throws(CryptographyError) {
             return try .random()
         } catch {
@@ -144,16 +131,9 @@ enum KeyRingText {
     }
 
     private static func append(_ key: SecretKey, to bytes: inout [UInt8]) {
-        key.withBytes { key in
-            for index in key.indices {
-                bytes.append(digits[Int(key[index] >> 4)])
-                bytes.append(digits[Int(key[index] & 15)])
-            }
-        }
+        key.withBytes { Hexadecimal.append($0, to: &bytes) }
         bytes.append(UInt8(ascii: "\n"))
     }
-
-    private static let digits = Array("0123456789abcdef".utf8)
 
     /// Reads a ring out of the text.
     static func ring(of bytes: [UInt8]) throws(Malformed) -> KeyRing {
@@ -199,24 +179,8 @@ enum KeyRingText {
     }
 
     private static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {
-        guard text.count == 2 * SecretKey.length else { return nil }
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(SecretKey.length)
+        guard text.count == 2 * SecretKey.length, var bytes = Hexadecimal.decode(text) else { return nil }
         defer { SecretKey.wipe(&bytes) }
-        var high: UInt8?
-        for character in text {
-            guard let digit = digit(character) else { return nil }
-            if let first = high.take() { bytes.append(first << 4 | digit) } else { high = digit }
-        }
         return SecretKey(bytes.span)
-    }
-
-    private static func digit(_ character: UInt8) -> UInt8? {
-        switch character {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): character - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): character - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): character - UInt8(ascii: "A") + 10
-        default: nil
-        }
     }
 }

@@ -63,41 +63,6 @@ package final class Sealing: Sendable {
     }
 }
 
-/// The changes of a key ring's file while its store is open.
-extension Sealing {
-    /// The ring in the file; fails if it is another store's, or lacks a key in use, which saving it would lose.
-    package func ring(in file: KeyRingFile) throws(StoreError) -> KeyRing {
-        guard let present = ring else { preconditionFailure("the store is sealed") }
-        do throws(KeyRingError) {
-            let found = try file.load(like: present)
-            for key in present.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
-                throw .lacksKey(number: key.number, path: file.path)
-            }
-            // With the index key's object, which rows under way refer to.
-            return KeyRing(index: present.index, keys: found.keys, active: present.active.number)
-        } catch {
-            throw .keyRing(error)
-        }
-    }
-
-    /// Puts a ring into the file, and then into use.
-    ///
-    /// - Parameters:
-    ///   - new: The ring.
-    ///   - file: Where it is.
-    ///   - retired: See `KeyRingFile.save`.
-    package func save(_ new: KeyRing, to file: KeyRingFile, without retired: Int? = nil) throws(StoreError) {
-        do throws(KeyRingError) {
-            // Must be on disk before a key seals.
-            try file.save(new, without: retired)
-        } catch {
-            if case .notDurable = error { replace(.sealed(new)) }
-            throw .keyRing(error)
-        }
-        replace(.sealed(new))
-    }
-}
-
 /// The keys of a store's rows.
 package enum StoreKeys: Sendable {
     case sealed(KeyRing)

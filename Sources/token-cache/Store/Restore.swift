@@ -106,7 +106,6 @@ struct Verify: AsyncParsableCommand {
         let found = try await options.perform(VerifyStore(), for: nil, "Verifying")
         var lines = ["\(Text.count(found.tokens, "token")) checked"]
         lines += Self.faults(found.unreadable, found.damages)
-        if let count = found.wrongCount { lines.append("the store's own count is \(Text.number(count)) tokens") }
         if let copy = found.damagedCopy {
             lines.append(
                 "\(copy) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"

@@ -5,7 +5,7 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-@Suite struct BackgroundCheckpointerTests {
+@Suite struct BackgroundSyncTests {
     private let folder: TemporaryDirectory
     private let opener: StoreOpener
     private let writer: WriterConnection
@@ -69,7 +69,7 @@ import Testing
         #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
         try await checkpointHeldWAL { try write(3, 1) }
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
-        #expect(writer.checkpointer?.isSynchronizing == false)
+        #expect(writer.backgroundSync?.isSynchronizing == false)
         let size = writer.walSize
         try write(4, 1)
         #expect(writer.walSize > size)
@@ -92,7 +92,7 @@ import Testing
             try write(9, version)
             let copied = try writer.checkpointHeldWAL(synchronizes: false) { Issue.record("nothing was to be synced") }
             #expect(copied.map { $0 > 0 && $0 < writer.walSize } == true)
-            #expect(writer.checkpointer?.isHolding == false && writer.checkpointer?.isSynchronizing == false)
+            #expect(writer.backgroundSync?.isHolding == false && writer.backgroundSync?.isSynchronizing == false)
             #expect(try moved() == [version] + (1...7).map { $0 <= version ? $0 : 0 } + [0])
         }
         #expect(try writer.checkpoint(.restart) == .complete)

@@ -14,14 +14,14 @@ internal import Synchronization
 ///
 /// The final checkpoint syncs the database again before the WAL is restarted, and finds little to write. If the earlier
 /// sync has failed, the system may take its pages for written, so the final checkpoint fails as well.
-final class BackgroundCheckpointer: @unchecked Sendable {
+final class BackgroundSync: @unchecked Sendable {
     // Unchecked: the writer's thread uses it, and the queue while `isSynchronizing`.
 
     private let connection: SQLiteConnection
     private let begin: SQLiteStatement
     private let read: SQLiteStatement
     private let end: SQLiteStatement
-    private let queue = DispatchQueue(label: "checkpointer")
+    private let queue = DispatchQueue(label: "checkpoint sync")
     private let isUnderWay = Atomic<Bool>(false)
     /// SQLite's result code of the last sync that failed.
     private let failure = Atomic<Int32>(SQLITE_OK)

@@ -104,18 +104,6 @@ import Testing
         #expect(try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'token_by_writing'") == 1)
     }
 
-    @Test func `what does not open is left out only where that is asked for`() async throws {
-        let store = try SQLiteTokenStore(at: path("from"))
-        await SQLiteAdministrator(store).fill(0..<10)
-        store.close()
-        try sql("from", "UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT max(slot) FROM token)")
-        let error = #expect(throws: StoreError.self) { try copy("from", to: "to") }
-        #expect("\(String(describing: error))".contains("1 row that cannot be decrypted"))
-        #expect(try FileManager.default.contentsOfDirectory(atPath: path("to")).sorted() == ["keys", "lock"])
-        let summary = try copy("from", to: "to", skipsUnreadable: true)
-        #expect(summary.copied.tokens == 9 && !summary.isComplete && summary.unreadable.values.reduce(0, +) == 1)
-    }
-
     @Test func `more rows that do not open than a batch has do not end the copy`() async throws {
         let store = try SQLiteTokenStore(at: path("from"))
         let handle = try await ConformanceHandle.open(store)

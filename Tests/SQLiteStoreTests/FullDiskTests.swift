@@ -37,7 +37,7 @@ final class WriterHarness {
     func store(_ id: String, bytes: Int) throws {
         var coder = RowCoder(state.sealing)
         let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
-        for outcome in database.commit([.store(try coder.row(of: token))]) { _ = try outcome.get() }
+        for outcome in database.write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
     }
 
     var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }

@@ -64,38 +64,6 @@ import Testing
         #expect(try reader.integer("SELECT count(*) FROM token") == 2)
     }
 
-    @Test("tokens are dropped when they were not written for the time, or when they have expired by their own account")
-    func retention() async throws {
-        let written = try SQLiteTokenStore(at: data)
-        let administrator = SQLiteAdministrator(written)
-        let now = Int64(Date.now.timeIntervalSince1970)
-        let expired = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"2013-08-14T19:24:05.123 0000"}"#
-        let lasting = #"{"com.facebook.sdk:TokenInformationExpirationDateKey":"4001-01-01T00:00:00.000 0000"}"#
-        var tokens: [(token: Token, writtenAt: Int64?)] = (0..<1_000).map { number in
-            (Token(id: Array("old\(number)".utf8), info: [1]), now - 5_000)
-        }
-        tokens.append((Token(id: Array("new".utf8), info: Array(lasting.utf8)), nil))
-        tokens.append((Token(id: Array("expired".utf8), info: Array(expired.utf8)), nil))
-        _ = await administrator.store(tokens)
-        written.close()
-        // The times of the two policies apply apart from one another, and nothing is dropped without one.
-        let kept = try SQLiteTokenStore(at: data)
-        #expect(try await SQLiteAdministrator(kept).statistics().tokens == 1_002)
-        kept.close()
-        let byWriting = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
-        let handle = try await ConformanceHandle.open(byWriting)
-        #expect(try await handle.get("old999") == nil)
-        #expect(try await handle.get("expired") == expired)
-        try await until { try await SQLiteAdministrator(byWriting).statistics().tokens == 2 }
-        byWriting.close()
-        #expect(byWriting.metrics.expired == 1_000)
-        let byExpiration = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(60)) }
-        defer { byExpiration.close() }
-        try await until { try await SQLiteAdministrator(byExpiration).statistics().tokens == 1 }
-        #expect(try await ConformanceHandle.open(byExpiration).get("new") == lasting)
-        #expect(try await SQLiteAdministrator(byExpiration).verify { _ in }.isSound)
-    }
-
     @Test("a change of retention that finds no room leaves the indexes as they were")
     func retentionWithoutRoom() async throws {
         let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(1_000)) }

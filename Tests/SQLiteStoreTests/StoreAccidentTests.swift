@@ -51,7 +51,7 @@ import Testing
         return Set(try connection.text("SELECT group_concat(key) FROM token").split(separator: ",").map(String.init))
     }
 
-    private var isMarked: Bool { CheckMark(of: database).exists }
+    private var isMarked: Bool { CheckRequest(of: database).exists }
 
     /// What the store has said of the accident, after it was found by a write or by the look of each second.
     private func finding(byWriting: Bool) throws -> String {

@@ -112,7 +112,7 @@ extension StoreFiles.Accident {
 /// different commits.
 ///
 /// While a part of the WAL is in the database, the database is sound only together with the WAL.
-struct CheckMark {
+struct CheckRequest {
     private let path: String
 
     init(of database: String) {
@@ -158,7 +158,7 @@ struct DatabaseFile {
         try PrivateFile.rename(new, to: path)
         for suffix in ["-wal", "-shm"] { try PrivateFile.remove(path + suffix) }
         try PrivateFile.synchronizeFolder(of: path)
-        CheckMark(of: path).remove()
+        CheckRequest(of: path).remove()
     }
 }
 
@@ -168,7 +168,7 @@ package enum DatabaseFileName {
     package static let database = "tokens.db"
     /// Of the database's files in the data folder; some exist only while a server runs.
     package static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
-    /// Of the file that `CheckMark` makes.
+    /// Of the file that `CheckRequest` makes.
     static let checkSuffix = "-check"
     /// Of the copy of a damaged WAL.
     static let damagedWALSuffix = "-wal.damaged"

@@ -197,7 +197,7 @@ struct ErasedRows {
     }
 
     /// Remembers a token if its user was erased.
-    mutating func note(_ token: Token, _ row: StoredRow) {
+    mutating func note(_ token: Token, _ row: StoredToken) {
         guard isErased(token.id, row.version) else { return }
         slots.append(row.slot)
         users.insert(row.key)

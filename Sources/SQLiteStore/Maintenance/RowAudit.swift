@@ -5,7 +5,7 @@ internal import TokenStore
 /// Used on its connection's thread.
 final class OpenedRows {
     enum Row {
-        case token(StoredRow, Result<Token, SealingError>)
+        case token(StoredToken, Result<Token, SealingError>)
         case session(StoredSession, Result<OpenedSession, SealingError>)
     }
 
@@ -19,7 +19,7 @@ final class OpenedRows {
     private var (hasTokens, hasSessions) = (true, true)
 
     init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
-        tokens = try SQLiteStatement("SELECT \(StoredRow.columns) FROM token NOT INDEXED", on: connection)
+        tokens = try SQLiteStatement("SELECT \(StoredToken.columns) FROM token NOT INDEXED", on: connection)
         sessions = try SQLiteStatement("SELECT \(SessionRow.columns) FROM session", on: connection)
         coder = RowCoder(sealing)
     }
@@ -29,7 +29,7 @@ final class OpenedRows {
         if hasTokens {
             hasTokens = try tokens.step()
             if hasTokens {
-                let row = StoredRow(tokens)
+                let row = StoredToken(tokens)
                 return .token(row, counted(row.token(of: tokens, &coder, &valueBytes)))
             }
         }

@@ -66,7 +66,7 @@ extension SQLiteAdministrator {
         let connection = try reader().connection
         return try reading { () throws(SQLiteError) in
             let select = try SQLiteStatement(
-                "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
+                "SELECT \(StoredToken.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
             )
             try select.bind(start, at: 1)
             // One more than asked for, to know whether there is a next page.
@@ -78,7 +78,7 @@ extension SQLiteAdministrator {
                     page.next = StoreCursor("\(start)")
                     break
                 }
-                let row = StoredRow(select)
+                let row = StoredToken(select)
                 start = row.slot
                 page.entries.append(
                     TokenPage.Entry(

@@ -208,7 +208,7 @@ final class SQLiteCopyTarget: CopyTarget {
         }
         try PrivateFile.synchronize(database.new)
         // It may be left of a database that was moved away.
-        CheckMark(of: database.path).remove()
+        CheckRequest(of: database.path).remove()
         try PrivateFile.rename(database.new, to: database.path)
     }
 
@@ -232,7 +232,7 @@ extension StoreOpener {
                 ? .emptied(path: database) : .notADatabase(path: database, .damaged("it is empty"))
         }
         let (connection, _) = try connect(.readWrite)
-        if mark.exists {
+        if checkRequest.exists {
             do throws(SQLiteError) {
                 try connection.checkForMixedPages()
             } catch {

@@ -96,7 +96,7 @@ final class TokenTable {
 }
 
 /// A row of the table of tokens, as a statement that selects `columns` returns it.
-struct StoredRow {
+struct StoredToken {
     let slot: Int64
     let key: [UInt8]
     /// The key that sealed the value; 0 in the clear.

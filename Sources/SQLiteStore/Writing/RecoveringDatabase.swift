@@ -120,13 +120,13 @@ final class RecoveringDatabase {
 
     // MARK: - Writing
 
-    /// Makes changes durable; see `WriterConnection.commit`.
-    func commit(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
+    /// Makes changes durable; see `WriterConnection.apply`.
+    func write(_ changes: [Change]) -> [Result<ChangeOutcome, StoreError>] {
         let began = ContinuousClock.now
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
             outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
-                try writer.commit(changes, WriteRules(state.sealing, state.retention))
+                try writer.apply(changes, WriteRules(state.sealing, state.retention))
             }
             noteLimit()
         } catch {
@@ -299,10 +299,10 @@ final class RecoveringDatabase {
         guard accident != .lockRemoved else { return false }
         // If that is impossible, the next start finds the damage only when it meets it, and begins an empty store in the place of
         // a database that is gone.
-        try? opener.mark.make()
+        try? opener.checkRequest.make()
         guard accident == .walRemoved, files?.isLocked == true, let writer else { return false }
         guard (try? writer.checkpoint(.restart, waiting: 1_000, insists: true)) == .complete else { return false }
-        opener.mark.remove()
+        opener.checkRequest.remove()
         return true
     }
 
@@ -357,6 +357,6 @@ final class RecoveringDatabase {
             access = .ended(.unusable(found.general))
             throw found
         }
-        opener.mark.remove()
+        opener.checkRequest.remove()
     }
 }

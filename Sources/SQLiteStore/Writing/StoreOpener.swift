@@ -10,13 +10,13 @@ struct StoreOpener: Sendable {
     var options: StoreOptions
     let report: @Sendable (StoreEvent) -> Void
 
-    var mark: CheckMark { CheckMark(of: database) }
+    var checkRequest: CheckRequest { CheckRequest(of: database) }
 
     /// An open database.
     struct Opened {
         let writer: WriterConnection
         let keys: StoreKeys
-        /// Whether a WAL was lost of which a part may be in the database, see `CheckMark`.
+        /// Whether a WAL was lost of which a part may be in the database, see `CheckRequest`.
         let mayBeMixed: Bool
         /// Numbers of keys that the ring lacks and rows are sealed with, see `KeyNumbers`.
         let missingKeys: [Int]
@@ -31,7 +31,7 @@ struct StoreOpener: Sendable {
         // With an empty database SQLite would delete the WAL, and the commits in it. A crash while a database is created does
         // not look like this, because its first page is written before it gets a WAL.
         // Nor does it have a mark, which says that the database of a store was lost.
-        guard !isEmpty || FileStatus.size(of: database + "-wal") == 0 && !mark.exists else {
+        guard !isEmpty || FileStatus.size(of: database + "-wal") == 0 && !checkRequest.exists else {
             throw .emptied(path: database)
         }
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
@@ -116,7 +116,7 @@ struct StoreOpener: Sendable {
             let writer = try WriterConnection(connection, options: options)
             if let identity { try writer.setKeyRing(identity) }
             try writer.index(for: retention)
-            return Opened(writer: writer, keys: keys, mayBeMixed: mark.exists, missingKeys: missing ?? [])
+            return Opened(writer: writer, keys: keys, mayBeMixed: checkRequest.exists, missingKeys: missing ?? [])
         }
     }
 
@@ -142,7 +142,7 @@ struct StoreOpener: Sendable {
                 try PrivateFile.synchronize(copy)
                 try PrivateFile.synchronizeFolder(of: copy)
             }
-            try mark.make()
+            try checkRequest.make()
         } catch {
             throw .damagedWAL(path: path, damage, copyFailure: "\(error)")
         }

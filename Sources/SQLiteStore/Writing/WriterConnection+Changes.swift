@@ -22,18 +22,18 @@ extension WriterConnection {
     /// nothing is changed. If the disk is full, room is made where that is possible, and the transaction runs once more.
     ///
     /// - Returns: An outcome for each change.
-    func commit(
+    func apply(
         _ changes: [Change], _ rules: WriteRules
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
         do throws(SQLiteError) {
-            return try commitOnce(changes, rules)
+            return try applyOnce(changes, rules)
         } catch {
             guard error.isDiskFull, try makeRoom() else { throw error }
-            return try commitOnce(changes, rules)
+            return try applyOnce(changes, rules)
         }
     }
 
-    private func commitOnce(
+    private func applyOnce(
         _ changes: [Change], _ rules: WriteRules
     ) throws(SQLiteError) -> [Result<ChangeOutcome, StoreError>] {
         try transaction { () throws(SQLiteError) in

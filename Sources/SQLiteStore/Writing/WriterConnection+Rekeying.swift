@@ -21,7 +21,7 @@ extension WriterConnection {
     ///   - coder: Seals with the newest key.
     func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyingStep<Int64> {
         let select = try SQLiteStatement(
-            "SELECT \(StoredRow.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
+            "SELECT \(StoredToken.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
         )
         let update = try SQLiteStatement(
             "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
@@ -39,7 +39,7 @@ extension WriterConnection {
                     break
                 }
                 result.seen += 1
-                result.next = Int64(select.integer(at: StoredRow.Column.slot))
+                result.next = Int64(select.integer(at: StoredToken.Column.slot))
                 switch Self.finding(select, &coder, &bytes) {
                 case .current: break
                 case .unreadable: result.unreadable += 1
@@ -92,8 +92,8 @@ extension WriterConnection {
 
     private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
         do throws(SealingError) {
-            if try coder.activeKeyNumber() == select.integer(at: StoredRow.Column.keyNumber) { return .current }
-            let row = StoredRow(select)
+            if try coder.activeKeyNumber() == select.integer(at: StoredToken.Column.keyNumber) { return .current }
+            let row = StoredToken(select)
             return .rekeyed(try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times))
         } catch {
             return .unreadable

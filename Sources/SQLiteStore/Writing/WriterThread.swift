@@ -161,7 +161,7 @@ final class WriterThread: Sendable {
             if !batches.isEmpty {
                 // On a full disk a checkpoint may make room, so failing commits must not delay it.
                 let began = ContinuousClock.now
-                if commit(batches, to: database) {
+                if write(batches, to: database) {
                     let count = batches.reduce(0) { $0 + $1.changes.count }
                     pause = GroupPause(afterGroupOf: count, took: .now - began)
                     schedule.noteCommit(at: .now)
@@ -212,15 +212,15 @@ final class WriterThread: Sendable {
     }
 
     /// Returns whether any of the changes was made.
-    private func commit(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
+    private func write(_ batches: [WriteBatch], to database: RecoveringDatabase) -> Bool {
         let outcomes: [Result<ChangeOutcome, StoreError>]
         if let batch = batches.first, batches.count == 1 {
             // Usually there is one batch, of one loop.
-            outcomes = database.commit(batch.changes)
+            outcomes = database.write(batch.changes)
             admission.release(batch.admittedBytes)
             batch.finish(outcomes)
         } else {
-            outcomes = database.commit(batches.flatMap(\.changes))
+            outcomes = database.write(batches.flatMap(\.changes))
             var start = 0
             for batch in batches {
                 admission.release(batch.admittedBytes)

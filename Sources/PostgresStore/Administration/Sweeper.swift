@@ -21,8 +21,6 @@ struct Sweeper {
     private var retention: Retention?
     /// Whether the last step failed.
     private var hasFailed = false
-    /// Operators were told that nothing is deleted, and not yet that deleting continues.
-    private var hasReportedHold = false
     /// Indexes whose absence operators were told of.
     private var missingIndexes: Set<RetentionIndex> = []
 
@@ -79,7 +77,8 @@ struct Sweeper {
         }
         // Without a retention nothing is deleted, so no deletion is held back either.
         let isExpiring = state.retention.deletionInterval(hasSessions: hasSessions) != nil
-        left = state.clock.mayDelete(isExpiring: isExpiring, state.report) ? ExpiredRows.all(state.retention, at: reading.wall) : []
+        let mayDelete = state.clock.mayDelete(isExpiring: isExpiring, state.report)
+        left = mayDelete ? ExpiredRows.all(state.retention, at: reading.wall) : []
     }
 
     private mutating func delete(_ rows: ExpiredRows) throws(StoreError) {

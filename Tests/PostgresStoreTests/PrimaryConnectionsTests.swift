@@ -54,7 +54,7 @@ import Testing
         try database.sql("CREATE ROLE reader_\(database.name) LOGIN")
         try database.sql("ALTER ROLE reader_\(database.name) SET default_transaction_read_only = on")
         let readOnly = try connections(database.url(user: "reader_\(database.name)"))
-        let refusal = #expect(throws: StoreError.self) { try number(readOnly, within: .milliseconds(300)) }
+        let refusal = #expect(throws: StoreError.self) { try number(readOnly, within: .seconds(3)) }
         guard case .unavailable(let fault) = refusal, fault.description.contains("takes no writes") else {
             Issue.record("the error is \(String(describing: refusal))")
             return

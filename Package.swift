@@ -76,7 +76,9 @@ let package = Package(
         .target(name: "Audit", dependencies: ["Cryptography", "System"], swiftSettings: strict),
 
         // Three modules that do not import one another.
-        .target(name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "System"], swiftSettings: strict),
+        .target(
+            name: "EventLoop", dependencies: ["CLinux", "COpenSSL", "Cryptography", "System"], swiftSettings: strict
+        ),
         .target(name: "HTTP", dependencies: ["System"], swiftSettings: strict),
         .target(
             name: "TokenStore", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"],
@@ -114,8 +116,8 @@ let package = Package(
         .target(
             name: "Settings",
             dependencies: [
-                "Audit", .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CYAML", "HTTP", "JWT",
-                "System", "TokenService", "TokenStore",
+                "Audit", .target(name: "CPostgres", condition: .when(traits: ["PostgreSQL"])), "CYAML", "Cryptography",
+                "HTTP", "JWT", "System", "TokenService", "TokenStore",
                 .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
@@ -123,8 +125,8 @@ let package = Package(
         .target(
             name: "Server",
             dependencies: [
-                "Audit", "EventLoop", "HTTP", "JWT", "Metrics", "Settings", "System", "TokenService", "TokenStore",
-                .product(name: "Logging", package: "swift-log"),
+                "Audit", "Cryptography", "EventLoop", "HTTP", "JWT", "Metrics", "Settings", "System", "TokenService",
+                "TokenStore", .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict
         ),
@@ -183,7 +185,7 @@ let package = Package(
         ),
         .testTarget(name: "SystemTests", dependencies: ["System", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "System", "TestSupport"],
+            name: "EventLoopTests", dependencies: ["EventLoop", "COpenSSL", "Cryptography", "System", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),

@@ -1,3 +1,4 @@
+package import Cryptography
 internal import Glibc
 package import System
 
@@ -157,7 +158,7 @@ package struct TCPStream: ~Copyable {
     /// What the client's certificate says; nil if it has shown none, and in clear.
     ///
     /// Read anew with each call.
-    package var clientCertificate: TLSClientCertificate? { tls?.clientCertificate }
+    package var clientCertificate: ClientCertificate? { tls?.clientCertificate }
 
     /// Whether the client would still be let in, by its certificate or without one; costs a few comparisons.
     package func acceptsClient(at unixTime: @autoclosure () -> Int64) -> Bool {

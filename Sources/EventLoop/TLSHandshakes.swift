@@ -1,5 +1,5 @@
 internal import Glibc
-package import System
+internal import System
 
 /// The TLS handshakes of one loop that are under way, and the memory that is counted for them.
 ///
@@ -140,31 +140,59 @@ final class TLSHandshake: ReadinessHandler {
 }
 
 /// Why a handshake failed.
-package enum TLSError: Error, Hashable, CustomStringConvertible {
-    /// The client sent text, most likely a plain HTTP request. None of it was read, and it can be answered in clear.
-    case plainRequest
-    /// The client disconnected during the handshake.
-    case closed
-    /// The handshake did not finish by its deadline.
-    case timedOut
-    /// Newer handshakes needed the memory that it held.
-    case displaced
-    /// The loop is draining.
-    case stopped
-    /// One side did not accept what the other offered; the library's short reason, for example `no shared cipher`.
-    case refused(reason: String)
-    /// The socket failed.
-    case system(SystemError)
+package struct TLSError: Error, Hashable, CustomStringConvertible {
+    /// The words are those of the metrics, which have none of OpenSSL's texts: clients could cause any number of them.
+    package enum Cause: String, CaseIterable, Sendable {
+        /// The client sent text, most likely a plain HTTP request. None of it was read, and it can be answered in clear.
+        case plainRequest = "plain_request"
+        /// The client disconnected during the handshake.
+        case closed
+        /// The handshake did not finish by its deadline.
+        case timedOut = "timeout"
+        /// Newer handshakes needed the memory that it held.
+        case displaced
+        /// The loop is draining.
+        case stopped
+        /// One side did not accept what the other offered.
+        case refused
+        /// The socket failed.
+        case system
+    }
+
+    package let cause: Cause
+    /// Of `refused` the library's short reason, for example `no shared cipher`; of `system` the error.
+    private var detail = ""
+
+    private init(_ cause: Cause) {
+        self.cause = cause
+    }
+
+    package static let plainRequest = TLSError(.plainRequest)
+    package static let closed = TLSError(.closed)
+    package static let timedOut = TLSError(.timedOut)
+    package static let displaced = TLSError(.displaced)
+    package static let stopped = TLSError(.stopped)
+
+    package static func refused(reason: String) -> TLSError {
+        var error = TLSError(.refused)
+        error.detail = reason
+        return error
+    }
+
+    static func system(_ cause: SystemError) -> TLSError {
+        var error = TLSError(.system)
+        error.detail = "\(cause)"
+        return error
+    }
 
     package var description: String {
-        switch self {
+        switch cause {
         case .plainRequest: "plain text on a TLS port"
         case .closed: "closed by the client during the TLS handshake"
         case .timedOut: "TLS handshake timed out"
         case .displaced: "TLS handshake given up for newer ones, which needed its part of limits.buffers"
         case .stopped: "TLS handshake given up, the server is stopping"
-        case .refused(let reason): "TLS handshake failed: \(reason)"
-        case .system(let error): "TLS handshake failed: \(error)"
+        case .refused, .system: "TLS handshake failed: \(detail)"
         }
     }
 }

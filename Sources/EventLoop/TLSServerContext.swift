@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import Cryptography
 internal import Glibc
 internal import System
 
@@ -214,7 +215,7 @@ enum CertificateTime {
                 continue
             }
             unsafe certificates.append(certificate)
-            unsafe digests.combine(TLSClientCertificate(certificate)?.thumbprint)
+            unsafe digests.combine(ClientCertificate(certificate)?.thumbprint)
             unsafe summary.taken.append(
                 .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
         }

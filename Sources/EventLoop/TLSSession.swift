@@ -1,4 +1,5 @@
 internal import COpenSSL
+internal import Cryptography
 internal import Glibc
 internal import System
 
@@ -62,11 +63,11 @@ internal import System
     var version: String { unsafe String(cString: SSL_get_version(handle)) }
 
     /// What the client's certificate says; nil if the client has shown none.
-    var clientCertificate: TLSClientCertificate? {
+    var clientCertificate: ClientCertificate? {
         guard let certificate = unsafe SSL_get0_peer_certificate(handle),
             unsafe SSL_get_verify_result(handle) == Int(X509_V_OK)
         else { return nil }
-        return unsafe TLSClientCertificate(certificate)
+        return unsafe ClientCertificate(certificate)
     }
 
     /// Whether the client would still be let in: the authorities are those in use, and the chain of its certificate is valid.

@@ -1,4 +1,5 @@
 import COpenSSL
+import Cryptography
 import Foundation
 import Synchronization
 import System
@@ -19,7 +20,7 @@ extension TLSContext {
 func serveEcho(
     _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .requiredByAuthorities,
     on loop: EventLoop, handshakeTime: Duration = .seconds(3_600), budget: BufferBudget = BufferBudget(limit: 1 << 20),
-    note: @escaping @Sendable (TLSClientCertificate?) -> Void = { _ in }
+    note: @escaping @Sendable (ClientCertificate?) -> Void = { _ in }
 ) async throws -> String? {
     try await loop.perform {
         var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -68,7 +69,7 @@ struct Meeting: Sendable {
     var client: Result<ClientView, any Error>
     var server: Result<String?, any Error>
     /// The client's certificate as the server saw it.
-    var certificate: TLSClientCertificate?
+    var certificate: ClientCertificate?
 
     var serverError: TLSError? {
         guard case .failure(let error) = server else { return nil }
@@ -86,7 +87,7 @@ struct ClientView: Sendable {
 }
 
 private final class Noted: Sendable {
-    let value = Mutex<TLSClientCertificate?>(nil)
+    let value = Mutex<ClientCertificate?>(nil)
 }
 
 func meet(

@@ -44,8 +44,8 @@ import TokenService
         let descriptor = ends[0]
         let task = Task(executorPreference: context.loop) {
             let stream = try TCPStream(FileDescriptor(owning: descriptor), on: context.loop)
-            let origin = context.connectionSettings.https.origin(address: nil, isTLS: false, port: 0)
-            var connection = Connection(stream, from: origin, through: 0, on: context)
+            let peer = context.connectionSettings.https.peer(address: nil, isTLS: false, port: 0)
+            var connection = Connection(stream, from: peer, through: 0, on: context)
             act(&connection, context)
             return connection.waitingBytes
         }

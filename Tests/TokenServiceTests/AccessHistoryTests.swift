@@ -57,7 +57,7 @@ private actor AccessActor {
         reader.bytes = Array("\(line) HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
         guard case .request = reader.next(), let router else { return "" }
         let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
-        let source = RequestSource(origin: policy.origin(address: nil, isTLS: false), https: policy)
+        let source = RequestSource(peer: policy.peer(address: nil, isTLS: false), https: policy)
         let answer = router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: source)
         return String(decoding: await whole(answer).body, as: UTF8.self)
     }

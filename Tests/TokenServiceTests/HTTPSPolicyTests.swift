@@ -15,8 +15,8 @@ private func outcome(
     var reader = RequestReader(limits: RequestLimits())
     reader.bytes = Array(request.utf8)
     guard case .request = reader.next() else { return "no request" }
-    let origin = policy.origin(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port)
-    switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin) {
+    let peer = policy.peer(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port)
+    switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: peer) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
     case .refused(let refusal): return "\(refusal.status.rawValue)"
     case .redirected:
@@ -205,7 +205,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     func `what a page has sent is still known when a connection's head repeats`() {
         let policy = HTTPSPolicy(
             mode: .strict, trusted: HTTPSPolicy.TrustedProxies(ranges: [], includesUnixSockets: true), publicHost: "")
-        let origin = policy.origin(address: IPAddress("127.0.0.1"), isTLS: false)
+        let peer = policy.peer(address: IPAddress("127.0.0.1"), isTLS: false)
         for (fields, refusal) in [
             ("Host: a\r\nOrigin: http://b\r\n", Refusal.foreignPage), ("Host: a.b\r\n", .foreignHost),
             ("Host: a\r\nSec-Fetch-Site: cross-site\r\n", .foreignPage),
@@ -219,7 +219,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
                     Issue.record("no request")
                     return
                 }
-                let decision = policy.decision(on: reader.request.head, in: reader.requestBytes, from: origin)
+                let decision = policy.decision(on: reader.request.head, in: reader.requestBytes, from: peer)
                 #expect(decision == .refused(refusal))
                 reader.finishRequest()
             }
@@ -308,8 +308,8 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             Issue.record("no request")
             return
         }
-        let origin = policy.origin(address: IPAddress(address), isTLS: false)
-        let client = policy.client(of: reader.request.head, in: reader.requestBytes, from: origin)
+        let peer = policy.peer(address: IPAddress(address), isTLS: false)
+        let client = policy.client(of: reader.request.head, in: reader.requestBytes, from: peer)
         #expect(client?.description == expected)
     }
 }

@@ -16,7 +16,7 @@ import TokenStore
         let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
         let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
         let source = RequestSource(
-            origin: policy.origin(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
+            peer: policy.peer(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
         var reader = RequestReader(limits: RequestLimits())
         _ = reader.makeRoom()
         reader.bytes.append(contentsOf: Array("GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n".utf8))

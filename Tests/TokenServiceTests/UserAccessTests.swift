@@ -1,3 +1,4 @@
+import Cryptography
 import HTTP
 import Testing
 import TokenStore
@@ -44,7 +45,7 @@ import TokenStore
         let policy = HTTPSPolicy(
             mode: .off, trusted: .init(ranges: [], includesUnixSockets: trusted), publicHost: "")
         let source = RequestSource(
-            origin: policy.origin(address: nil, isTLS: false), https: policy, certificate: certificate)
+            peer: policy.peer(address: nil, isTLS: false), https: policy, certificate: certificate)
         let finding = UserAccess(mode).find(
             Array((uniqueID ?? "").utf8).span, isPresent: uniqueID != nil, reader.request.head, in: reader.requestBytes,
             from: source, sessions, at: now)
@@ -150,12 +151,14 @@ import TokenStore
     @Test
     func `a certificate stands for its name`() {
         func certificate(_ name: String?) -> ClientCertificate {
-            ClientCertificate(name: name.map { Array($0.utf8) }, thumbprint: [UInt8](repeating: 0, count: 32))
+            ClientCertificate(
+                thumbprint: [UInt8](repeating: 0, count: 32), uriName: nil, dnsName: name.map { Array($0.utf8) },
+                commonName: Array("other".utf8))
         }
-        #expect(find(.certificate, nil, certificate: certificate("anna")) == "user anna field")
-        #expect(find(.certificate, "bert", certificate: certificate("anna")) == "otherUser field")
-        #expect(find(.certificate, "anna") == "missing field")
-        #expect(find(.certificate, nil, certificate: certificate(nil)) == "malformed field")
-        #expect(find(.certificate, nil, certificate: certificate("a<b>")) == "malformed field")
+        #expect(find(.certificate(.sanDNS), nil, certificate: certificate("anna")) == "user anna field")
+        #expect(find(.certificate(.sanDNS), "bert", certificate: certificate("anna")) == "otherUser field")
+        #expect(find(.certificate(.sanDNS), "anna") == "missing field")
+        #expect(find(.certificate(.sanDNS), nil, certificate: certificate(nil)) == "malformed field")
+        #expect(find(.certificate(.sanDNS), nil, certificate: certificate("a<b>")) == "malformed field")
     }
 }

@@ -40,7 +40,7 @@ extension AccessResources {
                     idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds)))
         case .bearer: tokens.map { .bearer(bearer($0, settings, metrics)) }
         case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
-        case .certificate: .certificate
+        case .certificate: .certificate(settings.access.certificateName)
         }
     }
 

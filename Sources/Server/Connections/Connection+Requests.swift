@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import EventLoop
 internal import HTTP
 internal import System
@@ -53,8 +54,8 @@ extension Connection {
     private mutating func takeSettings(of context: LoopContext) {
         settings = context.connectionSettings
         reader.limits = settings.limits
-        origin = settings.https.origin(
-            address: origin.address, isTLS: origin.isTLS, port: origin.port, hidesClient: origin.hidesClient)
+        peer = settings.https.peer(
+            address: peer.address, isTLS: peer.isTLS, port: peer.port, hidesClient: peer.hidesClient)
     }
 
     /// Whether the client speaks TLS on a plain HTTP port: it would not understand any answer.
@@ -167,7 +168,7 @@ extension Connection {
     private mutating func readRequest(on context: LoopContext) -> Answer {
         if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
-        (answer, request) = Self.answer(to: reader, from: origin, certificate, by: settings, on: context)
+        (answer, request) = Self.answer(to: reader, from: peer, certificate, by: settings, on: context)
         return answer
     }
 
@@ -185,19 +186,19 @@ extension Connection {
     }
 
     private static func answer(
-        to reader: borrowing RequestReader, from origin: HTTPSPolicy.Origin, _ certificate: ClientCertificate?,
+        to reader: borrowing RequestReader, from peer: HTTPSPolicy.Peer, _ certificate: ClientCertificate?,
         by settings: ConnectionSettings, on context: LoopContext
     ) -> (Answer, RequestSummary) {
         let (request, bytes) = (reader.request, reader.requestBytes)
         var summary = RequestSummary(request.head)
-        summary.id = context.requestID(request.head, in: bytes, from: origin)
-        switch settings.https.decision(on: request.head, in: bytes, from: origin) {
+        summary.id = context.requestID(request.head, in: bytes, from: peer)
+        switch settings.https.decision(on: request.head, in: bytes, from: peer) {
         case .served(let isSecure):
             summary.isSecure = isSecure
             if let service = settings.plainService {
                 return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
             }
-            let source = RequestSource(origin: origin, https: settings.https, certificate: certificate)
+            let source = RequestSource(peer: peer, https: settings.https, certificate: certificate)
             return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
         case .redirected:
             let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.router.answer(.missingHost)
@@ -255,7 +256,7 @@ extension Connection {
     func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
         return AccessLog.Entry(
-            client: settings.https.client(of: head, in: bytes, from: origin)?.description ?? "unix",
+            client: settings.https.client(of: head, in: bytes, from: peer)?.description ?? "unix",
             method: head.method,
             path: settings.router.loggedPath(head, in: bytes),
             minorVersion: head.minorVersion,

@@ -1,3 +1,4 @@
+internal import Cryptography
 internal import EventLoop
 internal import HTTP
 internal import System
@@ -40,7 +41,7 @@ struct Connection: ~Copyable {
 
     var state = State.answering
     var stream: TCPStream
-    var origin: HTTPSPolicy.Origin
+    var peer: HTTPSPolicy.Peer
     /// What the client's certificate says; nil without one.
     var certificate: ClientCertificate?
     /// The settings for the current request.
@@ -75,11 +76,11 @@ struct Connection: ~Copyable {
     private static let renewal = 256 << 10
 
     /// - Parameter listener: The number of the listener that accepted the connection.
-    init(_ stream: consuming TCPStream, from origin: HTTPSPolicy.Origin, through listener: Int, on context: LoopContext)
+    init(_ stream: consuming TCPStream, from peer: HTTPSPolicy.Peer, through listener: Int, on context: LoopContext)
     {
         self.listener = UInt16(clamping: listener)
         self.stream = stream
-        self.origin = origin
+        self.peer = peer
         settings = context.connectionSettings
         reader = RequestReader(limits: settings.limits)
     }
@@ -201,8 +202,8 @@ struct Connection: ~Copyable {
         if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
         request = RequestSummary(head)
-        request.id = context.requestID(head, in: reader.requestBytes, from: origin)
-        if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: origin) {
+        request.id = context.requestID(head, in: reader.requestBytes, from: peer)
+        if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: peer) {
             request.isSecure = isSecure
         }
         end(with: refusal, on: context)

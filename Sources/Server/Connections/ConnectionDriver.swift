@@ -75,7 +75,7 @@ extension Connection {
     /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
     private mutating func readProxyHeader(on context: LoopContext) async -> Bool {
         let deadline = context.loop.now + settings.deadlines.head
-        while origin.isTrusted {
+        while peer.isTrusted {
             var seen: [UInt8] = []
             switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
             case .received, .wouldBlock: break
@@ -86,8 +86,8 @@ extension Connection {
                 seen.removeAll()
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
                 // Without an address the connection stays the proxy's, which then has not written what comes through it.
-                origin = settings.https.origin(
-                    address: client ?? origin.address, isTLS: false, hidesClient: client == nil)
+                peer = settings.https.peer(
+                    address: client ?? peer.address, isTLS: false, hidesClient: client == nil)
                 return true
             case .needsMore:
                 // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.
@@ -109,13 +109,13 @@ extension Connection {
             let deadline = context.loop.now + settings.deadlines.head
             try await stream.startTLS(tls, clients: clients, until: deadline, among: context.handshakes)
             context.metrics.handshakes.add()
-            origin = settings.https.origin(
-                address: origin.address, isTLS: true, hidesClient: origin.hidesClient)
-            certificate = stream.clientCertificate.map { ClientCertificate($0, named: settings.certificateName) }
+            peer = settings.https.peer(
+                address: peer.address, isTLS: true, hidesClient: peer.hidesClient)
+            certificate = stream.clientCertificate
         } catch {
             context.noteClosed("\(error)")
             context.metrics.handshakeFailures.add(error.cause)
-            switch error {
+            switch error.cause {
             case .plainRequest: refuse(.plainRequest, on: context)
             // Sends the alert that tells the client why.
             case .refused: state = .closing(lingers: true)

@@ -20,8 +20,6 @@ final class ConnectionSettings {
     let https: HTTPSPolicy
     /// Nil for none.
     let accessLog: AccessLog?
-    /// Which name of a client's certificate is the user.
-    let certificateName: CertificateName
 
     init(_ settings: Settings, router: RequestRouter, accessLog: AccessLog?) {
         self.router = router
@@ -30,7 +28,6 @@ final class ConnectionSettings {
         deadlines = Deadlines(settings.timeouts)
         https = HTTPSPolicy(settings)
         self.accessLog = accessLog
-        certificateName = settings.access.certificateName
     }
 
     /// The time limits of `Settings.Timeouts` in nanoseconds.

@@ -150,11 +150,11 @@ package final class LoopContext: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - descriptor: A connected socket that this call owns.
-    ///   - peer: The client.
+    ///   - client: Its address.
     ///   - listener: The listener that accepted the connection.
     ///   - exceedsLimit: Whether there were too many connections when this one came. Idle ones are then closed in its favour; if
     ///     there are none, it is answered with 503 and closed.
-    func serve(_ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
+    func serve(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
         if exceedsLimit, totalCount.isExceeded { loop.endLongestIdleWaits() }
         let exceedsLimit = exceedsLimit && totalCount.isExceeded
         if exceedsLimit { metrics.refused.add() }
@@ -165,9 +165,9 @@ package final class LoopContext: @unchecked Sendable {
             // The client has disconnected already.
             return noteEnd()
         }
-        let origin = connectionSettings.https.origin(
-            address: IPAddress(networkOrder: peer.addressBytes[...]), isTLS: false, port: listener.listener.port)
-        let connection = Connection(stream, from: origin, through: listener.number, on: self)
+        let peer = connectionSettings.https.peer(
+            address: IPAddress(networkOrder: client.addressBytes[...]), isTLS: false, port: listener.listener.port)
+        let connection = Connection(stream, from: peer, through: listener.number, on: self)
         ConnectionDriver(connection, on: self).start(through: listener, exceedsLimit: exceedsLimit)
     }
 
@@ -204,9 +204,9 @@ package final class LoopContext: @unchecked Sendable {
     }
 
     /// The id of a request: the one that a trusted proxy has given it, otherwise a new one.
-    func requestID(_ head: RequestHead, in bytes: Span<UInt8>, from origin: HTTPSPolicy.Origin) -> RequestID {
+    func requestID(_ head: RequestHead, in bytes: Span<UInt8>, from peer: HTTPSPolicy.Peer) -> RequestID {
         let given = head.fields.forwarding.requestID
-        if !given.isEmpty, origin.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
+        if !given.isEmpty, peer.isTrusted, let taken = RequestID(taking: given, in: bytes) { return taken }
         return requestIDs.next()
     }
 

@@ -82,31 +82,6 @@ package final class LoopMetrics: Sendable {
     }
 }
 
-extension TLSError {
-    /// Why handshakes fail, without OpenSSL's texts, of which clients could cause any number.
-    package enum Cause: String, CaseIterable, Sendable {
-        case plainRequest = "plain_request"
-        case closed
-        case timedOut = "timeout"
-        case displaced
-        case stopped
-        case refused
-        case system
-    }
-
-    var cause: Cause {
-        switch self {
-        case .plainRequest: .plainRequest
-        case .closed: .closed
-        case .timedOut: .timedOut
-        case .displaced: .displaced
-        case .stopped: .stopped
-        case .refused: .refused
-        case .system: .system
-        }
-    }
-}
-
 /// Counts the requests of each listener.
 ///
 /// Written on one thread, read on any.

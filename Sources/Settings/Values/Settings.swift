@@ -1,4 +1,5 @@
 package import Audit
+package import Cryptography
 internal import FoundationEssentials
 package import HTTP
 package import JWT
@@ -138,7 +139,7 @@ extension Settings {
         /// The header of mode `header`, in any case; empty if none is set.
         package var headerName = ""
         /// The name that is the user in mode `certificate`.
-        package var certificateName = CertificateName.sanURI
+        package var certificateName = ClientCertificate.NameKind.sanURI
         /// The rate beyond which an address gets 429 for whatever it sends; nil without a limit.
         package var failures: FailureRate?
     }

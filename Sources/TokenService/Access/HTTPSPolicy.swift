@@ -1,3 +1,4 @@
+package import Cryptography
 package import HTTP
 
 /// Decides whether a request is answered as it came or redirected to HTTPS.
@@ -33,7 +34,7 @@ package struct HTTPSPolicy: Sendable {
     }
 
     /// What is known about a connection; the same for all its requests.
-    package struct Origin: Sendable {
+    package struct Peer: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
         package let isTLS: Bool
@@ -74,22 +75,22 @@ package struct HTTPSPolicy: Sendable {
         self.publicHost = Array(publicHost.utf8)
     }
 
-    /// The origin of a connection under this policy.
-    package func origin(
+    /// The peer of a connection under this policy.
+    package func peer(
         address: IPAddress?, isTLS: Bool, port: UInt16 = 0, hidesClient: Bool = false
-    ) -> Origin {
-        Origin(address: address, isTLS: isTLS, port: port, hidesClient: hidesClient, trusted: trusted)
+    ) -> Peer {
+        Peer(address: address, isTLS: isTLS, port: port, hidesClient: hidesClient, trusted: trusted)
     }
 
     // MARK: - Decision
 
-    package func decision(on head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Decision {
+    package func decision(on head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Decision {
         // Most requests come directly from a client or a program here, without forwarded headers.
         if !head.fields.forwarding.isPresent {
-            if origin.isTLS || mode != .strict { return .served(isSecure: origin.isTLS) }
-            guard origin.isLocal else { return .redirected }
+            if peer.isTLS || mode != .strict { return .served(isSecure: peer.isTLS) }
+            guard peer.isLocal else { return .redirected }
             if head.fields.hasForeignName || head.fields.mentionsPage,
-                let refusal = refusal(of: head, in: bytes, from: origin)
+                let refusal = refusal(of: head, in: bytes, from: peer)
             {
                 return .refused(refusal)
             }
@@ -98,19 +99,19 @@ package struct HTTPSPolicy: Sendable {
         let forwarding = head.fields.forwarding
         // Only what is believed is read.
         func isSecure() -> Bool {
-            origin.isTLS || origin.isTrusted && claims(of: forwarding, in: bytes) == [.https]
+            peer.isTLS || peer.isTrusted && claims(of: forwarding, in: bytes) == [.https]
         }
         switch mode {
         case .off: return .served(isSecure: isSecure())
         case .proxy:
-            let isExempt = origin.address == Self.scriptsLoopback
+            let isExempt = peer.address == Self.scriptsLoopback
             let saysHTTP = forwarding.protos(in: bytes).contains { bytes.equals($0, Words.http) }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure())
         case .strict:
             guard isSecure() else { return .redirected }
             // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
-            if origin.isTLS && claims(of: forwarding, in: bytes).contains(.http) { return .redirected }
-            return isRebound(head, in: bytes, from: origin) ? .refused(.foreignHost) : .served(isSecure: true)
+            if peer.isTLS && claims(of: forwarding, in: bytes).contains(.http) { return .redirected }
+            return isRebound(head, in: bytes, from: peer) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
 
@@ -153,9 +154,9 @@ package struct HTTPSPolicy: Sendable {
     /// A browser on this machine can reach servers that other machines cannot, and a page of any site can have it send a form to
     /// them. If the page's own DNS name resolves to this machine, the page can read the answer as well.
     @inline(never)
-    private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Refusal? {
+    private func refusal(of head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Refusal? {
         // Browsers cannot reach a Unix socket.
-        guard origin.address != nil else { return nil }
+        guard peer.address != nil else { return nil }
         if head.fields.hasForeignName && !isPublicHost(head.authority, in: bytes) { return .foreignHost }
         return head.isFromForeignPage(in: bytes) ? .foreignPage : nil
     }
@@ -165,9 +166,9 @@ package struct HTTPSPolicy: Sendable {
     /// A page whose own DNS name resolves to this machine may set any forwarded header. But its URL has to name the port of our
     /// listener, and so does the Host header that the browser writes, while a proxy on this machine listens on another port. Only
     /// port 80 does not appear in Host: there a page cannot be told from a proxy.
-    private func isRebound(_ head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> Bool {
-        guard origin.port != 0, !origin.isTLS, origin.address?.isLoopback == true,
-            bytes.port(of: head.authority) == Int(origin.port)
+    private func isRebound(_ head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> Bool {
+        guard peer.port != 0, !peer.isTLS, peer.address?.isLoopback == true,
+            bytes.port(of: head.authority) == Int(peer.port)
         else { return false }
         return bytes.hasForeignName(head.authority) && !isPublicHost(head.authority, in: bytes)
     }
@@ -203,9 +204,9 @@ package struct HTTPSPolicy: Sendable {
     ///
     /// The hops are those of X-Forwarded-For or, if that is missing, of Forwarded; several lines form one list (RFC 9110,
     /// section 5.3).
-    package func client(of head: RequestHead, in bytes: Span<UInt8>, from origin: Origin) -> IPAddress? {
-        guard origin.isTrusted, head.fields.forwarding.isPresent else { return origin.address }
-        var client = origin.address
+    package func client(of head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> IPAddress? {
+        guard peer.isTrusted, head.fields.forwarding.isPresent else { return peer.address }
+        var client = peer.address
         for hop in Self.hops(of: head.fields.forwarding, in: bytes) {
             // An invalid address proves nothing, and neither do the hops before it.
             guard let hop else { break }
@@ -239,33 +240,20 @@ package struct HTTPSPolicy: Sendable {
 
 /// Where a request comes from, as far as its connection tells.
 package struct RequestSource: Sendable {
-    package let origin: HTTPSPolicy.Origin
+    package let peer: HTTPSPolicy.Peer
     /// Finds the client's address behind trusted proxies.
     package let https: HTTPSPolicy
     /// What the client's certificate says; nil without one.
     package let certificate: ClientCertificate?
 
-    package init(origin: HTTPSPolicy.Origin, https: HTTPSPolicy, certificate: ClientCertificate? = nil) {
-        self.origin = origin
+    package init(peer: HTTPSPolicy.Peer, https: HTTPSPolicy, certificate: ClientCertificate? = nil) {
+        self.peer = peer
         self.https = https
         self.certificate = certificate
     }
 
     /// The client's address; nil for a Unix socket.
     func address(of head: RequestHead, in bytes: Span<UInt8>) -> IPAddress? {
-        https.client(of: head, in: bytes, from: origin)
-    }
-}
-
-/// What a client's certificate says of the client; TLS has verified the certificate.
-package final class ClientCertificate: Sendable {
-    /// The name that `access.certificate.name` chooses; nil if the certificate does not have exactly one.
-    package let name: [UInt8]?
-    /// SHA-256 of the certificate (RFC 8705, section 3.1).
-    package let thumbprint: [UInt8]
-
-    package init(name: [UInt8]?, thumbprint: [UInt8]) {
-        self.name = name
-        self.thumbprint = thumbprint
+        https.client(of: head, in: bytes, from: peer)
     }
 }

@@ -1,3 +1,4 @@
+internal import Cryptography
 package import HTTP
 internal import Synchronization
 internal import TokenStore
@@ -25,7 +26,7 @@ extension UserAccess {
         case .bearer(let rules):
             return bearer(uniqueID, isPresent: isPresent, head, in: bytes, from: source, rules, at: now)
         case .header(let name): finding = Self.header(name, head, in: bytes, from: source)
-        case .certificate: finding = Self.certificate(of: source)
+        case .certificate(let kind): finding = Self.certificate(of: source, kind)
         }
         guard case .user(let grant) = finding else { return finding }
         // The browser shows these credentials whatever page sends a request.
@@ -150,16 +151,16 @@ extension UserAccess {
     private static func header(
         _ name: [UInt8], _ head: RequestHead, in bytes: Span<UInt8>, from source: RequestSource
     ) -> Finding {
-        guard source.origin.isTrusted else { return .denied(.missing, .field) }
+        guard source.peer.isTrusted else { return .denied(.missing, .field) }
         let values = head.values(ofFieldNamed: name, in: bytes)
         guard let value = values.first, !value.isEmpty else { return .denied(.missing, .field) }
         guard values.count == 1 else { return .denied(.conflicting, .field) }
         return user(named: [UInt8](value, in: bytes))
     }
 
-    private static func certificate(of source: RequestSource) -> Finding {
+    private static func certificate(of source: RequestSource, _ kind: ClientCertificate.NameKind) -> Finding {
         guard let certificate = source.certificate else { return .denied(.missing, .field) }
-        guard let name = certificate.name else { return .denied(.malformed, .field) }
+        guard let name = certificate.name(kind) else { return .denied(.malformed, .field) }
         return user(named: name)
     }
 

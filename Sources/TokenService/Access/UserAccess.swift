@@ -1,3 +1,4 @@
+package import Cryptography
 internal import HTTP
 internal import JWT
 
@@ -12,7 +13,7 @@ package final class UserAccess {
         case bearer(BearerRules)
         /// - Parameter name: In lower case.
         case header(name: [UInt8])
-        case certificate
+        case certificate(ClientCertificate.NameKind)
     }
 
     /// How long sessions are valid, in seconds.
@@ -99,14 +100,4 @@ package enum AccessMode: String, Sendable, CaseIterable {
         reads and overwrites its token
         """
     }
-}
-
-/// Which name of a client's certificate is the user.
-package enum CertificateName: String, Sendable, CaseIterable {
-    /// The subject alternative name of type URI, such as a SPIFFE ID (RFC 5280, section 4.2.1.6).
-    case sanURI = "san_uri"
-    /// The subject alternative name of type DNS.
-    case sanDNS = "san_dns"
-    /// The common name of the subject.
-    case subjectCN = "subject_cn"
 }

@@ -8,7 +8,7 @@ package final class RequestRouter {
     package let plainService: TokenService?
     private let service: TokenService
     /// Nil in mode `open`.
-    private let contract: AuthorizedContract?
+    private let contract: UserContract?
     /// Nil without API keys.
     private let api: BackendAPI?
     private let guardian: AccessGuard
@@ -22,7 +22,7 @@ package final class RequestRouter {
         _ service: TokenService, access: (UserAccess, SessionCache)?, guardian: AccessGuard, api: BackendAPI?
     ) {
         self.service = service
-        contract = access.map { AuthorizedContract(service, $0.0, $0.1, guardian) }
+        contract = access.map { UserContract(service, $0.0, $0.1, guardian) }
         self.api = api
         self.guardian = guardian
         plainService = contract == nil && api == nil && !guardian.limitsFailures ? service : nil

@@ -7,7 +7,7 @@ internal import TokenStore
 /// The contract in a mode with users: finds out whose token a request is for, and answers for that user alone.
 ///
 /// Belongs to one loop's thread.
-final class AuthorizedContract {
+final class UserContract {
     private let service: TokenService
     private let access: UserAccess
     private let sessions: SessionCache
@@ -53,7 +53,7 @@ final class AuthorizedContract {
     /// Answers by what the credential turned out to be; no more of a refused request is read.
     private func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource,
-        _ finding: UserAccess.Finding, at now: Int64, keeping keep: () -> AuthorizedRequest
+        _ finding: UserAccess.Finding, at now: Int64, keeping keep: () -> UserRequest
     ) -> Answer {
         switch finding {
         case .user(let grant): perform(keep(), for: grant, at: now)
@@ -68,8 +68,8 @@ final class AuthorizedContract {
     private func keep(
         _ request: Request, in bytes: Span<UInt8>, _ uniqueID: [UInt8], _ tokenInfo: [UInt8]?, _ requestID: RequestID,
         from source: RequestSource
-    ) -> AuthorizedRequest {
-        AuthorizedRequest(
+    ) -> UserRequest {
+        UserRequest(
             isWrite: request.head.method == .post, uniqueID: uniqueID, tokenInfo: tokenInfo,
             preconditions: try? Preconditions(of: request.head, in: bytes), requestID: requestID,
             address: source.address(of: request.head, in: bytes))
@@ -77,13 +77,13 @@ final class AuthorizedContract {
 
     // MARK: - Credentials
 
-    private func deny(_ request: AuthorizedRequest, _ failure: AccessFailure, in place: AccessFailure.Place) -> Answer {
+    private func deny(_ request: UserRequest, _ failure: AccessFailure, in place: AccessFailure.Place) -> Answer {
         guardian.deny(
             failure, in: place, isWrite: request.isWrite, from: request.address, request.requestID)
     }
 
     /// Reads a session from the store.
-    private func find(_ lookup: UserAccess.SessionLookup, for request: AuthorizedRequest, at now: Int64) -> Answer {
+    private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest, at now: Int64) -> Answer {
         let (key, ticket): (SessionKey, SessionCache.Ticket)
         do throws(StoreError) {
             key = try service.handle.sessionKey(of: lookup.secret.span)
@@ -97,7 +97,7 @@ final class AuthorizedContract {
 
     /// Reads a session, and goes on with what the store says.
     private func read(
-        _ key: SessionKey, for request: AuthorizedRequest, _ proceed: @escaping (FoundSession) -> Answer
+        _ key: SessionKey, for request: UserRequest, _ proceed: @escaping (FoundSession) -> Answer
     ) -> Answer {
         var pending: PendingAnswer?
         do throws(StoreError) {
@@ -116,14 +116,14 @@ final class AuthorizedContract {
         return .later(pending)
     }
 
-    private func failed(_ request: AuthorizedRequest, _ error: StoreError) -> Response {
+    private func failed(_ request: UserRequest, _ error: StoreError) -> Response {
         request.isWrite
             ? service.writeFailed(error, request.requestID) : service.readFailed(error, request.requestID)
     }
 
     /// Continues with what the store has said about a session.
     private func proceed(
-        _ request: AuthorizedRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
+        _ request: UserRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
         _ ticket: SessionCache.Ticket,
         _ found: FoundSession
     ) -> Answer {
@@ -158,14 +158,14 @@ final class AuthorizedContract {
 
     // MARK: - The store
 
-    private func perform(_ request: AuthorizedRequest, for grant: Grant, at now: Int64) -> Answer {
+    private func perform(_ request: UserRequest, for grant: Grant, at now: Int64) -> Answer {
         noteUse(of: grant, at: now)
         let action: AuditEvent.Action = request.isWrite ? .store : .read
         if let answer = guardian.unrecorded(action, in: grant.place, isWrite: request.isWrite) { return answer }
         return recorded(unrecorded(request, for: grant), request, grant)
     }
 
-    private func unrecorded(_ request: AuthorizedRequest, for grant: Grant) -> Answer {
+    private func unrecorded(_ request: UserRequest, for grant: Grant) -> Answer {
         guard let preconditions = request.preconditions else { return .now(.malformedPreconditions) }
         guard request.isWrite else { return fetch(for: grant, request, request.requestID).applying(preconditions) }
         guard let tokenInfo = request.tokenInfo, UniqueID.isUTF8(tokenInfo) else {
@@ -186,7 +186,7 @@ final class AuthorizedContract {
     ///
     /// The session is looked at after the token, as another thread may have ended it, and stored a new token, since it was
     /// found: that token is none of its business.
-    private func fetch(for grant: Grant, _ request: @autoclosure () -> AuthorizedRequest, _ id: RequestID) -> Answer {
+    private func fetch(for grant: Grant, _ request: @autoclosure () -> UserRequest, _ id: RequestID) -> Answer {
         let answer = service.fetch(grant.user, id)
         guard let entry = grant.session else { return answer }
         if case .now = answer, sessions.isValid(entry) { return answer }
@@ -201,7 +201,7 @@ final class AuthorizedContract {
         }
     }
 
-    private func recorded(_ answer: Answer, _ request: AuthorizedRequest, _ grant: Grant) -> Answer {
+    private func recorded(_ answer: Answer, _ request: UserRequest, _ grant: Grant) -> Answer {
         guardian.recorded(
             answer, request.isWrite ? .store : .read, by: grant, isWrite: request.isWrite, from: request.address,
             request.requestID)
@@ -209,7 +209,7 @@ final class AuthorizedContract {
 }
 
 /// A request for the contract in a mode with users: what is kept of it once its bytes may be dropped.
-struct AuthorizedRequest {
+struct UserRequest {
     /// Whether it is a POST; otherwise it is a GET.
     let isWrite: Bool
     /// With its tags removed; empty if it is missing.

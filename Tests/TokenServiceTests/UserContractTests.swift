@@ -5,7 +5,7 @@ import TokenStore
 @testable import TokenService
 
 /// What other threads do to a session while a request is being answered.
-@Suite struct AuthorizedContractTests {
+@Suite struct UserContractTests {
     private static let new = #"{"status":"true","token_info":"new"}"#
 
     /// Ends a session, then stores a token that whoever has the session must never see.

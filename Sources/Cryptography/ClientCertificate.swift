@@ -1,0 +1,39 @@
+/// What the certificate of a client says, after TLS has verified it.
+///
+/// Each name is there only if the certificate has exactly one of its kind, which is not empty, has no NUL and, but for the
+/// common name, is ASCII: which of several was meant would be a guess, and the part before a NUL would be another name.
+///
+/// Any thread.
+package final class ClientCertificate: Sendable {
+    /// SHA-256 of the certificate in DER, 32 bytes (`x5t#S256` of RFC 8705, section 3.1).
+    package let thumbprint: [UInt8]
+    /// The subject alternative name of type URI (RFC 5280, section 4.2.1.6).
+    package let uriName: [UInt8]?
+    /// The subject alternative name of type DNS, in lower case, as case means nothing in it.
+    package let dnsName: [UInt8]?
+    /// The common name of the subject, in UTF-8.
+    package let commonName: [UInt8]?
+
+    package init(thumbprint: [UInt8], uriName: [UInt8]?, dnsName: [UInt8]?, commonName: [UInt8]?) {
+        self.thumbprint = thumbprint
+        self.uriName = uriName
+        self.dnsName = dnsName
+        self.commonName = commonName
+    }
+
+    /// The kinds of names, of which one is the user.
+    package enum NameKind: String, Sendable, CaseIterable {
+        /// The subject alternative name of type URI, such as a SPIFFE ID.
+        case sanURI = "san_uri"
+        case sanDNS = "san_dns"
+        case subjectCN = "subject_cn"
+    }
+
+    package func name(_ kind: NameKind) -> [UInt8]? {
+        switch kind {
+        case .sanURI: uriName
+        case .sanDNS: dnsName
+        case .subjectCN: commonName
+        }
+    }
+}

@@ -232,8 +232,7 @@ extension JSONText.Escape {
     }
 
     mutating func append(_ escape: JSONText.Escape) {
-        precondition(size - count >= 8, "there is room for the text and the slack")
-        unsafe room.storeBytes(of: escape.bytes.littleEndian, toByteOffset: count, as: UInt64.self)
-        count += Int(escape.length)
+        append(escape.bytes.littleEndian)
+        count -= 8 - Int(escape.length)
     }
 }

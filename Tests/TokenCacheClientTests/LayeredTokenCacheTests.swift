@@ -92,6 +92,21 @@ import Testing
         server.gate.open()
     }
 
+    @Test func `a sign-out whose task is cancelled is complete`() async throws {
+        for yields in 0..<20 {
+            let (disk, server) = (TestStorage(), MemoryCache())
+            let cache = layered(disk: disk, remote: server)
+            try await cache.store(token("one"))
+            let task = Task { try await cache.clear() }
+            for _ in 0..<yields { await Task.yield() }
+            task.cancel()
+            _ = await task.result
+            try await until { disk.record?.write == nil && disk.information == nil && server.information == nil }
+            // What it was based on is still known.
+            #expect(disk.record?.base != .anything)
+        }
+    }
+
     @Test func `an answer from before a write is not taken for the present`() async throws {
         let (one, two) = (token("one"), token("two", login: "2"))
         try await layered().store(one)

@@ -186,6 +186,11 @@ public actor LayeredTokenCache: TokenCaching {
     }
 
     private func write(_ information: TokenInformation?) async throws {
+        // A task that is cancelled in the middle stops waiting, and the write goes on: half of a sign-out is none.
+        try await Outcome { try await self.begin(information) }.value()
+    }
+
+    private func begin(_ information: TokenInformation?) async throws {
         lookForOthers()
         let id = UUID().uuidString
         // A sign-out comes after everything that is on the server now, unless this device knows that it has signed out before.

@@ -210,7 +210,7 @@ internal import System
         _ texts: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
     ) -> Result {
         let copies = unsafe texts.map { unsafe strdup($0) }
-        defer { unsafe copies.forEach { unsafe free($0) } }
+        defer { for index in unsafe copies.indices { unsafe free(copies[index]) } }
         let pointers = unsafe copies.map { unsafe UnsafePointer($0) } + [nil]
         return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
     }

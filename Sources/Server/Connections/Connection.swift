@@ -76,8 +76,7 @@ struct Connection: ~Copyable {
     private static let renewal = 256 << 10
 
     /// - Parameter listener: The number of the listener that accepted the connection.
-    init(_ stream: consuming TCPStream, from peer: HTTPSPolicy.Peer, through listener: Int, on context: LoopContext)
-    {
+    init(_ stream: consuming TCPStream, from peer: HTTPSPolicy.Peer, through listener: Int, on context: LoopContext) {
         self.listener = UInt16(clamping: listener)
         self.stream = stream
         self.peer = peer

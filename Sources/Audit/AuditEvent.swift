@@ -19,7 +19,6 @@ package struct AuditEvent: Hashable, Sendable {
         case read = "read_token"
         case store = "store_token"
         case remove = "remove_token"
-        /// Age, size and expiry of a token, without the token.
         /// Some of all tokens, whoever's they are.
         case list = "list_tokens"
         /// Some of all tokens, whoever's they are, with their contents.

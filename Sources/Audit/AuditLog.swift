@@ -24,7 +24,7 @@ package final class AuditLog: Sendable {
     private let background = DispatchQueue(label: "audit log upkeep")
     private let submitted = Mutex(SubmittedEvents())
     /// Whether the disk does not answer; changed while `submitted` is locked.
-    private let isStalled = Atomic<Bool>(false)
+    private let hasStalled = Atomic<Bool>(false)
     private let repeated = Mutex(RepeatedEvents())
     /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
     private let published: Mutex<AuditFigures>
@@ -97,9 +97,12 @@ package final class AuditLog: Sendable {
         }
     }
 
+    /// Whether the disk has not answered for too long.
+    package var isStalled: Bool { hasStalled.load(ordering: .relaxed) }
+
     package var figures: AuditFigures {
         var figures = published.withLock(\.self)
-        if isStalled.load(ordering: .relaxed) { figures.isFailing = true }
+        if isStalled { figures.isFailing = true }
         return figures
     }
 
@@ -107,11 +110,11 @@ package final class AuditLog: Sendable {
 
     /// Has events recorded without waiting for the disk.
     ///
-    /// - Parameter done: Called once, on any thread, when the events are in the log for certain, or when they are not in it and
-    ///   shall not be waited for any longer.
+    /// - Parameter done: Called once, on any thread: with true when the events are in the log for certain, and with false when
+    ///   nobody should wait for that any longer; if the disk answers after all, they are written then.
     package func submit(_ events: [AuditEvent], done: @escaping SubmittedEvents.Done) {
         let (isFirst, isAwaited) = submitted.withLock {
-            $0.add(events, isStalled.load(ordering: .relaxed) ? nil : done, at: .now)
+            $0.add(events, isStalled ? nil : done, at: .now)
         }
         if isFirst { queue.async { [self] in writeSubmitted() } }
         if !isAwaited { done(false) }
@@ -125,7 +128,7 @@ package final class AuditLog: Sendable {
                 try writer.write(events, at: now)
             }) != nil
         let (done, wasStalled) = submitted.withLock {
-            ($0.finish(at: .now), isStalled.exchange(false, ordering: .relaxed))
+            ($0.finish(at: .now), hasStalled.exchange(false, ordering: .relaxed))
         }
         for done in done { done(isWritten) }
         if wasStalled, isWritten { report(.working(lostEvents: 0)) }
@@ -135,7 +138,7 @@ package final class AuditLog: Sendable {
     package func checkProgress(at now: MonotonicTime = .now) {
         let (done, isNew) = submitted.withLock { submitted -> ([SubmittedEvents.Done], Bool) in
             guard submitted.isLate(at: now) else { return ([], false) }
-            return (submitted.giveUp(), !isStalled.exchange(true, ordering: .relaxed))
+            return (submitted.giveUp(), !hasStalled.exchange(true, ordering: .relaxed))
         }
         if isNew { report(.failing(.stalled(path: path))) }
         for done in done { done(false) }

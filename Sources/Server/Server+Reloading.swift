@@ -21,7 +21,8 @@ extension Server {
         let outcome = await reloader.reload(reason)
         // `stopping` has to stay the last message that the service manager receives.
         if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
-        await record(.reload, outcome.isReloaded ? .ok : .failed, by: actor).value
+        let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
+        if audit?.isStalled != true { await record.value }
         return outcome
     }
 
@@ -79,7 +80,7 @@ extension Server {
         for await signal in signals {
             count += 1
             if count == 1 {
-                // A drain that has begun before, such as through ExecStop= ahead of the signal, goes on unchanged.
+                // A drain that has begun before, such as for a store that was lost, goes on unchanged.
                 drain("\(signal) received", by: .signal("\(signal)"))
             } else {
                 logger.warning("\(signal) received again, closing the remaining connections")

@@ -10,7 +10,7 @@ package import TokenStore
 
 /// Serves clients: owns the listeners, the loops and the store, from the start to the orderly end of the process.
 ///
-/// Starting is in this file, reloading in `Server+Reloading.swift`, stopping in `Server+Stopping.swift`.
+/// Starting is in this file, reloading and stopping in `Server+Reloading.swift`.
 ///
 /// Any thread.
 package final class Server: Sendable {
@@ -111,7 +111,8 @@ package final class Server: Sendable {
         reloader = SettingsReloader(settings, from: loader, parts, contexts)
         distributor = ConnectionDistributor(contexts, connectionCount, logger)
         // Last, when all descriptors that stay open are open.
-        connectionCount.lookAtDescriptors(acceptors: contexts.count * listeners.all.count)
+        let connectionsToStore = settings.store.url.isEmpty ? 0 : settings.store.connections
+        connectionCount.lookAtDescriptors(awaited: contexts.count * (listeners.all.count + connectionsToStore))
         if let warning = connectionCount.warning { logger.warning("\(warning)") }
     }
 

@@ -104,6 +104,7 @@ struct StoreCommandOptions: ParsableArguments {
         for action: AuditEvent.Action?, creates: Bool = false, _ body: (StoreAccess) async throws -> Result
     ) async throws -> Result {
         let settings = try load()
+        if creates { configuration.noteForgottenFile() }
         do {
             let store = try StoreAccess.open(settings, for: action, creates: creates, logger: logger)
             defer { store.close() }

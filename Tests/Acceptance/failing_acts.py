@@ -77,15 +77,15 @@ def back_up(world, point):
 
 def rekey(world, point):
     """Adds a key, seals all rows with it, and retires the earlier keys."""
-    replied(world, point, "/store/keys/add")
+    replied(world, point, "/store/keyring/add")
     replied(world, point, "/store/rekey")
     for key in keys(world, point):
         if not key["seals"]:
-            replied(world, point, "/store/keys/retire", {"number": key["number"]})
+            replied(world, point, "/store/keyring/retire", {"number": key["number"]})
 
 
 def keys(world, point=None):
-    listed = replied(world, point, "/store/keys/list")
+    listed = replied(world, point, "/store/keyring/list")
     return listed["keys"] if listed else []
 
 

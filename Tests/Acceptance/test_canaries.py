@@ -225,7 +225,7 @@ def answers_of_administration(server):
             for connect in (lambda: socket.create_connection(address, timeout=20), lambda: control_socket(server)):
                 told.append(raw_answer(connect(), request))
     told.append(raw_answer(socket.create_connection(address, timeout=20), f"{CANARY}\r\n\r\n".encode()))
-    for name in ("stats", "keys/list", "get", "page", "delete"):
+    for name in ("stats", "keyring/list", "get", "page", "delete"):
         body = f'{{"ids": "{CANARY}", "{CANARY}": "{CANARY}"}}'.encode()
         told.append(raw_answer(control_socket(server), lines(
             f"POST /store/{name} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body)))

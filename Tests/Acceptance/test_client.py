@@ -22,11 +22,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def two_devices():
-    """The path of the built example; skips the test if it is not built and there is no toolchain to do so."""
-    beside = Path(os.environ.get("TOKEN_CACHE_BINARY", "")).parent
-    for folder in (beside, REPOSITORY / ".build" / "debug"):
-        if os.access(folder / "two-devices", os.X_OK):
-            return str(folder / "two-devices")
+    """The path of the example, which is built if it is not beside a program; skips the test if there is no toolchain either."""
+    for variable in "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_BINARY":
+        example = Path(os.environ.get(variable, "")).with_name("two-devices")
+        if os.access(example, os.X_OK):
+            return str(example)
     if not shutil.which("swift"):
         pytest.skip("two-devices is not built, and the Swift toolchain is missing")
     subprocess.run(["swift", "build", "--product", "two-devices"], cwd=REPOSITORY, check=True, timeout=900,

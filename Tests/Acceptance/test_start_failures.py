@@ -245,14 +245,6 @@ def _(world):
     Path(with_tls(world)[0]).write_text("none")
 
 
-@case("a certificate that has expired", "d", "has expired on 2025-01-01")
-def _(world):
-    pair = [str(path) for path in certificate_until(world.folder, "20240101000000Z", "20250101000000Z")]
-    os.chmod(pair[1], 0o600)
-    world.give(*pair)
-    world.set(listen=["https://127.0.0.1:0"], tls={"certificate": pair[0], "private_key": pair[1]})
-
-
 @case("no authorities of clients", "scd", "none.pem cannot be read")
 def _(world):
     with_tls(world)
@@ -261,7 +253,7 @@ def _(world):
 
 # Descriptors
 
-@case("too few descriptors to start", "sd", "files open|limit of open files with ulimit")
+@case("too few descriptors to start", "s", "files open|limit of open files with ulimit")
 def _(world):
     world.prefix = ["prlimit", "--nofile=16:16"]
 
@@ -305,7 +297,7 @@ clashing("all addresses and one of them", "stands for", "0.0.0.0:{}", "127.0.0.1
 clashing("clients' address for the administration", "listen and admin.listen both have", "127.0.0.1:{}", administration="127.0.0.1:{}")
 
 
-@case("a port for which the user lacks the right", "sd", "127.0.0.1:7", needs_root)
+@case("a port for which the user lacks the right", "s", "127.0.0.1:7", needs_root)
 def _(world):
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 7:
         pytest.skip("here everybody may have low ports")
@@ -323,7 +315,7 @@ def _(world):
     world.set(listen=[f"unix:{world.folder}/http.sock"])
 
 
-@case("a Unix socket in use", "sd", "is in use by another program")
+@case("a Unix socket in use", "s", "is in use by another program")
 def _(world):
     path = world.folder / "http.sock"
     other = world.stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -480,7 +472,7 @@ def _(_):
 
 
 for file in ("tokens.db", "tokens.db-wal", "lock", "keys"):
-    @spoiled(f"{file} of another user's", file.removesuffix("-wal"), needs_root, refusing="scd" if file == "keys" else "sd")
+    @spoiled(f"{file} of another user's", file.removesuffix("-wal"), needs_root, refusing={"keys": "scd", "lock": "s"}.get(file, "sd"))
     def _(world, file=file):
         os.chown(world.data / file, 0, 0)
 

@@ -34,10 +34,10 @@ extension StoreRequest {
 package enum StoreRequestName: String, CaseIterable, Sendable {
     case get, put, delete, page, stats, verify, backup, rekey
     case recordBackup = "backup/record"
-    case listKeys = "keys/list"
-    case addKey = "keys/add"
-    case useKey = "keys/use"
-    case retireKey = "keys/retire"
+    case listKeys = "keyring/list"
+    case addKey = "keyring/add"
+    case useKey = "keyring/use"
+    case retireKey = "keyring/retire"
     case addSession = "sessions/add"
     case listSessions = "sessions/list"
     case removeSessions = "sessions/remove"

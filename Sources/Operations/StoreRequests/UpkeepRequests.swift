@@ -93,7 +93,9 @@ package struct RekeyStore: StoreRequest {
     package init() {}
 
     package func act(_ reply: Rekeying) -> OperatorAct? {
-        .done("rekey", "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)")
+        .done(
+            "keyring rotate",
+            "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)")
     }
 
     package func answer(
@@ -147,7 +149,7 @@ package struct UseKey: StoreRequest {
         self.number = number
     }
 
-    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring use", "key \(reply.number) seals") }
+    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring rotate", "key \(reply.number) seals") }
 
     package func answer(
         _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void

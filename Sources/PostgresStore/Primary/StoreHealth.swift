@@ -87,9 +87,10 @@ struct StoreHealth: Sendable {
     ///   - server: What it leads to, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
     mutating func noteConnected(_ host: String, _ server: String, at now: MonotonicTime) -> [StoreEvent] {
         connections[host, default: 0] += 1
+        reasons = nil
         guard let since = withoutSince else { return [] }
         defer {
-            (withoutSince, reasons, lastReasons, isTold) = (nil, nil, nil, false)
+            (withoutSince, lastReasons, isTold) = (nil, nil, false)
             (reconnectedAt, wasConnected) = (now, true)
         }
         guard wasConnected else { return [.own(StoreNotice(.note, "connected to \(server)"))] }
@@ -116,8 +117,9 @@ struct StoreHealth: Sendable {
     ///
     /// - Parameter reasons: For each host, as text.
     mutating func noteNotFound(_ reasons: String, at now: MonotonicTime) -> [StoreEvent] {
-        guard let since = withoutSince else { return [] }
+        // Also while connections that were made before go on: requests that get none are told why.
         self.reasons = reasons
+        guard let since = withoutSince else { return [] }
         if let (text, at) = lastReasons {
             guard text != reasons, (now - at).count >= Self.quiet.count else { return [] }
         } else if wasConnected, (now - since).count < Self.grace.count {

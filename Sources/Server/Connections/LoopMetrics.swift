@@ -131,11 +131,11 @@ final class ConnectionCount: Sendable {
 
     /// Finds out how many connections the descriptors allow; call it when all those that stay open are open.
     ///
-    /// - Parameter acceptors: How many tasks accept at the same time.
-    func lookAtDescriptors(acceptors: Int) {
+    /// - Parameter awaited: Those of tasks that accept at the same time, and of connections to a database.
+    func lookAtDescriptors(awaited: Int) {
         let free = DescriptorLimit.free
         // Under a very low limit, connections need most of them.
-        possible.store(free - min(Self.otherDescriptors + acceptors, free / 4), ordering: .relaxed)
+        possible.store(free - min(Self.otherDescriptors + awaited, free / 4), ordering: .relaxed)
     }
 
     /// The most connections that are served; further ones are refused, unless idle ones can make room for them.

@@ -100,7 +100,10 @@ final class SettingsReloader: Sendable {
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
-            if let audit = parts.audit { try await audit.inBackground { log in Result { try log.reopen() } }.get() }
+            // A disk that does not answer must not keep audit.required: off, for example, from taking effect.
+            if let audit = parts.audit, !audit.isStalled {
+                try await audit.inBackground { log in Result { try log.reopen() } }.get()
+            }
             try await parts.store.change(settings.storeRetention)
             if let certificates = reading.certificates { parts.tls?.use(certificates) }
             if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }

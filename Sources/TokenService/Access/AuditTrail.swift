@@ -88,8 +88,9 @@ package final class AuditTrail {
             event.address = address?.description
             events.append(event)
             let bytes = Self.bytes(of: answer)
+            // One with a time limit has the store's, most of which may be over.
             let pending =
-                if let waiting, bytes <= waiting.bytes { waiting } else {
+                if let waiting, waiting.timeLimit == nil, bytes <= waiting.bytes { waiting } else {
                     PendingAnswer(bytes: bytes, timeLimit: nil, failure: { _ in failure() })
                 }
             turn.answers.append((pending, answer, failure))
@@ -115,7 +116,8 @@ package final class AuditTrail {
         case .denied, .preconditionFailed: break
         case .ok, .notFound, .failed: return false
         }
-        if log.figures.isFailing { return false }
+        // While the disk does not answer, they would take the places of other events.
+        if log.figures.isFailing, !log.isStalled { return false }
         var common = event
         common.requestID = nil
         common.address = address.map { $0.isIPv4 ? $0.description : "\($0.network)/64" }

@@ -14,7 +14,7 @@ struct Keyring: AsyncParsableCommand {
             share a PostgreSQL database, first make a key with keyring add, which waits, and copy the key ring to all of them. Back \
             up the key ring after each change.
 
-            The keys for an app's server are access keys, and those of the audit log are audit key.
+            API keys of an app's server are made by access keys, the key of the audit log by audit key.
 
             EXAMPLES
               token-cache keyring list
@@ -102,11 +102,13 @@ struct Keyring: AsyncParsableCommand {
         func run() async throws {
             let isShared = try !options.load().store.url.isEmpty
             let rotation = try await options.withStore(for: .rekey) { store in
+                let former = try await store.perform(ListKeys()).keys.first(where: \.seals)?.number
                 let key = try await sealingKey(store, isShared: isShared)
                 let bar = ProgressBar("Encrypting")
                 defer { bar.finish() }
                 var rotation = Rotation(
-                    key: key.number, rekeying: try await store.perform(RekeyStore()) { bar.show($0) })
+                    key: key.number, isNew: key.number != former,
+                    rekeying: try await store.perform(RekeyStore()) { bar.show($0) })
                 guard rotation.unreadable == 0 else { return rotation }
                 for old in try await store.perform(ListKeys()).keys where old.number < key.number {
                     rotation.retired.append(try await store.perform(RetireKey(number: old.number)).retired)
@@ -139,23 +141,35 @@ struct Keyring: AsyncParsableCommand {
     /// What a rotation has done.
     private struct Rotation: Encodable {
         let key: Int
+        /// Whether the key did not seal before this run.
+        let isNew: Bool
         let tokens: Int
         let rekeyed: Int
         let unreadable: Int
         var retired: [Int] = []
 
-        init(key: Int, rekeying: Rekeying) {
-            (self.key, tokens, rekeyed, unreadable) = (key, rekeying.tokens, rekeying.rekeyed, rekeying.unreadable)
+        init(key: Int, isNew: Bool, rekeying: Rekeying) {
+            (self.key, self.isNew, tokens) = (key, isNew, rekeying.tokens)
+            (rekeyed, unreadable) = (rekeying.rekeyed, rekeying.unreadable)
         }
 
         var text: String {
             var lines = [
                 """
-                key \(key) seals from now on; \(Text.count(rekeyed, "token")) encrypted with it, \(Text.count(tokens, "token")) checked
+                key \(key) seals\(isNew ? " from now on" : ", as it did before"); \(Text.count(rekeyed, "token")) encrypted with it, \
+                \(Text.count(tokens, "token")) checked
                 """
             ]
+            if !isNew {
+                lines.append(
+                    "it was made before, by keyring add or by a rotation that was cut off; run this again to replace it as well"
+                )
+            }
             lines += retired.map {
-                "key \($0) is retired; for earlier backups, the old key ring is kept with .retired-\($0) behind its name"
+                """
+                key \($0) is retired; for earlier backups, the key ring as it was is kept with .retired-\($0) behind its name: it has \
+                the present key as well, so keep it as safe as the key ring
+                """
             }
             if unreadable > 0 {
                 lines.append(

@@ -80,6 +80,21 @@ import Testing
         try await until { disk.information == two }
     }
 
+    @Test(.timeLimit(.minutes(1)))
+    func `a session opens from the device while the server does not answer, by the defaults`() async throws {
+        let one = token("one")
+        try await layered().store(one)
+        server.gate.shut()
+        // Clocks on which what is shorter than the session's patience is over at once, and nothing else ever.
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: server, clock: HastyClock(longest: .seconds(2)))
+        let session = TokenSession(
+            cache: cache, clock: HastyClock(longest: .seconds(2)), now: { [clock] in clock.now })
+        #expect(try await session.open() == .open)
+        #expect(session.currentToken == one)
+        server.gate.open()
+    }
+
     @Test func `a task that is cancelled stops waiting at once`() async throws {
         server.gate.shut()
         let cache = layered()

@@ -51,10 +51,10 @@ public actor LayeredTokenCache: TokenCaching {
     /// - Parameters:
     ///   - local: The user's token on this device, with what waits for the network.
     ///   - remote: The same user's token on the server.
-    ///   - patience: How long to wait for the server when there is another answer.
+    ///   - patience: How long to wait for the server when there is another answer: less than a session waits for its cache.
     ///   - clock: What waits are measured by.
     public init(
-        local: LocalTokenCache, remote: any TokenCaching, patience: Duration = .seconds(2),
+        local: LocalTokenCache, remote: any TokenCaching, patience: Duration = .seconds(1),
         clock: any Clock<Duration> = ContinuousClock()
     ) {
         self.local = local

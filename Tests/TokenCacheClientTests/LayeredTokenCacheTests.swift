@@ -311,6 +311,22 @@ import Testing
         #expect(server.information?.token == "two")
     }
 
+    @Test(arguments: [TokenCacheError.locked, .storage(operation: "read", code: 5)])
+    func `a sign-out that waits is not undone while it cannot be read`(error: TokenCacheError) async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        server.fail()
+        try await cache.clear()
+        server.fail(false)
+        disk.state.withLock { $0.readError = error }
+        let session = patientSession(cache: layered())
+        await #expect(throws: error) { try await session.open() }
+        #expect(session.state == .created)
+        disk.state.withLock { $0.readError = nil }
+        #expect(try await session.open() == .created)
+        #expect(server.information == nil)
+    }
+
     @Test func `unreadable content on the server is replaced by the next login`() async throws {
         let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         for hasVersions in [true, false] {

@@ -109,10 +109,16 @@ public actor LayeredTokenCache: TokenCaching {
 
     /// The token: the server's if it answers in time, otherwise what this device knows.
     ///
-    /// - Throws: What the server's cache throws if this device does not know whether there is a token.
+    /// - Throws: What the server's cache throws if this device does not know whether there is a token; `TokenCacheError.locked` and
+    ///   `.storage` if what it knows cannot be read now: that may be a sign-out which the server does not have.
     public func fetch() async throws -> TokenInformation? {
         lookForOthers()
-        let known = try? await record()
+        var known: LocalRecord?
+        do {
+            known = try await record()
+        } catch {
+            guard case .laterFormat = error else { throw error }
+        }
         if let write = known?.write {
             // This device has written something that the server may not know: that is the present, unless it is overtaken.
             await wait(for: write.id)

@@ -579,6 +579,38 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         try await until { second.state == .closed }
     }
 
+    /// A cache in which another device is always faster, and what was done to it.
+    private struct LostCache: TokenCaching {
+        let gate = Gate()
+        let done = Locked<[String]>([])
+        func fetch() async throws -> TokenInformation? { nil }
+        func store(_ information: TokenInformation) async throws {
+            await gate.pass()
+            done.withLock { $0.append("store") }
+            throw TokenCacheError.conflict(current: nil)
+        }
+        func clear() async throws { done.withLock { $0.append("clear") } }
+    }
+
+    @Test(arguments: [true, false])
+    func `a token is not stored a second time after a sign-out`(isAdopted: Bool) async throws {
+        let cache = LostCache()
+        cache.gate.shut()
+        let session = session(cache)
+        let new = token("new", clock)
+        let storing = Task {
+            if isAdopted { try await session.adopt(new) } else { _ = try await session.open { new } }
+        }
+        await cache.gate.reached()
+        let closing = Task { try await session.signOut() }
+        try await until { session.state == .closed }
+        cache.gate.open()
+        try await closing.value
+        _ = await storing.result
+        await session.close()
+        #expect(cache.done.withLock { $0 } == ["store", "clear"])
+    }
+
     @Test func `looking again adopts what is there`() async throws {
         let cache = MemoryCache(token(clock))
         let session = session(cache)

@@ -152,6 +152,9 @@ extension TokenSession {
         else { return }
         // Not twice at once.
         lastCaching = now()
-        Task { await storeOrResolve(information) }
+        Task { [life] in
+            // After the end, it would undo a sign-out.
+            if self.life == life { await storeOrResolve(information) }
+        }
     }
 }

@@ -185,7 +185,7 @@ public actor TokenSession {
         broadcast.move(to: .open, obtained)
         do {
             try await store(obtained)
-        } catch TokenCacheError.conflict {
+        } catch TokenCacheError.conflict where self.life == life {
             // The user has just logged in here: that is newer than whatever another device has left.
             try? await store(obtained)
         } catch {}
@@ -213,9 +213,10 @@ public actor TokenSession {
         broadcast.move(to: .created)
         broadcast.move(to: .createdTokenLoaded, new)
         broadcast.move(to: .open, new)
+        let life = life
         do {
             try await store(new)
-        } catch TokenCacheError.conflict {
+        } catch TokenCacheError.conflict where self.life == life {
             try? await store(new)
         } catch {}
     }

@@ -631,6 +631,22 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
 
     // MARK: - Closing
 
+    @Test func `a session that is just being opened again is adopted or signed out as any other`() async throws {
+        for round in 0..<200 {
+            let (cache, other) = (MemoryCache(token(clock)), token("other", clock))
+            let session = session(cache)
+            await session.close()
+            try await session.open()
+            await session.close()
+            let opening = Task { try await session.open() }
+            for _ in 0..<round % 10 { await Task.yield() }
+            if round < 100 { try await session.adopt(other) } else { try await session.signOut() }
+            _ = await opening.result
+            if round < 100 { #expect(session.state.isOpen) }
+            #expect(cache.information == (round < 100 ? other : nil))
+        }
+    }
+
     @Test func `clearing works in any state, and can be repeated`() async throws {
         for opens in [false, true] {
             let cache = MemoryCache(token(clock))

@@ -124,6 +124,8 @@ public actor TokenSession {
     private func join(_ operation: @escaping @Sendable (_ life: Int) async throws -> State) async throws -> State {
         if let opening { return try await wait(for: opening) }
         let (outcome, life) = (Outcome<State>(), life)
+        // Not in the task: what ends the session before that begins must find one that has not ended.
+        if state.isClosed { broadcast.move(to: .created) }
         let task = Task {
             await outcome.bring { try await operation(life) }
             if self.life == life { opening = nil }
@@ -143,7 +145,6 @@ public actor TokenSession {
     }
 
     private func load(_ patience: Duration, _ life: Int) async throws -> State {
-        if state.isClosed { broadcast.move(to: .created) }
         let cached = try await withTimeLimit(patience, clock: clock) { [cache] in try await cache.fetch() }
         guard self.life == life else { throw TokenSessionError.closed }
         guard let cached, accepts(cached) else { return state }

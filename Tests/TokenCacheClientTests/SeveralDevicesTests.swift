@@ -215,4 +215,46 @@ private final class Device {
         let slot = folder.appending(path: SHA256.hexadecimal("a") + ".json")
         try await until { !FileManager.default.fileExists(atPath: slot.path) }
     }
+
+    /// A place with the slots of other users, in this order.
+    private struct Place: LocalStorage {
+        let own: TestStorage
+        let others: [TestStorage]
+        func read() throws(TokenCacheError) -> Data? { try own.read() }
+        func write(_ item: Data) throws(TokenCacheError) { try own.write(item) }
+        func remove() throws(TokenCacheError) { try own.remove() }
+        func all() -> [any LocalStorage] { others }
+        func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+            try own.exclusively(body)
+        }
+    }
+
+    @Test func `whoever comes back while another user's cache sends their sign-out keeps the new token`() async throws {
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        let server = VersionedServer()
+        server.row.withLock { $0 = .init(text: TokenInformation(token: "old", loginID: "1").text, version: 1) }
+        let disks = ["a": TestStorage(), "c": TestStorage()]
+        for (id, disk) in disks {
+            try await LocalTokenCache(disk, user: id).update {
+                let credential = Credential(isSession: true, text: "of_\(id)")
+                $0 = LocalRecord(nil, write: LocalRecord.Write(logins: ["1"], credential: credential))
+            }
+        }
+        let (anna, carl) = (try #require(disks["a"]), try #require(disks["c"]))
+        let transport = server.transport()
+        let remote = try RemoteTokenCache(
+            url: url, identity: .session { _ in "of_b" },
+            transport: ScriptedTransport { request, _ in
+                if request.headers["Authorization"]?.contains("of_a") == true {
+                    try await LocalTokenCache(anna, user: "a").store(TokenInformation(token: "again", loginID: "2"))
+                }
+                return try await transport.send(request)
+            })
+        let local = LocalTokenCache(Place(own: TestStorage(), others: [anna, carl]), user: "b")
+        let cache = LayeredTokenCache(local: local, remote: remote, patience: .seconds(20), clock: WaitingClock())
+        _ = try await cache.fetch()
+        // One after the other: nothing is left of the second, so the first is done.
+        try await until { carl.state.withLock { $0.item } == nil }
+        #expect(anna.information?.token == "again")
+    }
 }

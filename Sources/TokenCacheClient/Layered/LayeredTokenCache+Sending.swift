@@ -207,8 +207,10 @@ extension LayeredTokenCache {
                 await cache.stopLooking()
                 do {
                     try await cache.synchronize()
-                    // Nothing of a user who is gone stays here.
-                    try await other.update { if let record = $0, record.write == nil { $0 = nil } }
+                    // Nothing of a user who is gone stays here; one who has come back meanwhile has a token.
+                    try await other.update { record in
+                        if let known = record, known.write == nil, known.information == nil { record = nil }
+                    }
                 } catch {}
             }
         }

@@ -251,6 +251,31 @@ import Testing
         #expect(clock.sleeps.withLock { $0 }.contains(.seconds(70)))
     }
 
+    @Test func `a sign-out that the server is slow to take has its credential when it returns`() async throws {
+        /// Waits end once the server was asked.
+        struct AskedClock: Clock {
+            let gate: Gate
+            var now: ContinuousClock.Instant { .now }
+            var minimumResolution: Duration { .nanoseconds(1) }
+            func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async { await gate.reached() }
+        }
+        let gate = Gate()
+        gate.shut()
+        let remote = try RemoteTokenCache(
+            url: #require(URL(string: "https://tokens.example.com/token.php")), identity: .session { _ in "tcs_a" },
+            transport: ScriptedTransport { request, _ in
+                await gate.pass()
+                return request.answer(Answers.stored)
+            })
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: remote, clock: AskedClock(gate: gate))
+        // Its session was not asked for before.
+        try await cache.clear()
+        #expect(disk.record?.write?.credential == Credential(isSession: true, text: "tcs_a"))
+        gate.open()
+        try await until { !isQueued }
+    }
+
     @Test(arguments: 0..<3)
     func `a process that ends in between leaves what the next one finishes`(step: Int) async throws {
         let (one, two) = (token("one"), token("two", at: 1))

@@ -93,8 +93,8 @@ extension LayeredTokenCache {
         }
     }
 
-    /// Puts the credential that was just tried beside a sign-out that has none.
-    private func keepCredential() async {
+    /// Puts the credential that is being tried beside a sign-out that has none.
+    func keepCredential() async {
         guard let credential = (remote as? RemoteTokenCache)?.credential, let record = try? await record(),
             record.information == nil, let write = record.write, write.credential == nil
         else { return }

@@ -226,7 +226,8 @@ public actor LayeredTokenCache: TokenCaching {
         do {
             try await withTimeLimit(patience, clock: clock) { try await outcome.value() }
         } catch TokenCacheError.timedOut {
-            // It is in the queue.
+            // It is in the queue, and the process may end before the server fails.
+            if information == nil { await keepCredential() }
         }
         guard let failure, let unsaved else { return }
         // A sign-out that the server has, and of which nothing is left here, is complete.

@@ -59,13 +59,19 @@ struct KeychainStorage: LocalStorage {
         }
     }
 
-    /// Takes turns by a lock file: in the container of the group, if it is one of apps, and otherwise in the app's own, where
-    /// it is only for the tasks of this process.
+    /// Takes turns by a lock file: in the container of the group, if it is one of apps (`group.…`), and otherwise in the process's
+    /// own folder, where it is only for its tasks.
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
         let manager = FileManager.default
-        let container = manager.containerURL(forSecurityApplicationGroupIdentifier: accessGroup)
-        let folder = container?.appending(path: "Library/Caches") ?? manager.temporaryDirectory
-        return try PrivateFile.exclusively(in: folder.appending(path: "TokenCacheClient"), body)
+        var folder = manager.temporaryDirectory.appending(path: "TokenCacheClient")
+        // For any other name, macOS returns a container as well, which the app may not be allowed to use.
+        if accessGroup.hasPrefix("group."),
+            let container = manager.containerURL(forSecurityApplicationGroupIdentifier: accessGroup)
+        {
+            let shared = container.appending(path: "Library/Caches/TokenCacheClient")
+            if (try? PrivateFile.makeFolder(shared)) != nil { folder = shared }
+        }
+        return try PrivateFile.exclusively(in: folder, body)
     }
 
     private static func find(_ query: [CFString: Any], _ more: [CFString: Any]) throws(TokenCacheError) -> CFTypeRef? {

@@ -17,8 +17,8 @@ public struct LocalTokenCache: TokenCaching {
         /// The Keychain of this device, under this service, for example the app's bundle identifier.
         ///
         /// The access group is the app's own (its team's prefix and its bundle identifier), or one that it shares with its
-        /// extensions: without it, an item of another group could be meant. On macOS the app must be signed with an entitlement
-        /// for it. The Keychain outlives the app: tokens of an earlier installation are still there after the next one.
+        /// extensions: without it, an item of another group could be meant. Processes that share it need an app group
+        /// (`group.…`): only there do they take turns. On macOS the app must be signed with an entitlement for it. The Keychain outlives the app: tokens of an earlier installation are still there after the next one.
         case keychain(service: String, accessGroup: String)
         #endif
     }

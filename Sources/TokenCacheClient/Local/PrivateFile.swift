@@ -123,7 +123,7 @@ struct PrivateFile: LocalStorage {
         return fsync(descriptor) == 0
     }
 
-    private static func makeFolder(_ folder: URL) throws(TokenCacheError) {
+    static func makeFolder(_ folder: URL) throws(TokenCacheError) {
         guard !FileManager.default.fileExists(atPath: folder.path) else { return }
         var attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o700]
         #if canImport(Darwin) && !os(macOS)

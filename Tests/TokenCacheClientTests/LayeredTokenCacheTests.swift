@@ -475,6 +475,11 @@ import Testing
         #expect(await cache.remoteError == nil)
     }
 
+    @Test(arguments: [(400, true), (408, false), (413, true), (500, false)])
+    func `a refusal is for good unless the same request may succeed`(status: Int, isPermanent: Bool) {
+        #expect(TokenCacheError.refused(status: status, code: "").isPermanent == isPermanent)
+    }
+
     @Test(arguments: 0..<30 as Range<UInt64>)
     func `whatever fails in between, the last write wins on both sides`(seed: UInt64) async throws {
         var random = SeededGenerator(seed: seed)

@@ -30,7 +30,7 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case unauthorized(detail: String = "")
     /// The credential does not stand for this user (403); with the server's sentence.
     case forbidden(detail: String = "")
-    /// The server asks to come back later (429, 503, or 200 if its store fails), and did not change its mind before the deadline.
+    /// The server asks to come back later (429, 503, or 200 if its store fails).
     case unavailable(status: Int, retryAfter: Duration?)
     /// The server has refused the request; with the code of its answer, such as 50001 or 30001, and its sentence.
     case refused(status: Int, code: String, detail: String = "")
@@ -56,7 +56,9 @@ extension TokenCacheError {
     var isPermanent: Bool {
         switch self {
         case .invalidURL, .invalidID, .unauthorized, .forbidden, .laterFormat: true
-        case .refused(let status, let code, _): (400..<500).contains(status) || status == 200 && code != "50001"
+        // 408: the request took too long on its way.
+        case .refused(let status, let code, _):
+            (400..<500).contains(status) && status != 408 || status == 200 && code != "50001"
         default: false
         }
     }

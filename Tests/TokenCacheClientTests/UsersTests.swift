@@ -103,15 +103,21 @@ import Testing
         #expect(try await users.all().map(\.id) == ["a"])
     }
 
-    @Test func `a list that cannot be read is an error and left alone`() async throws {
+    @Test func `a list that cannot be read is an error, and one that is damaged begins anew`() async throws {
         try await users().switch(to: "a")
         let file = folder.appending(path: "users.json")
-        for text in ["", "{}", #"{"format":2,"users":{}}"#] {
+        for (text, isDamaged) in [("", true), ("{}", true), (#"{"format":2,"users":{}}"#, false)] {
             try Data(text.utf8).write(to: file)
             await #expect(throws: TokenCacheError.self) { try await users().all() }
-            await #expect(throws: TokenCacheError.self) { try await users().switch(to: "b") }
             await #expect(throws: TokenCacheError.self) { try await users().forget("a") }
             #expect(try Data(contentsOf: file) == Data(text.utf8))
+            if isDamaged {
+                try await users().switch(to: "b")
+                #expect(try await users().all().map(\.id) == ["b"])
+            } else {
+                await #expect(throws: TokenCacheError.laterFormat(found: 2)) { try await users().switch(to: "b") }
+                #expect(try Data(contentsOf: file) == Data(text.utf8))
+            }
         }
     }
 

@@ -21,10 +21,16 @@ struct UserList {
         return Contents(users: entries.compactMap(Self.user), current: members["current"]?.string)
     }
 
-    /// Changes the list, while no other process does.
+    /// Changes the list, while no other process does; one that is damaged begins anew.
     func change(_ change: (inout Contents) -> Void) throws(TokenCacheError) {
         try file.exclusively { () throws(TokenCacheError) in
-            var contents = try read()
+            var contents = Contents()
+            do throws(TokenCacheError) {
+                contents = try read()
+            } catch {
+                // Nobody could use the app any more.
+                guard case .unreadable = error else { throw error }
+            }
             change(&contents)
             try write(contents)
         }

@@ -525,12 +525,15 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         let cache = MemoryCache()
         let session = session(cache)
         await #expect(throws: TokenSessionError.blankToken) { try await session.adopt(TokenInformation(token: "")) }
+        var events = session.events.makeAsyncIterator()
         try await session.adopt(TokenInformation(token: "kept", userID: "7"))
         #expect(session.state == .open)
         let login = try #require(cache.information?.loginID)
         // Extended there.
         try await session.adopt(TokenInformation(token: "extended", userID: "7"))
         #expect(session.state == .openTokenExtended)
+        // Nothing has ended before.
+        guard case .renewed? = await events.next() else { throw Trouble() }
         #expect(cache.information?.token == "extended")
         #expect(cache.information?.loginID == login)
         try await session.adopt(TokenInformation(token: "of another user", userID: "8"))

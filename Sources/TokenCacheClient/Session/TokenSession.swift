@@ -209,9 +209,11 @@ public actor TokenSession {
             replace(with: new)
             return await storeOrResolve(new)
         }
-        // What is being opened does not count any more.
-        end(.closed)
-        broadcast.move(to: .created)
+        if opening != nil || state != .created {
+            // What is being opened does not count any more.
+            end(.closed)
+            broadcast.move(to: .created)
+        }
         broadcast.move(to: .createdTokenLoaded, new)
         broadcast.move(to: .open, new)
         let life = life

@@ -133,6 +133,26 @@ private func token(_ clock: TestClock, permissions: Set<String> = ["email"], app
         try await until { session.state == .created }
     }
 
+    @Test func `what was cancelled is not joined by who opens next`() async throws {
+        let (session, gate) = (session(MemoryCache()), Gate())
+        gate.shut()
+        let first = Task {
+            try await session.open {
+                await gate.pass()
+                throw CancellationError()
+            }
+        }
+        await gate.reached()
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        let login = token("login", clock)
+        let next = Task { try await session.open { login } }
+        for _ in 0..<100 { await Task.yield() }
+        gate.open()
+        #expect(try await next.value == .open)
+        #expect(session.currentToken == login)
+    }
+
     @Test func `the first screen does not wait for a cache`() async throws {
         let cache = MemoryCache(token(clock))
         cache.gate.shut()

@@ -84,6 +84,7 @@ public actor TokenSession {
     ///   there is a token.
     @discardableResult
     public func load(patience: Duration = .seconds(2)) async throws -> State {
+        try await passCancelled()
         if state == .createdTokenLoaded || state.isOpen { return state }
         return try await join { life in try await self.load(patience, life) }
     }
@@ -109,6 +110,7 @@ public actor TokenSession {
     public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = false, login: Login? = nil) async throws
         -> State
     {
+        try await passCancelled()
         if state.isOpen { return state }
         if let opening {
             let state = try await wait(for: opening)
@@ -132,6 +134,11 @@ public actor TokenSession {
         }
         opening = (outcome, task)
         return try await wait(for: (outcome, task))
+    }
+
+    /// Waits for the end of what nobody waited for any more, which others must not join.
+    private func passCancelled() async throws {
+        while let task = opening?.task, task.isCancelled { try await Outcome { await task.value }.value() }
     }
 
     private func wait(for opening: (outcome: Outcome<State>, task: Task<Void, Never>)) async throws -> State {

@@ -60,7 +60,7 @@ struct RowPosition: Sendable {
 extension BlockingConnection {
     /// Some rows.
     ///
-    /// - Parameter limit: How many at most; fewer are returned when they are large.
+    /// - Parameter limit: How many at most, except that tokens stored at this moment may be added; fewer are returned when they are large.
     /// - Returns: The rows, and where the next page begins; nil at the end.
     func page(from start: RowPosition, limit: Int) throws(PostgresError) -> (rows: [StoredRow], next: RowPosition?) {
         guard start.areSessions else {
@@ -91,12 +91,12 @@ extension BlockingConnection {
         }
         guard count > 0 else { return ([], nil) }
         let last = sizes.bytes(count - 1, 0)
-        // More only if others were stored in between, which the page need not have.
+        // All up to there, also those that were stored in between: a limit would leave out as many others.
         let result = try run(
             """
             SELECT \(StoredToken.columns) FROM token WHERE key > $1::bytea AND key <= $2::bytea AND value IS NOT NULL
-            ORDER BY key LIMIT $3::bigint
-            """, [.bytea(key), .bytea(last), .bigint(Int64(count))])
+            ORDER BY key
+            """, [.bytea(key), .bytea(last)])
         return ((0..<result.rowCount).map { StoredToken(result, row: $0) }, count < sizes.rowCount ? last : nil)
     }
 

@@ -268,11 +268,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
         // It may have waited for a key that is being retired, as a server does that has not looked for long which key seals.
         if error.state == .lockNotAvailable { state.hasRefusedKey.store(true, ordering: .relaxed) }
-        for operation in group.operations {
+        for operation in group.operations where !operation.isOver {
             if group.operations.count > 1 {
                 // The row of one of them may be the reason, and nobody can tell of which.
                 operation.isAlone = true
-                gather(operation)
+                operation.deadline > .now ? gather(operation) : giveUp(operation)
             } else {
                 fail(operation, StoreFault(error, at: host, isOfOneToken: error.state?.isOfOneRow == true), error.state)
             }

@@ -49,6 +49,18 @@ import Testing
         #expect(try store.database.number("SELECT looked_at FROM store") ?? 0 >= began)
     }
 
+    @Test func `a server whose clock is ahead deletes nothing that the database's clock keeps`() async throws {
+        let store = try TestAdministration()
+        for id in ["kept", "removed"] { try await store.put("1", under: id) }
+        _ = try await store.administrator.remove([Array("removed".utf8)])
+        try await store.begin("s1", of: "anna", createdAt: now, expiresAt: now + 4_000)
+        let retention = Retention(sinceWritten: .seconds(3_600), sinceSessionUsed: .seconds(3_600))
+        let connection = try store.database.connection()
+        for rows in ExpiredRows.all(retention, at: now + 86_400) { #expect(try rows.delete(connection) == 0) }
+        #expect(try store.database.number("SELECT count(*) FROM token") == 2)
+        #expect(try store.database.number("SELECT count(*) FROM session") == 1)
+    }
+
     @Test func `without a retention tokens stay`() async throws {
         let store = try TestAdministration()
         try await store.put("1", under: "a", writtenAt: 1)
@@ -70,7 +82,7 @@ import Testing
         let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(3_600)))
         try makeIndexes(store, Retention(sinceWritten: .seconds(3_600)))
         try await store.put((0..<300).map { ("old\($0)", "1") }, writtenAt: now - 4_000)
-        let rows = ExpiredRows.tokens("written_at", before: now - 3_600, .written)
+        let rows = ExpiredRows.tokens("written_at", at: now, age: .seconds(3_600), .written)
         let (one, other) = (try store.database.connection(), try store.database.connection())
         try one.run("BEGIN")
         #expect(try rows.delete(one) == ExpiredRows.batch)

@@ -118,12 +118,14 @@ struct Sweeper {
 /// What is deleted without anybody having asked for it.
 struct ExpiredRows: Sendable {
     let table: String
-    /// What says of a row that it has expired: a column with a time before `moment`, and what else must be so.
+    /// What says of a row that it has expired: a column with a time that is `age` before `now`, and what else must be so.
     let condition: String
     /// The column that an index finds it by.
     let column: String
-    /// In seconds since 1970.
-    let moment: Int64
+    /// This server's time, in seconds since 1970.
+    let now: Int64
+    /// In seconds.
+    let age: Int64
     /// The index, if they are tokens, of which operators are told; `migrate` makes it only for those who delete them.
     var index: RetentionIndex?
 
@@ -132,11 +134,11 @@ struct ExpiredRows: Sendable {
     /// Rows that are deleted in one step.
     static let batch = 256
 
-    /// Tokens whose time in a column is before a moment.
-    static func tokens(_ column: String, before moment: Int64, _ index: RetentionIndex) -> ExpiredRows {
+    /// Tokens whose time in a column is longer ago than an age.
+    static func tokens(_ column: String, at now: Int64, age: Duration, _ index: RetentionIndex) -> ExpiredRows {
         ExpiredRows(
-            table: "token", condition: "value IS NOT NULL AND \(column) <", column: column, moment: moment, index: index
-        )
+            table: "token", condition: "value IS NOT NULL AND \(column) <", column: column, now: now,
+            age: age.components.seconds, index: index)
     }
 
     /// Everything that has expired.
@@ -145,25 +147,25 @@ struct ExpiredRows: Sendable {
     ///   - retention: The one in force.
     ///   - now: In seconds since 1970.
     static func all(_ retention: Retention, at now: Int64) -> [ExpiredRows] {
-        let horizon = retention.horizon(at: now)
         let kinds: [ExpiredRows?] = [
-            horizon?.written.map { tokens("written_at", before: $0, .written) },
-            horizon?.expired.map { tokens("expires_at", before: $0, .expired) },
-            ExpiredRows(table: "session", condition: "expires_at <=", column: "expires_at", moment: now),
+            retention.sinceWritten.map { tokens("written_at", at: now, age: $0, .written) },
+            retention.sinceExpired.map { tokens("expires_at", at: now, age: $0, .expired) },
+            ExpiredRows(table: "session", condition: "expires_at <=", column: "expires_at", now: now, age: 0),
             retention.sinceSessionUsed.map {
                 ExpiredRows(
-                    table: "session", condition: "used_at <", column: "used_at", moment: now - $0.components.seconds)
+                    table: "session", condition: "used_at <", column: "used_at", now: now, age: $0.components.seconds)
             },
             ExpiredRows(
                 table: "token", condition: "key_number < 0 AND value IS NULL AND written_at <", column: "key_number",
-                moment: now - tombstoneTime),
+                now: now, age: tombstoneTime),
         ]
         return kinds.compactMap(\.self)
     }
 
     /// Deletes some of them, the oldest first; none if another server does so at this moment.
     ///
-    /// Rows that somebody else has locked are left for the next time, so nobody waits for anybody.
+    /// Rows that somebody else has locked are left for the next time, so nobody waits for anybody. A server whose clock is ahead
+    /// of the database's goes by that one, so that it does not delete what the others still need.
     ///
     /// - Parameter connection: Outside of a transaction.
     /// - Returns: How many were deleted; as many as `batch` if there may be more.
@@ -171,9 +173,10 @@ struct ExpiredRows: Sendable {
         return try connection.run(
             """
             DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table)
-                WHERE \(condition) $1::bigint AND (SELECT pg_try_advisory_xact_lock\(Schema.sweepLock))
+                WHERE \(condition) least($1::bigint, floor(extract(epoch FROM now()))::bigint) - $2::bigint
+                    AND (SELECT pg_try_advisory_xact_lock\(Schema.sweepLock))
                 ORDER BY \(column) LIMIT \(Self.batch) FOR UPDATE SKIP LOCKED))
-            """, [.bigint(moment)]
+            """, [.bigint(now), .bigint(age)]
         ).changedCount
     }
 }

@@ -131,6 +131,7 @@ package final class PostgresTokenStore: TokenStore {
         finder.close()
         upkeep.stop()
         connections.close()
+        longWork.close()
     }
 }
 

@@ -90,16 +90,18 @@ final class PrimaryConnections: Sendable {
             throw .unavailable(StoreFault(text, mayRetry: true))
         }
         defer { room.signal() }
-        var (hasBegun, isRepeated) = (false, false)
+        var hasBegun = false
         var searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime))
         while true {
+            let isRepeated = hasBegun
+            var isConnected = false
             do throws(PostgresError) {
                 let connection = try take(until: searchEnd).until(deadline)
-                (hasBegun, isRepeated) = (true, hasBegun)
+                (hasBegun, isConnected) = (true, true)
                 return try use(connection, isRepeated, body)
             } catch {
                 let pause = UInt32.random(in: 50_000...150_000)
-                if hasBegun { searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime)) }
+                if isConnected { searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime)) }
                 guard error.mayRetry, MonotonicTime.now + Nanoseconds(.microseconds(pause)) < searchEnd else {
                     throw hasBegun ? failure(StoreFault(error)) : .unavailable(StoreFault(error))
                 }

@@ -5,8 +5,8 @@ package import TokenStore
 
 /// A SQLite store that no process has open, so that its database can be replaced.
 ///
-/// The new database is made beside the old one, checked and synced before anything is replaced; a crash leaves the one or
-/// the other, whole. The folder is locked meanwhile.
+/// The new database is made beside the old one, checked and synced before anything is replaced. A crash leaves the one or the
+/// other; the next start refuses the new one if the WAL of the old one is still there. The folder is locked meanwhile.
 package final class OfflineSQLiteStore: OfflineStore {
     let directory: DataDirectory
     let database: DatabaseFile

@@ -24,6 +24,7 @@ struct WALExaminer {
     enum Finding: Equatable {
         /// The WAL belongs to the database, or has no commit with a mark, or does not exist.
         case sound
+        /// It belongs to the database as far as its marks can be read.
         case damaged(WALDamage)
         /// SQLite would apply commits to a database that they do not belong to.
         case foreign
@@ -73,22 +74,25 @@ struct WALExaminer {
     private var checksum: Checksum
     /// The marks in the commits that SQLite reads.
     private var marks: [Int] = []
+    /// The marks after those; the database has one of them if more of a damaged WAL was checkpointed than SQLite reads now.
+    private var laterMarks: [Int] = []
 
     /// Examines the WAL of a database.
     static func examine(_ path: String, of database: String) throws(SQLiteError) -> Finding {
         guard let (examination, damage) = try examine(path) else { return .sound }
-        // Of a damaged WAL not all marks can be read, so whether the database is a mixture is checked if it is accepted.
-        if let damage { return .damaged(damage) }
-        // Without a mark it is none of ours: another program has changed the database while no server was running.
-        guard let first = examination.marks.first else { return .sound }
+        // Whether the database is a mixture is checked if a damaged WAL is accepted.
+        let ofDatabase = damage.map(Finding.damaged) ?? .sound
+        // Without a mark a sound WAL is none of ours: another program has changed the database while no server was running.
+        guard let first = examination.marks.first else { return ofDatabase }
         var head = [UInt8](repeating: 0, count: userVersionOffset + 4)
         // Closing a descriptor of ours would release SQLite's locks on the file.
         guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
             throw .system("read", of: "database")
         }
         let mark = Schema.mark(ofUserVersion: Int(number(head, userVersionOffset)))
-        let isKnown = examination.marks.contains(mark) || StateMark.next(after: mark) == first
-        return isKnown ? .sound : .foreign
+        let marks = damage == nil ? examination.marks : examination.marks + examination.laterMarks
+        let isKnown = marks.contains(mark) || StateMark.next(after: mark) == first
+        return isKnown ? ofDatabase : .foreign
     }
 
     /// The WAL and its damage; nil if it is sound or does not exist.
@@ -132,8 +136,6 @@ struct WALExaminer {
     private mutating func damage() throws(SQLiteError) -> WALDamage? {
         var firstBad = isHeaderSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
-        // Marks of a commit whose end has not come yet.
-        var open: [Int] = []
         var number = 0
         try forEachFrame { (offset, header, bytes) in
             number += 1
@@ -146,14 +148,14 @@ struct WALExaminer {
             let isLinked = isOfRound && header.page != 0 && expected == header.checksum
             // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
+            if isOfRound && header.page == 1 {
+                let place = bytes.startIndex + Self.frameHeaderSize + Self.userVersionOffset
+                laterMarks.append(Schema.mark(ofUserVersion: Int(Self.number(bytes, place))))
+            }
             if firstBad == nil {
-                if header.page == 1 {
-                    let place = bytes.startIndex + Self.frameHeaderSize + Self.userVersionOffset
-                    open.append(Schema.mark(ofUserVersion: Int(Self.number(bytes, place))))
-                }
                 if header.commit != 0 {
-                    marks += open
-                    open = []
+                    marks += laterMarks
+                    laterMarks = []
                 }
             } else {
                 if isLinked && hasMark { follows = true }

@@ -1,0 +1,121 @@
+import EventLoop
+import Foundation
+import Glibc
+import Logging
+import Settings
+import System
+import TestSupport
+import Testing
+
+@testable import Server
+
+@Suite struct LogLineTests {
+    private func line(_ message: String, _ fields: [(name: String, value: String)] = []) -> LogLine {
+        LogLine(unixMilliseconds: 1_795_226_584_007, level: "notice", message: message, fields: fields)
+    }
+
+    @Test("text has the time in UTC, the level, the message and the fields")
+    func text() {
+        #expect(line("it \"serves\"").text(.text) == "2026-11-21T02:03:04.007Z notice: it \"serves\"\n")
+        #expect(line("a", [("b", "c")]).text(.text) == "2026-11-21T02:03:04.007Z notice: a b=c\n")
+    }
+
+    @Test(
+        "whatever a message holds, text stays one line and JSON one object",
+        arguments: ["plain", "two\nlines\r\n", "\"quoted\" \\ /", "\u{0}\u{7}\u{1b}[31m\t", "é 🙂 \u{2028}\u{85}", ""]
+    )
+    func oneLine(message: String) throws {
+        let text = line(message).text(.text)
+        #expect(text.hasSuffix("\n"))
+        #expect(text.dropLast().unicodeScalars.allSatisfy { $0.value >= 0x20 && $0 != "\u{85}" && $0 != "\u{2028}" })
+        let json = line(message, [("request_id", message)]).text(.json)
+        #expect(json.split(separator: "\n").count == 1)
+        let object = try JSONDecoder().decode([String: String].self, from: Data(json.utf8))
+        #expect(
+            object == [
+                "time": "2026-11-21T02:03:04.007Z", "level": "notice", "message": message, "request_id": message,
+            ])
+    }
+}
+
+struct RecentLogTests {
+    @Test func `the last hundred lines are kept, and all are counted`() {
+        let log = RecentLog()
+        for number in 1...250 { log.add(unixMilliseconds: Int64(number), level: "warning", text: "line \(number)") }
+        #expect(log.count == 250)
+        #expect(log.lines.map(\.number) == Array(151...250))
+        #expect(log.lines.last == .init(number: 250, unixMilliseconds: 250, level: "warning", text: "line 250"))
+    }
+
+    @Test(arguments: [
+        (String(repeating: "a", count: 1_000), String(repeating: "a", count: 1_000)),
+        (String(repeating: "a", count: 1_001), String(repeating: "a", count: 997) + "…"),
+        // Two bytes each: the cut is not in the middle of one.
+        (String(repeating: "é", count: 600), String(repeating: "é", count: 498) + "…"),
+    ])
+    func `a long line is cut between two characters`(text: String, kept: String) {
+        let log = RecentLog()
+        log.add(unixMilliseconds: 0, level: "error", text: text)
+        #expect(log.lines.map(\.text) == [kept])
+    }
+
+    @Test func `lines below warning are not kept, and lines stay one line each`() {
+        let output = LogOutput(level: .info, format: .json)
+        let logger = output.logger
+        logger.info("nothing")
+        logger.warning("a\nb", metadata: ["name": "value"])
+        logger.critical("c")
+        #expect(output.recent.lines.map(\.text) == ["a b name=value", "c"])
+        #expect(output.recent.lines.map(\.level) == ["warning", "critical"])
+    }
+}
+
+struct StartErrorTests {
+    @Test(arguments: [
+        (EMFILE, "LimitNOFILE="), (ENFILE, "fs.file-max"), (ENOMEM, "short of memory"), (ENOBUFS, "short of memory"),
+    ])
+    func `a shortage names the address that could not be listened on, and the limit to raise`(
+        code: Int32, advice: String
+    ) throws {
+        let error = SystemError(call: "socket", code: code)
+        let text = try #require(StartError.shortage(error, listeningOn: "127.0.0.1:8080")).description
+        #expect(text.contains("listening on 127.0.0.1:8080 failed (socket: \(error.reason))") && text.contains(advice))
+        let other = try #require(StartError.shortage(error)).description
+        #expect(other.contains(advice) && !other.contains("listening"))
+    }
+
+    @Test func `what helps an access log that cannot be opened depends on what is there`() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/pipe"
+        #expect(mkfifo(path, 0o600) == 0)
+        for (path, advice) in [
+            ("/dev/stdout", "leave access_log_file empty"), ("/proc/self/fd/1", "leave access_log_file empty"),
+            (path, "start its reader first"), (directory.path + "/none/a.log", "its folder has to exist"),
+        ] {
+            let text = StartError.accessLog(path: path, SystemError(call: "open", code: ENXIO)).description
+            #expect(text.contains(advice))
+        }
+    }
+
+    @Test func `another reason is no shortage`() {
+        #expect(
+            StartError.shortage(SystemError(call: "bind", code: EADDRNOTAVAIL), listeningOn: "127.0.0.1:8080") == nil)
+    }
+}
+
+struct CertificateWarningTests {
+    private let day: Int64 = 86_400
+    /// 2026-11-21.
+    private let now: Int64 = 1_795_219_200
+
+    @Test func `a running server warns about certificates that clients refuse now or within 14 days`() {
+        let warning = { (start: Int64, end: Int64) in
+            TLSCertificate(path: "a.pem", start: now + start * day, expiry: now + end * day, names: []).warning(at: now)
+                ?? ""
+        }
+        #expect(warning(-1, 30) == "")
+        #expect(warning(-1, 13).hasPrefix("a certificate expires in 13 days; "))
+        #expect(warning(-30, 0).hasPrefix("a certificate has expired: "))
+        #expect(warning(1, 90).hasPrefix("a certificate is not valid before 2026-11-22: "))
+    }
+}

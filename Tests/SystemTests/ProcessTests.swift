@@ -1,0 +1,134 @@
+import Foundation
+import Glibc
+import TestSupport
+import Testing
+
+@testable import System
+
+@Suite struct NamedThreadTests {
+    /// To be called in a process of its own, as the limit is the process's; it does not bind root.
+    private static func withoutThreads(_ body: () -> Void) {
+        if geteuid() == 0 { precondition(setuid(65_534) == 0) }
+        var limit = rlimit(rlim_cur: 0, rlim_max: 0)
+        unsafe setrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &limit)
+        body()
+    }
+
+    @Test func `a thread that cannot be started is an error`() async {
+        await #expect(processExitsWith: .success) {
+            NamedThreadTests.withoutThreads {
+                guard (try? NamedThread.start("first") {}) == nil else { exit(1) }
+            }
+            exit(EXIT_SUCCESS)
+        }
+    }
+
+    @Test func `without a thread that it needs the process ends and says why`() async throws {
+        let result = try await #require(
+            processExitsWith: .exitCode(EXIT_FAILURE), observing: [\.standardErrorContent]
+        ) {
+            NamedThreadTests.withoutThreads { NamedThread.startOrExit("first") {} }
+            exit(EXIT_SUCCESS)
+        }
+        let text = String(decoding: result.standardErrorContent, as: UTF8.self)
+        #expect(text.contains("token-cache: no thread can be started") && text.contains("TasksMax="))
+    }
+}
+
+struct ShellCommandTests {
+    @Test(arguments: [
+        ("exit 0", ShellCommand.Outcome.exited(status: 0)), ("exit 3", .exited(status: 3)),
+        ("kill -TERM $$", .killed(signal: 15)), ("no-such-command 2> /dev/null", .exited(status: 127)),
+    ])
+    func `the outcome is the command's`(_ command: String, _ expected: ShellCommand.Outcome) throws {
+        let outcome = try ShellCommand.run(command, arguments: [], environment: ["PATH": "/usr/bin:/bin"])
+        #expect(outcome == expected)
+    }
+
+    @Test func `arguments and variables are data, whatever is in them`() throws {
+        let folder = try TemporaryDirectory()
+        let text = "a b'; touch \(folder.path)/injected; $(touch \(folder.path)/injected) \"`\n"
+        let outcome = try ShellCommand.run(
+            #"printf %s "$1" > "$PLACE/argument"; printf %s "$TEXT" > "$PLACE/variable""#, arguments: [text],
+            environment: ["PATH": "/usr/bin:/bin", "PLACE": folder.path, "TEXT": text])
+        #expect(outcome == .exited(status: 0))
+        for name in ["argument", "variable"] {
+            #expect(try String(contentsOfFile: folder.path + "/" + name, encoding: .utf8) == text)
+        }
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["argument", "variable"])
+    }
+
+    @Test func `a command ends by SIGPIPE as in a shell, even if this process ignores it`() throws {
+        let command = "kill -PIPE $$; exit 0"
+        #expect(try ShellCommand.run(command, arguments: [], environment: [:]) == .killed(signal: 13))
+    }
+}
+
+struct ExposureTests {
+    /// The status of a file with a mode; it belongs to this user, and its group to none of those below.
+    private func status(mode: mode_t) throws -> FileStatus {
+        let folder = try TemporaryDirectory()
+        let path = folder.path + "/file"
+        try Data().write(to: URL(filePath: path))
+        #expect(chmod(path, mode) == 0)
+        return try #require(FileStatus(path))
+    }
+
+    @Test(arguments: [
+        (mode_t(0o660), true), (0o640, true), (0o600, false), (0o664, false), (0o661, false),
+    ])
+    func `only a file that nobody but its group may use besides its owner is its group's`(
+        _ mode: mode_t, _ expected: Bool
+    ) throws {
+        let status = try status(mode: mode)
+        // Root's own group is never that of a volume.
+        let isPossible = status.group != 0
+        let group = status.volumeGroup(ofUser: geteuid(), groups: [status.group])
+        #expect(group == (expected && isPossible ? status.group : nil))
+        #expect(status.volumeGroup(ofUser: geteuid(), groups: []) == nil)
+        #expect(status.volumeGroup(ofUser: geteuid(), groups: [status.group &+ 1]) == nil)
+        // Another user's file, unless that is root.
+        let ofAnother = status.volumeGroup(ofUser: geteuid() &+ 1, groups: [status.group])
+        #expect(ofAnother == (status.user == 0 ? group : nil))
+    }
+
+    @Test func `outside a pod a group is others`() throws {
+        #expect(try status(mode: 0o660).isOpenToOthers)
+        #expect(try status(mode: 0o600).isOpenToOthers == false)
+    }
+}
+
+@Suite struct SystemMemoryTests {
+    @Test(
+        arguments: [
+            ("0::/\n", ["memory.max": "max\n"], nil), ("0::/\n", ["memory.max": "1024\n"], 1024),
+            ("0::/a/b\n", ["a/b/memory.max": "2048\n"], 2048),
+            ("0::/a/b\n", ["a/memory.max": "1024\n", "a/b/memory.max": "max\n"], 1024),
+            // A container whose path is not below its mount.
+            ("0::/docker/1\n", ["memory.max": "4096\n"], 4096), ("0::/a\n", ["b/memory.max": "1\n"], nil),
+            (
+                "9:memory:/a\n0::/\n",
+                ["memory/memory.limit_in_bytes": "9223372036854771712\n", "memory/a/memory.limit_in_bytes": "512\n"],
+                512
+            ),
+            ("", [:], nil),
+        ] as [(String, [String: String], Int?)]
+    )
+    func `the least memory limit of a process's own control group and its ancestors counts`(
+        groups: String, files: [String: String], expected: Int?
+    ) throws {
+        let folder = try TemporaryDirectory()
+        for (name, text) in files {
+            let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+            try text.write(to: file, atomically: false, encoding: .utf8)
+        }
+        #expect(SystemMemory.limit(ControlGroups(groups, under: folder.path)) == expected)
+    }
+
+    @Test
+    func `there is some memory`() {
+        #expect(SystemMemory.bytes > 0)
+    }
+}

@@ -151,7 +151,7 @@ package final class AuditLog: Sendable {
         }
     }
 
-    /// Records events: all of them or, with an error, none; waits for the disk.
+    /// Writes all of the events or, if it throws, none of them; waits for the disk.
     ///
     /// - Parameter retried: How many of the events the caller appends again if they cannot be written; these do not count as
     ///   lost.

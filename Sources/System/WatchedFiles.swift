@@ -77,7 +77,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     /// Reads the files again, and uses what they say; blocks for as long as that takes, and must not run on a loop.
     package func reload() throws(Failure) {
         let reading = try read(names)
-        // If there are other names in the meantime, their files stay in use.
+        // If a reload of the settings has named other files meanwhile, those stay in use.
         state.withLock { if $0.used.names == reading.names { use(reading, in: &$0) } }
     }
 

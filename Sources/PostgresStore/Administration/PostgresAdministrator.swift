@@ -18,11 +18,11 @@ package struct PostgresAdministrator: StoreAdministrator {
     package let keyRing: (any KeyRingAdministrator)?
 
     /// - Parameters:
-    ///   - connections: For steps of some milliseconds.
-    ///   - longWork: For what takes hours.
-    ///   - state: Has the keys.
-    ///   - users: For tokens and sessions of users.
-    ///   - agreement: Has the key ring; nil in the clear.
+    ///   - connections: Used for steps that take milliseconds.
+    ///   - longWork: Used for work that takes hours.
+    ///   - state: Holds the keys.
+    ///   - users: Reads and changes tokens and sessions.
+    ///   - agreement: Holds the key ring; nil if the store is not sealed.
     init(
         _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
         users: any UserAdministrator, _ agreement: StoreAgreement?

@@ -19,14 +19,16 @@ struct StoreHealth: Sendable {
     private(set) var connections: [String: Int] = [:]
     /// From when on there is no connection; nil while there is one.
     private var withoutSince: MonotonicTime?
-    /// Why no primary is found, as of the last search; nil while there is a connection.
+    /// Why the last search found no primary; nil once a connection has been made since.
+    ///
+    /// Earlier connections may go on meanwhile.
     private(set) var reasons: String?
     private var wasConnected = false
-    /// When the first connection after an outage was made.
+    /// When a connection was made again after the last outage.
     private var reconnectedAt: MonotonicTime?
     /// Whether operators were told of a loss, and not yet of a connection after it.
     private var isTold = false
-    /// When they were last told of a lost connection, and in this outage of which reasons.
+    /// When operators were last told of a lost connection, and which reasons they were told in this outage, and when.
     private var lastLoss: MonotonicTime?
     private var lastReasons: (text: String, at: MonotonicTime)?
     private var failures: [Failure.Kind: Failure] = [:]

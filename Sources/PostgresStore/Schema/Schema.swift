@@ -7,10 +7,11 @@ enum Schema {
     /// Stands in the table `store`.
     static let version = 4
 
-    /// The advisory lock that each connection of a server shares, and that who fills the store has alone: its number stands for nothing
-    /// else in the database, and each store of the database has another one.
+    /// The advisory lock that all connections of servers share, and that `token-cache copy` holds alone while it fills the store.
+    ///
+    /// Its second number differs for each store in the database.
     static let useLock = "(1953461099, 'store'::regclass::oid::integer)"
-    /// The lock of the server that deletes what has expired.
+    /// The advisory lock that a transaction holds while it deletes expired rows, so that two servers do not do so at once.
     static let sweepLock = "(1953461100, 'store'::regclass::oid::integer)"
 
     /// Makes all of it.

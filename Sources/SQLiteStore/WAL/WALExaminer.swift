@@ -80,9 +80,9 @@ struct WALExaminer {
     /// Examines the WAL of a database.
     static func examine(_ path: String, of database: String) throws(SQLiteError) -> Finding {
         guard let (examination, damage) = try examine(path) else { return .sound }
-        // Whether the database is a mixture is checked if a damaged WAL is accepted.
+        // If a damaged WAL is accepted, the database itself is checked before the first write.
         let ofDatabase = damage.map(Finding.damaged) ?? .sound
-        // Without a mark a sound WAL is none of ours: another program has changed the database while no server was running.
+        // A sound WAL without a mark was written by another program, which changed the database while no server was running.
         guard let first = examination.marks.first else { return ofDatabase }
         var head = [UInt8](repeating: 0, count: userVersionOffset + 4)
         // Closing a descriptor of ours would release SQLite's locks on the file.

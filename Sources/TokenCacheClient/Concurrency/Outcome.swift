@@ -81,7 +81,7 @@ final class Turns: Sendable {
         return try await outcome.value()
     }
 
-    /// Waits for the end of all operations that were asked for.
+    /// Waits until all operations that were started before this call have ended.
     func finish() async {
         try? await run {}
     }

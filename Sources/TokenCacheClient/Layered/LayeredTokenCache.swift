@@ -6,8 +6,8 @@ internal import Foundation
 ///   the server's answer decides. What the server says is kept here. Unknown is never taken for none.
 /// - **Storing and clearing** are done and queued here in one step, then sent. Without a network they return, and are sent later:
 ///   by retries, by the next call, or by `synchronize()`, also after a restart.
-/// - **The server's versions decide between devices, never clocks.** A write is based on the state of the server that this device
-///   knew. If another device has written meanwhile, that counts, with two exceptions: a login is not ended by a sign-out from
+/// - **Between devices, the server's versions decide, never clocks.** Each write names the version of the token that this device
+///   last saw on the server. If another device has written since, the other device's write stands, with two exceptions: a login is not ended by a sign-out from
 ///   an earlier one, and a sign-out ends the logins that its device knew, however often their tokens were refreshed elsewhere.
 /// - **A sign-out stays in the queue until the server has it**, with the credential to send it. If its user never comes back, the
 ///   next cache for the same place on this device sends it: a place is for the users of one server.

@@ -270,8 +270,9 @@ public actor TokenSession {
         await writes.finish()
     }
 
-    /// Signs the user out, in any state: ends the session and clears the token from the cache, on all devices if that is a remote
-    /// one.
+    /// Signs the user out: ends the session, whatever its state, and clears the token.
+    ///
+    /// If the cache has a server, the user is signed out on all devices.
     ///
     /// - Parameter endAccount: Ends the user's account in the app, whose session the cache needs to sign out on the server. It is
     ///   called last, and told whether the server has the sign-out. If not, the cache sends it later by the session that it

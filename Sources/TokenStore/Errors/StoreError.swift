@@ -125,7 +125,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     case buffers
     /// Waiting rows take all of `store.queue.max_bytes`.
     case queue(bytes: Int)
-    /// As many requests wait for a database as may.
+    /// The largest number of requests is waiting for the database already.
     case requests(Int)
     /// One write to the disk has taken longer than `store.queue.max_wait`.
     case stalled(limit: Duration)

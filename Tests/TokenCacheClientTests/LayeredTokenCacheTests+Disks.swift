@@ -1,0 +1,201 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+extension LayeredTokenCacheTests {
+    // MARK: - Disks
+
+    @Test(arguments: ["", "{", "{}", #"{"format":1,"user":"a","write":{}}"#])
+    func `a damaged item is replaced by the server's answer, or the next login`(item: String) async throws {
+        let damaged = Data(item.utf8)
+        let one = token("one")
+        try await server.store(one)
+        disk.state.withLock { $0.item = damaged }
+        #expect(try await layered().fetch() == one)
+        disk.state.withLock { $0.item = damaged }
+        server.fail()
+        await #expect(throws: Trouble.self) { try await layered().fetch() }
+        server.contents.withLock { $0 = MemoryCache.Contents() }
+        let session = patientSession(cache: layered())
+        #expect(try await session.open { self.token("two") } == .open)
+        #expect(disk.information?.token == "two")
+        #expect(server.information?.token == "two")
+    }
+
+    @Test(arguments: [TokenCacheError.locked, .storage(operation: "read", code: 5)])
+    func `a sign-out that waits is not undone while it cannot be read`(error: TokenCacheError) async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        server.fail()
+        try await cache.clear()
+        server.fail(false)
+        disk.state.withLock { $0.readError = error }
+        let session = patientSession(cache: layered())
+        await #expect(throws: error) { try await session.open() }
+        #expect(session.state == .created)
+        disk.state.withLock { $0.readError = nil }
+        #expect(try await session.open() == .created)
+        #expect(server.information == nil)
+    }
+
+    @Test func `unreadable content on the server is replaced by the next login`() async throws {
+        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
+        for hasVersions in [true, false] {
+            let server = VersionedServer(hasVersions: hasVersions)
+            server.row.withLock { $0 = VersionedServer.Row(text: #"{"cut at "#, version: 1) }
+            let remote = try RemoteTokenCache(
+                url: url, identity: hasVersions ? .session { _ in "tcs_a" } : .uniqueID("a"),
+                transport: server.transport())
+            let cache = layered(disk: TestStorage(), remote: remote)
+            let session = patientSession(cache: cache)
+            await #expect(throws: TokenCacheError.self) { try await session.open() }
+            #expect(try await session.open { self.token("two") } == .open)
+            #expect(server.row.withLock { $0.text }?.contains("two") == true)
+            // Nor is a write that has waited stuck.
+            server.isDown.withLock { $0 = true }
+            try await cache.store(token("three"))
+            server.row.withLock { $0.text = "{" }
+            server.isDown.withLock { $0 = false }
+            try await cache.synchronize()
+            #expect(server.row.withLock { $0.text }?.contains("three") == true)
+        }
+    }
+
+    @Test func `on a full disk a sign-out clears the device and the server, and says what is not queued`() async throws
+    {
+        for isReachable in [true, false] {
+            let disk = TestStorage()
+            server.fail(false)
+            let cache = layered(disk: disk, patience: .milliseconds(50))
+            try await cache.store(token("one"))
+            let session = patientSession(cache: cache)
+            try await session.open()
+            server.fail(!isReachable)
+            disk.fillDisk()
+            if isReachable {
+                try await session.signOut()
+            } else {
+                await #expect(throws: TestStorage.full) { try await session.signOut() }
+                #expect(server.information != nil)
+            }
+            #expect(disk.information == nil)
+            server.fail(false)
+            // As long as the process lives, it is not lost.
+            try await cache.synchronize()
+            #expect(server.information == nil)
+            disk.fillDisk(false)
+            #expect(try await cache.fetch() == nil)
+        }
+    }
+
+    @Test func `on a full disk a token is sent, and what could not be kept is said`() async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        disk.fillDisk()
+        let two = token("two")
+        await #expect(throws: TestStorage.full) { try await cache.store(two) }
+        #expect(server.information == two)
+        #expect(try await cache.fetch() == two)
+        disk.fillDisk(false)
+        #expect(try await layered().fetch() == two)
+        #expect(disk.information == two)
+    }
+
+    @Test func `a record of a later format is left alone until somebody signs out`() async throws {
+        let later = Data(#"{"format":2}"#.utf8)
+        disk.state.withLock { $0.item = later }
+        let one = token("one")
+        try await server.store(one)
+        let cache = layered()
+        #expect(try await cache.fetch() == one)
+        #expect(disk.state.withLock { $0.item } == later)
+        try await cache.clear()
+        #expect(disk.information == nil)
+        #expect(server.information == nil)
+    }
+
+    // MARK: - Refusals
+
+    @Test(arguments: [
+        TokenCacheError.unauthorized(), .forbidden(), .refused(status: 413, code: "41300"),
+    ])
+    func `what is refused for good is told, and tried again when the app asks`(error: TokenCacheError) async throws {
+        struct Refusing: TokenCaching {
+            let inner: MemoryCache
+            let error: Locked<TokenCacheError?>
+            let tries = Locked(0)
+            func fetch() async throws -> TokenInformation? {
+                try check()
+                return try await inner.fetch()
+            }
+            func store(_ information: TokenInformation) async throws {
+                try check()
+                try await inner.store(information)
+            }
+            func clear() async throws {
+                try check()
+                try await inner.clear()
+            }
+            private func check() throws {
+                tries.withLock { $0 += 1 }
+                if let error = error.withLock({ $0 }) { throw error }
+            }
+        }
+        let remote = Refusing(inner: server, error: Locked(error))
+        // All of its waits pass at once.
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: remote, patience: .seconds(20),
+            clock: HastyClock(longest: .seconds(3_000)))
+        let session = patientSession(cache: cache)
+        var events = session.events.makeAsyncIterator()
+        let one = token("one")
+        try await cache.store(one)
+        guard case .cachingFailed(let told)? = await events.next() else { throw Trouble() }
+        #expect(told as? TokenCacheError == error)
+        for _ in 0..<100 { await Task.yield() }
+        #expect(remote.tries.withLock { $0 } == 1)
+        #expect(await cache.remoteError as? TokenCacheError == error)
+        remote.error.withLock { $0 = nil }
+        #expect(try await cache.fetch() == one)
+        #expect(server.information == one)
+        #expect(await cache.remoteError == nil)
+    }
+
+    @Test(arguments: [(400, true), (408, false), (413, true), (500, false)])
+    func `a refusal is for good unless the same request may succeed`(status: Int, isPermanent: Bool) {
+        #expect(TokenCacheError.refused(status: status, code: "").isPermanent == isPermanent)
+    }
+
+    @Test(arguments: 0..<30 as Range<UInt64>)
+    func `whatever fails in between, the last write wins on both sides`(seed: UInt64) async throws {
+        var random = SeededGenerator(seed: seed)
+        var cache = layered(patience: .milliseconds(1))
+        var expected: TokenInformation?
+        for step in 0..<40 {
+            server.fail(Int.random(in: 0..<3, using: &random) == 0)
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0..<4:
+                let new = token("\(step)", login: "\(step)")
+                try await cache.store(new)
+                expected = new
+            case 4:
+                try await cache.clear()
+                expected = nil
+            case 5: cache = layered(patience: .milliseconds(1))
+            case 6: try? await cache.synchronize()
+            default:
+                if let found = try? await cache.fetch() {
+                    #expect(found == expected, "step \(step)")
+                } else {
+                    #expect(disk.information == nil || expected == nil)
+                }
+            }
+        }
+        server.fail(false)
+        try await cache.synchronize()
+        #expect(server.information == expected)
+        #expect(try await cache.fetch() == expected)
+    }
+}

@@ -1,0 +1,305 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import TokenCacheClient
+
+extension SessionTests {
+    // MARK: - Refreshing
+
+    @Test func `a token is refreshed first if it would expire, and meanwhile if it is due by the SDK's rule`()
+        async throws
+    {
+        enum Outcome { case kept, due, urgent }
+        let cases: [(TokenInformation, Duration, Outcome)] = [
+            (token(clock), .seconds(60), .kept), (token(refreshed: -day, clock), .seconds(60), .kept),
+            (token(refreshed: -day - 1, clock), .seconds(60), .due), (token(expires: 61, clock), .seconds(60), .kept),
+            (token(expires: 60, clock), .seconds(60), .urgent),
+            (token(expires: 3_601, clock), .seconds(3_600), .kept),
+            (token(expires: 3_600, clock), .seconds(3_600), .urgent), (token(expires: -10, clock), .zero, .urgent),
+            (TokenInformation(token: "a", expirationDate: nil, refreshDate: clock.now, loginID: "1"), .zero, .due),
+            (TokenInformation(token: "a", refreshDate: nil, loginID: "1"), .zero, .due),
+        ]
+        for (cached, duration, outcome) in cases {
+            let cache = MemoryCache(cached)
+            let (session, gate) = (session(cache), Gate())
+            try await session.open()
+            var events = session.events.makeAsyncIterator()
+            let new = token("new", clock)
+            gate.shut()
+            if outcome != .due { gate.open() }
+            let refresh: TokenSession.Refresh = { _ in
+                await gate.pass()
+                return new
+            }
+            let found = try await session.token(validFor: duration, refresh: refresh)
+            #expect(found == (outcome == .urgent ? new : cached))
+            if outcome == .kept {
+                #expect(session.state == .open)
+                #expect(cache.information == cached)
+                continue
+            }
+            gate.open()
+            guard case .renewed(let renewed)? = await events.next() else { throw Trouble() }
+            #expect(renewed == new)
+            #expect(session.state == .openTokenExtended)
+            try await until { cache.information == new }
+        }
+    }
+
+    @Test func `a token that an API has refused is refreshed, also if it never expires`() async throws {
+        let old = token(clock)
+        let session = session(MemoryCache(old))
+        try await session.open()
+        #expect(try await session.token(refresh: { _ in throw Trouble() }) == old)
+        await session.invalidate(old)
+        await #expect(throws: TokenSessionError.expired) { try await session.token() }
+        await #expect(throws: Trouble.self) { try await session.token(refresh: { _ in throw Trouble() }) }
+        let new = token("new", clock)
+        #expect(try await session.token(refresh: { _ in new }) == new)
+        // It is another one by now.
+        await session.invalidate(old)
+        #expect(try await session.token() == new)
+        let newer = token("newer", clock)
+        #expect(try await session.token(forcingRefresh: true, refresh: { _ in newer }) == newer)
+    }
+
+    @Test func `a new token is delivered before it is stored`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let new = token("new", clock)
+        #expect(try await session.token(refresh: { _ in new }) == new)
+        await cache.gate.reached()
+        // Closing waits for it: the token before may be used up.
+        let closing = Task { await session.close() }
+        try await until { session.state == .closed }
+        cache.gate.open()
+        await closing.value
+        #expect(cache.information == new)
+    }
+
+    @Test func `an app and its widget refresh a token once, and one that ended in between does not stop the other`()
+        async throws
+    {
+        let directory = try TemporaryDirectory()
+        let folder = URL(filePath: directory.path)
+        let old = token(expires: 10, clock)
+        try await LocalTokenCache(.directory(folder), user: "a").store(old)
+        let (calls, gate) = (Locked(0), Gate())
+        gate.shut()
+        let sessions = (0..<2).map { index in
+            let local = LocalTokenCache(.directory(folder), user: "a")
+            return session(index == 0 ? local : LayeredTokenCache(local: local, remote: MemoryCache(old)))
+        }
+        for session in sessions { try await session.open() }
+        let refresh: TokenSession.Refresh = { [clock] _ in
+            let number = calls.withLock { calls in
+                calls += 1
+                return calls
+            }
+            await gate.pass()
+            return token("new \(number)", clock)
+        }
+        let tasks = sessions.map { session in Task { try await session.token(refresh: refresh) } }
+        await gate.reached()
+        gate.open()
+        for task in tasks { #expect(try await task.value.token == "new 1") }
+        #expect(calls.withLock { $0 } == 1)
+        // A process that was killed while it refreshed, a minute ago.
+        try await LocalTokenCache(.directory(folder), user: "a").update {
+            $0?.refreshingUntil = Date() - 1
+        }
+        #expect(try await sessions[0].token(forcingRefresh: true, refresh: refresh).token == "new 2")
+    }
+
+    @Test func `what happens is told, with its values`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        var events = session.events.makeAsyncIterator()
+        await #expect(throws: Trouble.self) { try await session.token(refresh: { _ in throw Trouble() }) }
+        guard case .refreshFailed(let error)? = await events.next(), error is Trouble else { throw Trouble() }
+        cache.fail()
+        let new = token("new", clock)
+        _ = try await session.token(refresh: { _ in new })
+        guard case .renewed(new)? = await events.next() else { throw Trouble() }
+        guard case .cachingFailed(let failure)? = await events.next(), failure is Trouble else { throw Trouble() }
+        cache.fail(false)
+        await session.close()
+        guard case .ended(.closed)? = await events.next() else { throw Trouble() }
+        try await session.open()
+        try await cache.clear()
+        try await session.reload()
+        guard case .ended(.signedOutElsewhere)? = await events.next() else { throw Trouble() }
+        try await session.open { new }
+        try await session.signOut()
+        guard case .ended(.signedOut)? = await events.next() else { throw Trouble() }
+    }
+
+    @Test func `the account ends after the token, and learns whether the server has that`() async throws {
+        for isDown in [false, true] {
+            let server = MemoryCache()
+            let cache = LayeredTokenCache(
+                local: LocalTokenCache(.memory, user: "a"), remote: server, patience: .milliseconds(50))
+            let session = session(cache)
+            let one = token(clock)
+            try await session.open { one }
+            server.fail(isDown)
+            let told = Locked<Bool?>(nil)
+            try await session.signOut { isSent in
+                #expect(isSent == (server.information == nil))
+                told.withLock { $0 = isSent }
+            }
+            #expect(told.withLock { $0 } == !isDown)
+        }
+    }
+
+    @Test func `a thousand tasks, one refresh`() async throws {
+        let session = session(MemoryCache(token(expires: 10, clock)))
+        try await session.open()
+        let (gate, calls) = (Gate(), Locked(0))
+        gate.shut()
+        let new = token("new", clock)
+        let tasks = (0..<1_000).map { _ in
+            Task {
+                try await session.token(refresh: { _ in
+                    calls.withLock { $0 += 1 }
+                    await gate.pass()
+                    return new
+                })
+            }
+        }
+        await gate.reached()
+        try await until { await session.refreshing?.waiters == 1_000 }
+        gate.open()
+        for task in tasks { #expect(try await task.value == new) }
+        #expect(calls.withLock { $0 } == 1)
+    }
+
+    @Test func `a refresh that fails is tried again: at once if it is urgent, after an hour if not`() async throws {
+        let urgent = session(MemoryCache(token(expires: 10, clock)))
+        try await urgent.open()
+        await #expect(throws: Trouble.self) { try await urgent.token(refresh: { _ in throw Trouble() }) }
+        #expect(urgent.state == .open)
+        let new = token("new", clock)
+        #expect(try await urgent.token(refresh: { _ in new }) == new)
+
+        let old = token(refreshed: -2 * day, clock)
+        let calls = Locked(0)
+        let relaxed = session(MemoryCache(old))
+        try await relaxed.open()
+        var events = relaxed.events.makeAsyncIterator()
+        for (expected, isTried) in [(1, true), (1, false), (2, true)] {
+            let found = try await relaxed.token(refresh: { _ in
+                calls.withLock { $0 += 1 }
+                throw Trouble()
+            })
+            #expect(found == old)
+            if isTried { _ = await events.next() }
+            #expect(calls.withLock { $0 } == expected)
+            clock.advance(by: 1_801)
+        }
+        // Without anything to refresh by, it is used until it has surely expired.
+        #expect(try await relaxed.token() == old)
+        clock.advance(by: 60 * day)
+        await #expect(throws: TokenSessionError.expired) { try await relaxed.token() }
+    }
+
+    @Test func `a sign-out in the middle of a refresh stays, and nobody waits on`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        let gate = Gate()
+        gate.shut()
+        let late = token("late", clock)
+        let tasks = (0..<10).map { _ in
+            Task {
+                try await session.token(refresh: { _ in
+                    await gate.pass()
+                    return late
+                })
+            }
+        }
+        await gate.reached()
+        try await until { await session.refreshing?.waiters == 10 }
+        try await session.signOut()
+        for task in tasks { await #expect(throws: TokenSessionError.closed) { try await task.value } }
+        // The next user of the same cache.
+        let next = token("next", clock)
+        try await cache.store(next)
+        gate.open()
+        try await Task.sleep(for: .milliseconds(20))
+        #expect(cache.information == next)
+        #expect(session.state == .closed)
+    }
+
+    @Test func `a sign-out while the new token is being stored comes after it`() async throws {
+        let cache = MemoryCache(token(expires: 10, clock))
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let new = token("new", clock)
+        let refreshing = Task { try await session.token(refresh: { _ in new }) }
+        await cache.gate.reached()
+        #expect(try await refreshing.value == new)
+        let closing = Task { try await session.signOut() }
+        try await until { session.state == .closed }
+        cache.gate.open()
+        try await closing.value
+        #expect(cache.information == nil)
+    }
+
+    /// A cache whose stores take long, while clearing is done at once.
+    private struct SlowCache: TokenCaching {
+        let inner: MemoryCache
+        let gate = Gate()
+        func fetch() async throws -> TokenInformation? { try await inner.fetch() }
+        func store(_ information: TokenInformation) async throws {
+            await gate.pass()
+            try await inner.store(information)
+        }
+        func clear() async throws { try await inner.clear() }
+    }
+
+    @Test func `a sign-out waits for a store that takes longer`() async throws {
+        let cache = SlowCache(inner: MemoryCache(token(expires: 10, clock)))
+        let session = session(cache)
+        try await session.open()
+        cache.gate.shut()
+        let new = token("new", clock)
+        let refreshing = Task { try await session.token(refresh: { _ in new }) }
+        await cache.gate.reached()
+        #expect(try await refreshing.value == new)
+        let closing = Task { try await session.signOut() }
+        try await until { session.state == .closed }
+        for _ in 0..<100 { await Task.yield() }
+        cache.gate.open()
+        try await closing.value
+        // The store and the clearing, in this order.
+        try await until { cache.inner.contents.withLock { $0.writes } == 2 }
+        #expect(cache.inner.information == nil)
+    }
+
+    @Test func `a task that is cancelled does not take the refresh from the others`() async throws {
+        let session = session(MemoryCache(token(expires: 10, clock)))
+        try await session.open()
+        let gate = Gate()
+        gate.shut()
+        let new = token("new", clock)
+        let refresh: TokenSession.Refresh = { _ in
+            await gate.pass()
+            try Task.checkCancellation()
+            return new
+        }
+        let first = Task { try await session.token(refresh: refresh) }
+        await gate.reached()
+        let second = Task { try await session.token(refresh: refresh) }
+        try await until { await session.refreshing?.waiters == 2 }
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        gate.open()
+        #expect(try await second.value == new)
+    }
+}

@@ -128,5 +128,34 @@ private final class Shared: Sendable {
         #expect(store.state.waitingBytes.load(ordering: .relaxed) == 0)
         store.close()
     }
+
+    @Test func `a use of a session is noted at the end of the transaction of its turn`() throws {
+        let lone = try LoneHandle(url: "postgresql://localhost/none")
+        let key = try lone.handle.sessionKey(of: Array("secret".utf8).span)
+        for number in 0..<3 {
+            lone.handle.noteUse(of: key, at: 5_000)
+            lone.handle.store([1], under: [UInt8(number)], if: WriteCondition(), completion: Completion { _ in })
+        }
+        var left = lone.handle.slots[0].queue[...]
+        let group = OperationGroup.next(from: &left)
+        #expect(left.isEmpty && group.map { $0 is WriteOperation } == [true, true, true, false, false, false])
+    }
+
+    @Test func `a use of a session is noted unless somebody has locked it, and nobody waits for that`() async throws {
+        let database = try TestDatabase()
+        let store = try PostgresTokenStore(database)
+        defer { store.close() }
+        let handle = try await ConformanceHandle.open(store)
+        try await handle.begin("secret", of: "anna")
+        let other = try database.connection()
+        for statement in ["BEGIN", "SELECT 1 FROM session FOR UPDATE"] { try other.run(statement) }
+        try await handle.use("secret", at: 1 << 33)
+        try await handle.put("1", under: "a")
+        try other.run("ROLLBACK")
+        #expect(try database.number("SELECT used_at FROM session") ?? 1 << 33 < 1 << 33)
+        try await handle.use("secret", at: 1 << 33)
+        try await handle.put("2", under: "a")
+        try await eventually { try database.number("SELECT used_at FROM session") == 1 << 33 }
+    }
 }
 #endif

@@ -25,6 +25,8 @@ class Operation {
     var hasBeenSent = false
     /// Whether it needs a transaction of its own: one with others has failed, or it locks rows of a user that it does not know.
     var isAlone = false
+    /// Whether it waits for no lock, and comes after all that do, so that nobody waits for what it has locked.
+    var isLast = false
     /// Grows with each operation of a handle; 0 until it is gathered.
     var number: UInt64 = 0
 
@@ -163,15 +165,17 @@ final class SessionOperation<Value>: AnsweredOperation<Value> {
     /// - Parameters:
     ///   - value: The outcome, unless the answers change it.
     ///   - user: The key of the user whose rows it locks; nil if that is not known, or if it only reads.
+    ///   - skipsLocked: Whether its statements pass over rows that others have locked.
     ///   - takeAnswer: Takes the answer to the statement of a number. It is called again if the statements are.
     init(
-        _ rows: RowAccess, _ value: Value, of user: [UInt8]? = nil, isWrite: Bool = true,
+        _ rows: RowAccess, _ value: Value, of user: [UInt8]? = nil, isWrite: Bool = true, skipsLocked: Bool = false,
         _ statements: [(statement: Statement, parameters: Parameters)], _ completion: Completion<Value>,
         take takeAnswer: @escaping (borrowing QueryResult, Int, inout Value) throws(StoreError) -> Void
     ) {
         (self.value, self.statements, changesRows, self.takeAnswer) = (value, statements, isWrite, takeAnswer)
         super.init(rows, value, lockOrder: user ?? [], completion: completion)
-        isAlone = isWrite && user == nil
+        isLast = skipsLocked
+        isAlone = isWrite && user == nil && !skipsLocked
     }
 
     override var isWrite: Bool { changesRows }

@@ -30,6 +30,7 @@ enum OperationGroup {
         // Sorted stably: two writes of one token keep their order.
         return group.enumerated()
             .sorted { one, other in
+                guard one.element.isLast == other.element.isLast else { return other.element.isLast }
                 let (first, second) = (one.element.lockOrder, other.element.lockOrder)
                 return first == second ? one.offset < other.offset : first.lexicographicallyPrecedes(second)
             }

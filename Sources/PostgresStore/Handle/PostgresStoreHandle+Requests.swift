@@ -112,7 +112,9 @@ extension PostgresStoreHandle {
         // A use that cannot be noted is lost.
         gather(for: Completion<Void> { _ in }) { () throws(SealingError) in
             let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(unixTime)]
-            return SessionOperation(rows, (), [(.noteUse, parameters)], Completion { _ in }) { _, _, _ in }
+            return SessionOperation(
+                rows, (), skipsLocked: true, [(.noteUse, parameters)], Completion { _ in }
+            ) { _, _, _ in }
         }
     }
 

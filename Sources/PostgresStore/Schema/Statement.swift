@@ -140,7 +140,12 @@ enum Statement: String, CaseIterable {
             DELETE FROM session WHERE user_key = $1::bytea AND key NOT IN (SELECT kept.key FROM session AS kept \
             WHERE kept.user_key = $1::bytea ORDER BY kept.number DESC LIMIT $2::bigint)
             """
-        case .noteUse: "UPDATE session SET used_at = $2::bigint WHERE key = $1::bytea AND used_at < $2::bigint"
+        case .noteUse:
+            // Whoever has locked the row notes a use, too, or ends the session.
+            """
+            UPDATE session SET used_at = $2::bigint WHERE key = (SELECT used.key FROM session AS used \
+            WHERE used.key = $1::bytea AND used.used_at < $2::bigint FOR NO KEY UPDATE SKIP LOCKED)
+            """
         case .endSession: "DELETE FROM session WHERE id = $1::bytea RETURNING \(Self.sessionColumns)"
         case .listSessions:
             """

@@ -1,6 +1,8 @@
 #if PostgreSQL
 import Cryptography
+import Glibc
 import System
+import Testing
 
 @testable import PostgresStore
 @testable import TokenStore
@@ -35,6 +37,53 @@ extension PostgresTokenStore {
         self.init(postgres, target, state, connections, nil, nil, upkeep)
         state.noteOpened()
         startFinding()
+    }
+}
+
+/// A handle of one slot, which has no connections but those that a test gives it.
+struct LoneHandle {
+    let handle: PostgresStoreHandle
+    let state: PostgresState
+    private let target: ConnectionTarget
+
+    init(url: String, timeout: Duration = .seconds(60)) throws {
+        let target = try ConnectionTarget(url: url) { nil }
+        let state = PostgresState(
+            sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), hosts: ["host"],
+            options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        ) { _ in }
+        state.noteOpened()
+        let options = PostgresOptions(
+            url: url, password: { nil }, connections: 1, timeout: timeout, durability: .local)
+        // Never started.
+        let finder = PrimaryFinder(target, state) { _, _ in Self.dial(target, state) }
+        handle = try PostgresStoreHandle(state, options, finder) { $0() }
+        (self.target, self.state) = (target, state)
+    }
+
+    private static func dial(_ target: ConnectionTarget, _ state: PostgresState) -> Dial {
+        Dial(
+            target: target, host: target.hosts[0], timeout: .seconds(60), durability: .local, trial: .asNeeded,
+            proofs: state.proofs
+        ) { _, _ in }
+    }
+
+    /// A connection whose server was never proven to be the primary.
+    func connection(needsProof: Bool = false) throws -> ReadyConnection {
+        let ready = try Self.dial(target, state).run().get()
+        return ReadyConnection(
+            connection: ready.connection, server: ready.server, description: ready.description, needsProof: needsProof,
+            provenAt: MonotonicTime(nanoseconds: 0), canCommit: false)
+    }
+
+    /// Has the handle do what its descriptor announces, until something is so.
+    func proceed(until isSo: () -> Bool) throws {
+        for _ in 0..<600 where !isSo() {
+            var descriptor = pollfd(fd: try #require(handle.descriptor), events: Int16(POLLIN), revents: 0)
+            poll(&descriptor, 1, 1_000)
+            handle.proceed()
+        }
+        #expect(isSo())
     }
 }
 #endif

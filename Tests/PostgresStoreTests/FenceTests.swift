@@ -1,5 +1,6 @@
 #if PostgreSQL
 import Cryptography
+import Synchronization
 import System
 import Testing
 
@@ -49,29 +50,41 @@ import Testing
     ) throws {
         let database = try TestDatabase()
         try database.sql("INSERT INTO session VALUES ('k', 'i', 'u', 1, 1, 9, 1, 0, '')")
-        let target = try ConnectionTarget(url: database.url) { nil }
-        let state = PostgresState(
-            sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), hosts: ["host"],
-            options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
-        ) { _ in }
-        let dial = Dial(
-            target: target, host: target.hosts[0], timeout: .seconds(60), durability: .local, trial: .asNeeded,
-            proofs: state.proofs
-        ) { _, _ in }
-        let pipeline = Pipeline(try dial.run().get(), Proof(seenAt: .now))
+        let lone = try LoneHandle(url: database.url)
+        let pipeline = Pipeline(try lone.connection(), Proof(seenAt: .now))
         let parameters: [Statement: Parameters] = [
             .lockUser: [.bytea([1])], .trimSessions: [.bytea([1]), .bigint(0)],
             .eraseToken: [.bytea([1]), .bigint(1), .bigint(1)],
             .findSession: [.bytea(Array("k".utf8)), .bigint(1)], .endSession: [.bytea(Array("i".utf8))],
         ]
         let operation = SessionOperation(
-            RowAccess(state, timeout: .seconds(60)), 0, statements.map { ($0, parameters[$0]!) }, Completion { _ in }
+            lone.handle.rows, 0, statements.map { ($0, parameters[$0]!) }, Completion { _ in }
         ) { _, _, _ in }
         try pipeline.send([operation], at: .now)
         var ended: [Pipeline.Group] = []
         while try !pipeline.connection.flush() {}
         while ended.isEmpty { try pipeline.receive(&ended) }
         #expect(ended[0].failure == nil && ended[0].hasProven == isProof)
+    }
+
+    @Test func `reads that are given up for want of a proof are not kept`() throws {
+        // Commits wait for a standby that never comes.
+        let cluster = try TestCluster(settings: ["synchronous_standby_names": "nobody"])
+        let owner = try cluster.connection(to: "postgres")
+        try owner.run("SET synchronous_commit = local")
+        _ = try Migrator(owner).makeTables()
+        let lone = try LoneHandle(url: cluster.url(of: "postgres"), timeout: .milliseconds(300))
+        lone.handle.take(.connection(try lone.connection(needsProof: true)), 0)
+        var outcome: Result<Fetched, StoreError>?
+        _ = try lone.handle.fetch(Array("a".utf8), upTo: 10) { Completion { outcome = $0 } }
+        lone.handle.flush()
+        try lone.proceed { lone.state.metrics.heldReads.load(ordering: .relaxed) == 1 }
+        try lone.proceed { outcome != nil }
+        guard case .failure(.overloaded)? = outcome else {
+            Issue.record("the outcome is \(String(describing: outcome))")
+            return
+        }
+        #expect(lone.handle.slots[0].pipeline?.held.isEmpty == true)
     }
 }
 #endif

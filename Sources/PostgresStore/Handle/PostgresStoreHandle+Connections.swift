@@ -104,6 +104,7 @@ extension PostgresStoreHandle {
             for operation in pipeline.held.answers.flatMap(\.operations) where operation.deadline <= now {
                 giveUp(operation)
             }
+            pipeline.held.drop { $0.operations.allSatisfy(\.isOver) }
             guard let since = pipeline.waitingSince else { continue }
             let waited = now - since
             if waited.count > Self.patience.count, slot.searchAgainAt < now {

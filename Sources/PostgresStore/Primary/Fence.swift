@@ -123,6 +123,11 @@ struct HeldAnswers<Answer> {
         held.append((answer, answeredAt))
     }
 
+    /// Drops those that nobody waits for any more: there may be no proof for hours.
+    mutating func drop(where isOver: (Answer) -> Bool) {
+        held.removeAll { isOver($0.answer) }
+    }
+
     /// Takes those that are proven by now.
     mutating func takeProven() -> [Answer] {
         let all = held

@@ -49,6 +49,18 @@ import Testing
         #expect(number == 7 && attempts == 2)
     }
 
+    @Test func `a call that ends the server's process each time is not repeated for as long as it may take`() throws {
+        let connections = try connections(TestDatabase().url)
+        var attempts = 0
+        #expect(throws: StoreError.self) {
+            try connections.perform(within: .seconds(86_400)) { (connection) throws(PostgresError) in
+                attempts += 1
+                _ = try connection.run("SELECT pg_terminate_backend(pg_backend_pid())")
+            }
+        }
+        #expect(attempts == PrimaryConnections.attempts)
+    }
+
     @Test func `a host that takes no writes is no primary, and the error names each host`() throws {
         let database = try TestDatabase()
         try database.sql("CREATE ROLE reader_\(database.name) LOGIN")

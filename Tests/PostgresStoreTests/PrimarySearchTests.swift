@@ -46,6 +46,16 @@ struct PrimarySearchTests {
         #expect(hosts(&search, 0, at: 2_100).isEmpty)
     }
 
+    @Test func `a server that closes each connection at once is asked a few times a second`() {
+        var search = found(hosts: 1)
+        for time in [UInt64(1_000), 2_000] {
+            search.noteLoss(at: at(time))
+            #expect(hosts(&search, at: time).isEmpty && hosts(&search, at: time + 200) == [0])
+            let again = search.take(server(0, 1), from: 0, begunAt: at(time + 200), at: at(time + 210))
+            #expect(again == .used(isFailover: false))
+        }
+    }
+
     @Test func `another server is a failover, and its host is the one that is asked then`() {
         var search = found(hosts: 2)
         let began = at(1_000)

@@ -41,6 +41,8 @@ final class PrimaryConnections: Sendable {
     private static let searchTime = Duration.seconds(15)
     /// How long a commit may take that shows that a server is the primary.
     private static let proofTime = Duration.seconds(5)
+    /// How often a call may lose its connection, or be rolled back: it may be what makes the server's process end.
+    static let attempts = 8
     /// How long a statement may wait for a lock, on the server.
     private static let lockTime = Duration.seconds(10)
     /// Seconds after which the kernel gives up a connection whose peer acknowledges nothing.
@@ -90,20 +92,22 @@ final class PrimaryConnections: Sendable {
             throw .unavailable(StoreFault(text, mayRetry: true))
         }
         defer { room.signal() }
-        var hasBegun = false
+        var attempts = 0
         var searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime))
         while true {
-            let isRepeated = hasBegun
             var isConnected = false
             do throws(PostgresError) {
                 let connection = try take(until: searchEnd).until(deadline)
-                (hasBegun, isConnected) = (true, true)
-                return try use(connection, isRepeated, body)
+                isConnected = true
+                attempts += 1
+                return try use(connection, isRepeated: attempts > 1, body)
             } catch {
                 let pause = UInt32.random(in: 50_000...150_000)
                 if isConnected { searchEnd = min(deadline, .now + Nanoseconds(Self.searchTime)) }
-                guard error.mayRetry, MonotonicTime.now + Nanoseconds(.microseconds(pause)) < searchEnd else {
-                    throw hasBegun ? failure(StoreFault(error)) : .unavailable(StoreFault(error))
+                guard error.mayRetry, attempts < Self.attempts,
+                    MonotonicTime.now + Nanoseconds(.microseconds(pause)) < searchEnd
+                else {
+                    throw attempts > 0 ? failure(StoreFault(error)) : .unavailable(StoreFault(error))
                 }
                 guard !state.withLock(\.isClosed) else { throw .closed }
                 usleep(pause)
@@ -112,7 +116,7 @@ final class PrimaryConnections: Sendable {
     }
 
     private func use<Value>(
-        _ connection: BlockingConnection, _ isRepeated: Bool,
+        _ connection: BlockingConnection, isRepeated: Bool,
         _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
         do throws(PostgresError) {

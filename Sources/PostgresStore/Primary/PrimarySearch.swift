@@ -42,7 +42,7 @@ struct PrimarySearch: Sendable {
     private static let dialsAtOnce = 8
     /// How long to wait for one dial before another one to the same host begins.
     private static let patience = Nanoseconds(.seconds(1))
-    /// Milliseconds until a host that was not used is asked again.
+    /// Milliseconds until a host is asked again that was not used, or whose connection was lost.
     private static let pause: ClosedRange<Int64> = 100...200
 
     init(hosts count: Int) {
@@ -68,6 +68,12 @@ struct PrimarySearch: Sendable {
     mutating func noteLoss(at now: MonotonicTime) {
         // Other connections to it may still work, but all hosts are asked from now on.
         othersFrom = now
+        // It may be one that accepts connections and closes them at the first statement.
+        if let primary { pause(primary, from: now) }
+    }
+
+    private mutating func pause(_ host: Int, from now: MonotonicTime) {
+        notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
     }
 
     private mutating func endDial(to host: Int, begunAt began: MonotonicTime) {
@@ -101,7 +107,7 @@ struct PrimarySearch: Sendable {
                 \(last.timeline), which is later and cannot be reached: stop the one that must not be used
                 """
             refusals[host] = .failed(.unexpected(text))
-            notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
+            pause(host, from: now)
             return .outdated
         }
         (primary, server, foundAt) = (host, found, now)
@@ -123,7 +129,7 @@ struct PrimarySearch: Sendable {
         refusals[host] = refusal
         notPrimaryAt[host] = refusal.isCertain ? began : nil
         if primary == host { othersFrom = now }
-        notBefore[host] = now + Nanoseconds(.milliseconds(Int64.random(in: Self.pause)))
+        pause(host, from: now)
     }
 
     // MARK: - What follows

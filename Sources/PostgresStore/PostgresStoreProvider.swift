@@ -112,38 +112,4 @@ package struct PostgresStoreProvider: StoreProvider {
         return PostgresKeys(sealing: store.state.sealing, versions: store.state.versions)
     }
 }
-
-/// Makes the tables in the database that a URL names.
-struct PostgresMigrator: SchemaMigrator {
-    private let postgres: PostgresOptions
-    /// Which indexes are needed.
-    private let retention: Retention
-
-    init(_ postgres: PostgresOptions, _ retention: Retention) {
-        (self.postgres, self.retention) = (postgres, retention)
-    }
-
-    /// How long the primary is looked for.
-    private static let searchTime = Duration.seconds(30)
-
-    func migrate(serverRole: String?) throws(StoreOpenError) -> SchemaMigration {
-        // Whether the database keeps what it acknowledges is asked by the servers, with their role.
-        let connections = PrimaryConnections(try postgres.target(), .local)
-        defer { connections.close() }
-        let outcome = try connections.performOpening(within: Self.searchTime) {
-            (connection) throws(PostgresError) -> Result<SchemaMigration, SchemaFault> in
-            do throws(SchemaFault) {
-                return .success(try Migrator(connection).migrate(for: retention, serverRole: serverRole))
-            } catch {
-                // Those of the connection may be repeated.
-                if case .database(let error) = error { throw error }
-                return .failure(error)
-            }
-        }
-        switch outcome {
-        case .success(let migration): return migration
-        case .failure(let fault): throw StoreOpenError(fault)
-        }
-    }
-}
 #endif

@@ -72,7 +72,7 @@ import Testing
         let cluster = try TestCluster(settings: ["synchronous_standby_names": "nobody"])
         let owner = try cluster.connection(to: "postgres")
         try owner.run("SET synchronous_commit = local")
-        _ = try Migrator(owner).makeTables()
+        _ = try Schema.makeTables(owner)
         let lone = try LoneHandle(url: cluster.url(of: "postgres"), timeout: .milliseconds(300))
         lone.handle.take(.connection(try lone.connection(needsProof: true)), 0)
         var outcome: Result<Fetched, StoreError>?

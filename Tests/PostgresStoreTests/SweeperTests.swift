@@ -12,7 +12,7 @@ import Testing
 
     /// As `migrate` does.
     private func makeIndexes(_ store: TestAdministration, _ retention: Retention) throws {
-        try Migrator(store.database.connection()).makeIndexes(for: retention)
+        try Schema.makeIndexes(for: retention, store.database.connection())
     }
 
     @Test func `expired tokens and sessions and old tombstones are deleted, and nothing else`() async throws {

@@ -4,9 +4,9 @@
 --     psql -d postgres -f roles.sql
 --     psql -d postgres -c '\password token_cache_owner' -c '\password token_cache'
 --
--- Then make the tables, which also grants the servers' role what it needs on each of them:
+-- Then make the tables:
 --
---     token-cache migrate --url postgresql://token_cache_owner@db1,db2/tokens --server-role token_cache
+--     token-cache migrate --url postgresql://token_cache_owner@db1,db2/tokens
 --
 -- Other names: psql -v database=logins -v owner=logins_owner -v server=logins -d postgres -f roles.sql
 
@@ -46,6 +46,9 @@ SELECT format('CREATE SCHEMA %I', :'server')
 WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = :'server') \gexec
 GRANT USAGE, CREATE ON SCHEMA :"server" TO :"owner";
 GRANT USAGE ON SCHEMA :"server" TO :"server";
+-- The servers' role may read and change the rows of all tables that the owner makes from now on.
+SELECT format('GRANT %I TO CURRENT_USER', :'owner') WHERE NOT pg_has_role(:'owner', 'USAGE') \gexec
+ALTER DEFAULT PRIVILEGES FOR ROLE :"owner" IN SCHEMA :"server" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO :"server";
 ALTER ROLE :"owner" IN DATABASE :"database" SET search_path = :"server";
 ALTER ROLE :"server" IN DATABASE :"database" SET search_path = :"server";
 

@@ -237,15 +237,11 @@ extension StoreAccess {
     /// - Parameters:
     ///   - settings: Name the servers' database and role.
     ///   - url: The database and the role that owns the tables; nil for those of the settings.
-    ///   - serverRole: The role that is granted what servers need; nil for that of the settings, if it is another one.
-    package static func migrate(
-        _ settings: Settings, url: String?, serverRole: String?
-    ) throws(Failure) -> SchemaMigration {
-        var (own, role) = (settings, serverRole)
+    package static func migrate(_ settings: Settings, url: String?) throws(Failure) -> SchemaMigration {
+        var own = settings
         if let url {
             do throws(StoreURL.Fault) {
-                let owner = try StoreURL(url).user
-                if role == nil, let server = settings.storeURL?.user, server != owner { role = server }
+                _ = try StoreURL(url)
             } catch {
                 throw Failure("the URL of --url \(error)")
             }
@@ -254,7 +250,7 @@ extension StoreAccess {
         do throws(StoreOpenError) {
             let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
             guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
-            return try migrator.migrate(serverRole: role)
+            return try migrator.migrate()
         } catch {
             throw Failure("\(error)")
         }

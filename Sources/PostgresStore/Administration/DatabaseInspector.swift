@@ -44,7 +44,7 @@ struct HostInspection: Sendable {
         /// Of the primary: why a commit has not returned; nil if it has.
         var commitError: PostgresError?
         /// Of the primary.
-        var tables: Result<StoreRow, SchemaFault>?
+        var tables: Result<StoreRow, PostgresError>?
     }
 
     /// Whether it takes writes.
@@ -60,9 +60,14 @@ extension HostInspection {
             let parameters = target.parameters(for: host, unanswered: max(1, Int(limit.components.seconds)))
             let connection = try BlockingConnection(parameters, until: .now + Nanoseconds(limit))
             let facts = try HostFacts(of: connection)
-            var answer = Answer(facts: facts, role: try connection.run("SELECT current_user::text").text(0, 0))
+            var answer = Answer(facts: facts, role: try connection.role())
             if facts.isWritable {
-                answer.tables = try SchemaCheck.look(connection)
+                do throws(PostgresError) {
+                    answer.tables = .success(try Schema.check(connection))
+                } catch {
+                    guard case .unexpected = error else { throw error }
+                    answer.tables = .failure(error)
+                }
                 do throws(PostgresError) {
                     try Fence.prove(connection.until(.now + Nanoseconds(limit)), within: limit)
                 } catch {
@@ -179,7 +184,7 @@ struct InspectionRules: Sendable {
     private func judgeTables(_ primary: HostInspection.Answer) -> [StoreFinding] {
         switch primary.tables {
         case nil: []
-        case .failure(let fault): [StoreFinding(fault)]
+        case .failure(let error): [StoreFinding(sentence: error.text, isProblem: true)]
         case .success(let row):
             [.fine("the database has schema \(row.schemaVersion), and \(primary.role) may do what a server does")]
         }
@@ -188,17 +193,10 @@ struct InspectionRules: Sendable {
 
 extension StoreFinding {
     /// Of a sentence that says after a colon what to do.
-    fileprivate init(sentence: String, isProblem: Bool, separator: String = ": ") {
-        let parts = sentence.split(separator: separator, maxSplits: 1).map(String.init)
+    fileprivate init(sentence: String, isProblem: Bool) {
+        let parts = sentence.split(separator: ": ", maxSplits: 1).map(String.init)
         let advice = parts.count == 2 ? parts[1] : "correct that, and run the doctor again"
         self = isProblem ? .problem(parts[0], advice) : .warning(parts[0], advice)
-    }
-
-    fileprivate init(_ fault: SchemaFault) {
-        switch fault {
-        case .privileges: self.init(sentence: "\(fault)", isProblem: true, separator: "; ")
-        default: self.init(sentence: "\(fault)", isProblem: true)
-        }
     }
 }
 #endif

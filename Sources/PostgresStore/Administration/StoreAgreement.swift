@@ -68,12 +68,8 @@ final class StoreAgreement: Sendable {
     }
 
     private func read(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
-        let outcome = try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
-            try SchemaCheck.look(connection)
-        }
-        switch outcome {
-        case .success(let row): return row
-        case .failure(let fault): throw StoreOpenError(fault)
+        try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
+            try Schema.check(connection)
         }
     }
 
@@ -167,7 +163,7 @@ final class StoreAgreement: Sendable {
 
     private func disagreement(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
         guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
-        if let fault = SchemaCheck.fault(of: row) { return "\(fault)" }
+        if let fault = Schema.fault(of: row) { return fault }
         let present = ring
         guard row.isSealed == (present != nil), row.keyRing == present.flatMap({ try? $0.identity() }) else {
             return """

@@ -77,11 +77,6 @@ internal import System
 
     var usesTLS: Bool { unsafe PQsslInUse(handle) == 1 }
 
-    /// A setting that the server reports by itself, such as `in_hot_standby`.
-    func status(_ name: String) -> String? {
-        unsafe PQparameterStatus(handle, name).map { unsafe String(cString: $0) }
-    }
-
     // MARK: - Statements
 
     /// Enters pipeline mode: from then on statements are sent without waiting for the answers to those before.

@@ -16,7 +16,7 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
     case connection(String)
     /// No answer came in time.
     case timedOut(String)
-    /// The server has sent something that the protocol or our statements do not allow.
+    /// It cannot be used as it is, or has sent something that the protocol or our statements do not allow.
     case unexpected(String)
 
     var description: String { text + (state?.advice.map { "; \($0)" } ?? "") }
@@ -189,8 +189,6 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let missingTable = SQLState("42P01")
     static let missingColumn = SQLState("42703")
     static let noPrivilege = SQLState("42501")
-    /// A role that is named does not exist.
-    static let missingObject = SQLState("42704")
     /// A lock was not free within `lock_timeout`.
     static let lockNotAvailable = SQLState("55P03")
     /// Prepared statements that are missing or there already: what a pooler does that shares connections between transactions
@@ -229,7 +227,7 @@ extension SQLState {
         case .diskFull: "free room on the disk of that server, or enlarge it"
         case .missingTable, .missingColumn: "run token-cache migrate"
         case .foreignKeyViolation: "the key that has sealed the row was retired meanwhile; try again"
-        case .noPrivilege: "grant the role of this server what it needs, as token-cache migrate --server-role does"
+        case .noPrivilege: "grant this server's role SELECT, INSERT, UPDATE and DELETE on all tables of token-cache"
         case .missingStatement, .duplicateStatement:
             "a pooler in between shares connections among clients: set pool_mode = session there"
         default: nil

@@ -124,11 +124,6 @@ struct Parameters: Sendable, ExpressibleByArrayLiteral {
         for value in values { append(value) }
     }
 
-    mutating func removeAll() {
-        bytes.removeAll(keepingCapacity: true)
-        places.removeAll(keepingCapacity: true)
-    }
-
     mutating func append(_ value: Value) {
         switch value {
         case .bigint(nil), .bytea(nil): places.append(nil)

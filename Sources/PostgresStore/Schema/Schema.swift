@@ -110,46 +110,4 @@ enum RetentionIndex: String {
     /// The statement that removes an invalid index.
     var removal: String { "DROP INDEX CONCURRENTLY IF EXISTS \(rawValue)" }
 }
-
-/// What a server's role must be allowed to do with the tables; everything else is the business of the role that migrates.
-enum TablePrivileges {
-    private static let changing = ["SELECT", "INSERT", "UPDATE", "DELETE"]
-
-    static let all: [(table: String, privileges: [String])] = [
-        // DELETE for the retention.
-        ("token", changing),
-        ("session", changing),
-        // DELETE for a key that is retired.
-        ("sealing_key", ["SELECT", "INSERT", "DELETE"]),
-        ("store", ["SELECT", "UPDATE"]),
-    ]
-
-    /// What the role of a connection lacks, such as `DELETE on token`; empty if it lacks nothing.
-    static func missing(for connection: BlockingConnection) throws(PostgresError) -> [String] {
-        let wanted = all.flatMap { table, privileges in privileges.map { (table, $0) } }
-        let questions = wanted.map { "has_table_privilege('\($0)', '\($1)')" }.joined(separator: ", ")
-        let result = try connection.run("SELECT \(questions)")
-        return wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
-    }
-
-    /// Gives a role what it needs, in the schema in which the connection makes its tables.
-    ///
-    /// - Parameter role: Its name, as PostgreSQL has it.
-    static func grant(to role: String, on connection: BlockingConnection) throws(PostgresError) {
-        let name = quoted(role)
-        let schema = try connection.run(
-            "SELECT current_schema()::text, has_schema_privilege($1::text, current_schema(), 'USAGE')", [.text(role)])
-        if schema.integer(0, 1) == 0 {
-            try connection.run("GRANT USAGE ON SCHEMA \(quoted(schema.text(0, 0))) TO \(name)")
-        }
-        for (table, privileges) in all {
-            try connection.run("GRANT \(privileges.joined(separator: ", ")) ON \(table) TO \(name)")
-        }
-    }
-
-    /// A name as a part of a statement.
-    private static func quoted(_ name: String) -> String {
-        "\"" + name.replacing("\"", with: "\"\"") + "\""
-    }
-}
 #endif

@@ -93,7 +93,7 @@ final class TestDatabase: Sendable {
         let (cluster, name) = (try TestCluster.shared(), "migrated")
         try create(name, like: "template0", on: cluster)
         let connection = try cluster.connection(to: name)
-        _ = try Migrator(connection).makeTables()
+        _ = try Schema.makeTables(connection)
         return name
     }
 }

@@ -21,13 +21,13 @@ class Case:
     # For cases that would change what others expect.
     methods: tuple = ("GET", "POST")
 
-    def requests(self, host):
+    def requests(self):
         """The method, the bytes and the expected outcome of each request."""
         get, post = self.outcome
         info = token_of(self.user) if self.user else STOLEN
         made = {
-            "GET": (fetch(*self.fields, unique_id=self.unique_id, host=host), get),
-            "POST": (store(info, *self.fields, unique_id=self.unique_id, host=host), post)}
+            "GET": (fetch(*self.fields, unique_id=self.unique_id), get),
+            "POST": (store(info, *self.fields, unique_id=self.unique_id), post)}
         for method in self.methods:
             yield method, *made[method]
 
@@ -43,10 +43,10 @@ class Table:
     def good(self, name, user, **options):
         self.cases.append(Case(name, found_by(user), user=user, **options))
 
-    def shuffled(self, seed, host="localhost"):
+    def shuffled(self, seed):
         """All requests in a random order: name, method, bytes and outcome."""
         requests = [(f"{case.name}, {method}", method, data, outcome)
-                    for case in self.cases for method, data, outcome in case.requests(host)]
+                    for case in self.cases for method, data, outcome in case.requests()]
         random.Random(seed).shuffle(requests)
         return requests
 

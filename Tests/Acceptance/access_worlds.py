@@ -11,7 +11,7 @@ from issuer import Issuer
 from server_process import Server, until
 
 
-def session_world(folder, settings=None):
+def session_world(folder):
     """A server in mode session, with the table of its answers."""
     access, key = session_settings(folder)
     brief = {"access": {**access["access"], "session": {"max_age": "1s"}}}
@@ -21,7 +21,7 @@ def session_world(folder, settings=None):
     expired = api.session("anna")
     until(lambda: exchange(first.address, store("x", bearer(expired))).status == 401)
     assert first.stop() == 0
-    server = Server(folder / "server", {**access, **(settings or {})}, data=first.data)
+    server = Server(folder / "server", access, data=first.data)
     api = API(server, key)
     sessions = [api.session(user) for user in ("anna", "anna", "ben", "newcomer")]
     revoked = api.make_session("anna")
@@ -35,12 +35,12 @@ def session_world(folder, settings=None):
     return SimpleNamespace(server=server, api=api, table=table, sessions=sessions)
 
 
-def bearer_world(folder, is_in_unique_id, settings=None):
+def bearer_world(folder, is_in_unique_id):
     """A server in mode bearer, with the table of its answers."""
     folder.mkdir(parents=True, exist_ok=True)
     issuer = Issuer()
     own = bearer_settings(folder / "keys.json", issuer, in_unique_id="on" if is_in_unique_id else "off")
-    server = Server(folder / "server", {**own, **(settings or {})})
+    server = Server(folder / "server", own)
     for user in ("anna", "ben"):
         response = exchange(server.address, store(token_of(user), bearer(issuer.token(user))))
         assert response.body == STORED, response
@@ -50,9 +50,9 @@ def bearer_world(folder, is_in_unique_id, settings=None):
 HEADER = {"access": {"mode": "header", "header": {"name": "Remote-User"}}, "trusted_proxies": "127.0.0.1"}
 
 
-def header_world(folder, settings=None):
+def header_world(folder):
     """A server in mode header, whose trusted proxy is 127.0.0.1, with the table of its answers."""
-    server = Server(folder / "server", {**HEADER, **(settings or {})})
+    server = Server(folder / "server", HEADER)
     for user in ("anna", "ben"):
         assert exchange(server.address, store(token_of(user), f"Remote-User: {user}")).body == STORED
     return SimpleNamespace(server=server, table=header_table())

@@ -1,11 +1,9 @@
 """Unix sockets and the PROXY protocol, and which client address the server assumes."""
 import contextlib
-import json
 import re
 import socket
 import stat
 import struct
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +12,6 @@ from contract import STORED, found
 from http_client import Connection, exchange, get, lines, post
 from server_process import Server, until
 
-HTTPS_CASES = [
-    json.loads(line) for line in (Path(__file__).parents[1] / "Fixtures" / "https.jsonl").read_text().splitlines()
-]
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
@@ -50,24 +45,6 @@ def behind_proxy_server(tmp_path_factory):
     )
     yield server
     finish(server)
-
-
-@pytest.mark.parametrize("header", [proxy_line, proxy_block], ids=["version 1", "version 2"])
-@pytest.mark.parametrize("case", HTTPS_CASES, ids=lambda case: case["id"])
-def test_mode_proxy_redirects_what_the_script_redirects(behind_proxy, case, header):
-    target = case["target"].replace("{PATH}", "/token.php")
-    body = (case.get("body") or "").encode("latin-1")
-    fields = [f"{name}: {value}" for name, value in case["headers"]]
-    if body and not any(field.lower().startswith("content-length") for field in fields):
-        fields.append(f"Content-Length: {len(body)}")
-    request = lines(f"{case['method']} {target} HTTP/1.1", f"Host: {case['host']}", *fields, body=body)
-    response = exchange(behind_proxy.address, header(case["remote_addr"]) + request, case["method"])
-    if case["expect"]["outcome"] == "redirect":
-        location = case["expect"]["location"].replace("{PATH}", "/token.php")
-        assert (response.status, response.headers["location"]) == (case["expect"]["status"], location)
-        assert response.body == b""
-    else:
-        assert response.status == 200
 
 
 @pytest.mark.parametrize("start", [b"GET /token HTTP/1.1\r\nHost: a\r\n\r\n", b"PROXY TCP4 x\r\n", b"\x16\x03\x01"])

@@ -1,9 +1,11 @@
 """Fixtures that start servers, each in its own folder and on a port that the system chooses, and always end them."""
 import contextlib
+import functools
 import itertools
 import os
 import resource
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -89,6 +91,23 @@ def failing_calls_library(tmp_path_factory):
 def lasting_certificate(tmp_path_factory):
     """A certificate for localhost and its key, as paths."""
     return make_certificate(tmp_path_factory.mktemp("certificate"), days=100)
+
+
+@pytest.fixture(scope="session")
+def python_package(tmp_path_factory):
+    """A function that installs a package in a virtual environment of its own, and returns the environment's folder."""
+    @functools.cache
+    def install(requirement, *flags):
+        folder = tmp_path_factory.mktemp("package")
+        for command in ([sys.executable, "-m", "venv", folder],
+                        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *flags, requirement]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+            if done.returncode != 0:
+                message = f"{requirement} cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}"
+                # Where all tests are to run, none is left out unnoticed.
+                pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        return folder
+    return install
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
-"""Puts marked secrets into every field of every kind of request, and finds them nowhere in what the server writes."""
+"""Marked secrets in every field of every kind of request are found nowhere in what the server writes and tells: files, logs, metrics,
+pages, commands and errors. In the modes with users, these are users, sessions, API keys, JWTs and tokens."""
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -14,13 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store
+from access_worlds import HEADER
 from certificates import make_certificate
 from contract import STORED, found
 from http_client import FORM, Connection, ProtocolError, exchange, get, lines, post
+from issuer import Issuer
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
+USER, TOKEN = "canary-user-4711", "canary-token-4711"
 SECURE = ssl.create_default_context()
 SECURE.check_hostname, SECURE.verify_mode = False, ssl.CERT_NONE
 
@@ -39,15 +45,67 @@ def base64_cores(text):
         yield coded[(0, 2, 3)[offset]:-1]
 
 
-# All in lower case, because a log may change the case.
-FORMS = [CANARY, percent(CANARY), CANARY.encode().hex(), " ".join(f"{byte:02x}" for byte in CANARY.encode()),
-         "".join(f"\\u{byte:04x}" for byte in CANARY.encode()), *(core.lower() for core in base64_cores(CANARY))]
+def forms(secret):
+    """A secret in all its usual encodings."""
+    yield from (secret, percent(secret), secret.encode().hex(), " ".join(f"{byte:02x}" for byte in secret.encode()))
+    yield "".join(f"\\u{byte:04x}" for byte in secret.encode())
+    yield from base64_cores(secret)
+    if secret[:4] in ("tcs_", "tck_"):
+        # The random bits alone.
+        bits = base64.urlsafe_b64decode(secret[4:] + "=")
+        yield from (secret[4:], bits.hex(), bits.decode("latin-1"), *base64_cores(bits.decode("latin-1")))
 
 
-def traces(text):
-    """The forms of the canary that occur in a text."""
-    text = text.decode("latin-1") if isinstance(text, bytes) else text
-    return [form for form in FORMS if form in text.lower()]
+def traces(secrets, data):
+    """The secrets that occur in some text or bytes; a log may change the case."""
+    text = (data.decode("latin-1") if isinstance(data, bytes) else data).lower()
+    return [secret[:12] for secret in secrets if any(form.lower() in text for form in forms(secret))]
+
+
+def raw_answer(address, request):
+    """All bytes up to the end."""
+    with Connection(address) as connection:
+        # The server does not read an unexpected body.
+        with contextlib.suppress(ConnectionError):
+            connection.send(request)
+            connection.finish_sending()
+            return connection.receive_to_end()
+        return connection.unread
+
+
+def told(server):
+    """All that the server tells its operators, and what all users see in the list of processes."""
+    for path in ("/", "/status", "/history", "/log", "/settings", "/metrics", "/readyz", "/healthz"):
+        yield path, raw_answer(server.administration[0], lines(f"GET {path} HTTP/1.1", HOST, "Connection: close"))
+    flags = ["--config", str(server.folder / "token-cache.yaml")]
+    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keyring", "list"], ["doctor"], ["doctor", "--json"],
+                    ["check-config"], ["health"]):
+        done = run(*command, *flags, environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION})
+        yield " ".join(command), (done.stdout + done.stderr).encode()
+    process = Path(f"/proc/{server.process.pid}")
+    for path in (process / "cmdline", process / "environ", process / "comm", process / "status", *process.glob("task/*/comm")):
+        yield path, path.read_bytes()
+
+
+def check_nowhere(server, secrets, *files):
+    """Looks into everything that the server has written, running and stopped, and into some more files."""
+    keys = re.findall(r"\b[0-9a-f]{64}\b", (server.data / "keys").read_text())
+    assert keys
+    for place, data in told(server):
+        assert data, place
+        assert not traces([*secrets, *keys], data), place
+    written = [(file, file.read_bytes()) for file in server.data.iterdir() if file.is_file()]
+    server.process.send_signal(1)
+    assert server.stop() == 0
+    written += [(file, file.read_bytes()) for file in (*server.data.iterdir(), *server.folder.iterdir(), *files) if file.is_file()]
+    for file, data in written:
+        assert not traces(secrets if file.name == "keys" else [*secrets, *keys], data), (
+            file, [line for line in data.splitlines() if traces(secrets, line)][:5])
+
+
+# What the server writes when it writes everything that it can.
+LOGS = {"text": {"log_format": "text", "log_level": "trace", "access_log": "combined"},
+        "json": {"log_format": "json", "log_level": "trace", "access_log": "json"}}
 
 
 # Requests with the canary, each with the status of its answer, or None if there need not be an answer
@@ -105,6 +163,7 @@ def part(disposition, value):
     return f"--x\r\nContent-Disposition: form-data; {disposition}\r\n\r\n{value}\r\n--x--\r\n"
 
 
+ESCAPED = "".join(f"\\u{byte:04x}" for byte in CANARY.encode())
 MULTIPART = "multipart/form-data; boundary=x"
 SECRETIVE |= {
     "escaped id and token info": with_body(FORM[14:], f"unique_id={percent(CANARY)}&token_info={percent(CANARY)}"),
@@ -123,7 +182,7 @@ SECRETIVE |= {
     "broken part": with_body(MULTIPART, f"--x\r\n{CANARY}"),
     "boundary": with_body(f"multipart/form-data; boundary={CANARY}", f"--{CANARY}\r\n\r\na\r\n--{CANARY}--\r\n"),
     "JSON": with_body("application/json", json.dumps({"unique_id": CANARY, "token_info": {CANARY: CANARY}})),
-    "escaped JSON": with_body("application/json", f'{{"unique_id": "{FORMS[4]}", "token_info": "{FORMS[4]}"}}'),
+    "escaped JSON": with_body("application/json", f'{{"unique_id": "{ESCAPED}", "token_info": "{ESCAPED}"}}'),
     "broken JSON": with_body("application/json", f'{{"unique_id": "{CANARY}", {CANARY}'),
     "content type": with_body(f"{CANARY}/{CANARY}; charset={CANARY}", CANARY),
     "chunk extension": (lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked",
@@ -144,38 +203,27 @@ SECRETIVE |= {
 
 def check_answer(name, response):
     """Answers contain the canary only where the contract says so: in a token info that was found, and in a method."""
-    assert not traces(" ".join([*response.headers, *response.headers.values()])), (name, response)
+    assert not traces([CANARY], " ".join([*response.headers, *response.headers.values()])), (name, response)
     body = json.loads(response.body) if response.body else {}
     if body.get("errorCode") == "50003":
         assert body["errorMessage"] == f"Unsupported method: {CANARY}", name
     elif "token_info" not in body:
-        assert not traces(response.body), (name, response)
+        assert not traces([CANARY], response.body), (name, response)
 
 
-def has_answer(name, connection):
-    """Ends the sending of a request that need not be answered, and returns whether it was."""
-    try:
-        connection.finish_sending()
-        check_answer(name, connection.receive())
-        return True
-    except (ProtocolError, OSError):
-        return False
-
-
-def send(address, requests):
-    """Sends each request on its own connection, checks the answers and returns their number."""
-    count = 0
-    for name, (data, status) in requests.items():
-        with Connection(address) as connection:
-            connection.send_while_possible(data)
+def send(address, name, data, status=None):
+    """Sends a request on its own connection, and checks the answer; without a status, there need not be one."""
+    with Connection(address) as connection:
+        connection.send_while_possible(data)
+        try:
             if status is None:
-                count += has_answer(name, connection)
-            else:
-                response = connection.receive()
-                assert response.status == status, (name, response)
-                check_answer(name, response)
-                count += 1
-    return count
+                connection.finish_sending()
+            response = connection.receive()
+        except (ProtocolError, OSError):
+            assert status is None, name
+            return
+        assert status in (None, response.status), (name, response)
+        check_answer(name, response)
 
 
 def send_behind_proxy_headers(address):
@@ -188,9 +236,7 @@ def send_behind_proxy_headers(address):
                    b"PROXY UNKNOWN " + CANARY.encode() + b"\r\n",
                    b"PROXY TCP4 " + CANARY.encode() + b" 192.0.2.1 1 2\r\n", b"PROXY " + CANARY.encode() + b"\r\n",
                    signature + b"\xff" + CANARY.encode() * 10, CANARY.encode() * 50):
-        with Connection(address) as connection:
-            connection.send_while_possible(header + get(CANARY))
-            has_answer("PROXY header", connection)
+        send(address, "PROXY header", header + get(CANARY))
 
 
 def send_over_tls(address):
@@ -208,119 +254,47 @@ def send_over_tls(address):
                 # The server refuses unknown protocols.
                 assert context is protocol
     for data in (get(CANARY), CANARY.encode() * 10, b"\x16\x03\x01\x00\x20" + CANARY.encode() * 10):
-        with Connection(address) as connection:
-            connection.send_while_possible(data)
-            has_answer("no TLS", connection)
+        send(address, "no TLS", data)
 
 
-def answers_of_administration(server):
-    """The answers of the administration to requests with the canary in all places."""
-    address = server.administration[0]
-    field = f"X-{CANARY}: {CANARY}"
-    told = []
-    for path in ("/metrics", "/readyz", "/healthz", "/server", "/reload", f"/{CANARY}", f"/store/{CANARY}"):
+def ask_administration(server):
+    """Sends the administration requests with the canary in all places, and checks the answers."""
+    for path in ("/metrics", "/readyz", "/status", "/reload", f"/{CANARY}", f"/store/{CANARY}"):
         for method in ("GET", "POST", CANARY):
-            request = lines(f"{method} {path}?{CANARY} HTTP/1.1", f"Host: {CANARY}", field, "Connection: close", LENGTH,
+            request = lines(f"{method} {path}?{CANARY} HTTP/1.1", f"Host: {CANARY}", f"X-{CANARY}: {CANARY}", "Connection: close", LENGTH,
                             body=CANARY.encode())
-            for connect in (lambda: socket.create_connection(address, timeout=20), lambda: control_socket(server)):
-                told.append(raw_answer(connect(), request))
-    told.append(raw_answer(socket.create_connection(address, timeout=20), f"{CANARY}\r\n\r\n".encode()))
+            for address in (server.administration[0], server.data / "control.sock"):
+                assert not traces([CANARY], raw_answer(address, request)), (path, method)
+    assert not traces([CANARY], raw_answer(server.administration[0], f"{CANARY}\r\n\r\n".encode()))
     for name in ("stats", "keyring/list", "get", "page", "delete"):
         body = f'{{"ids": "{CANARY}", "{CANARY}": "{CANARY}"}}'.encode()
-        told.append(raw_answer(control_socket(server), lines(
-            f"POST /store/{name} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body)))
-    assert all(told)
-    return told
+        request = lines(f"POST /store/{name} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body)
+        assert not traces([CANARY], raw_answer(server.data / "control.sock", request)), name
 
 
-def control_socket(server):
-    """A connection to this address."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(20)
-    folder = os.open(server.data, os.O_PATH)
-    try:
-        # The full path may be too long for a socket.
-        connection.connect(f"/proc/self/fd/{folder}/control.sock")
-    finally:
-        os.close(folder)
-    return connection
-
-
-def raw_answer(connection, request):
-    """All bytes up to the end."""
-    with connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
-        answer = b""
-        try:
-            while data := connection.recv(65536):
-                answer += data
-        except ConnectionResetError:
-            # The server does not read an unexpected body.
-            pass
-        return answer
-
-
-def outputs_of_commands(server):
-    """The output of the commands on the store."""
-    flags = ["--config", str(server.folder / "token-cache.yaml")]
-    for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keyring", "list"], ["doctor"], ["doctor", "--json"],
-                    ["health"]):
-        done = run(*command, *flags, environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION})
-        assert done.returncode == 0 and done.stdout, done
-        yield done.stdout + done.stderr
-
-
-def process_titles(server):
-    """What all users see in the list of processes."""
-    process = Path(f"/proc/{server.process.pid}")
-    for path in (process / "cmdline", process / "comm", process / "status", *process.glob("task/*/comm")):
-        yield path.read_bytes()
-
-
-LOGS = {
-    "combined": {"log_format": "text", "log_level": "trace", "access_log": "combined"},
-    "json access log": {"log_format": "text", "log_level": "debug", "access_log": "json"},
-    "json": {"log_format": "json", "log_level": "trace", "access_log": "json"},
-    "none": {"log_format": "text", "log_level": "trace", "access_log": "off"},
-}
-
-
-@pytest.mark.parametrize("logs, goes_to_file", [("combined", False), ("json", True), ("json access log", False), ("none", True)])
+@pytest.mark.parametrize("logs, goes_to_file", [("text", False), ("json", True)])
 def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, logs, goes_to_file):
-    logs = LOGS[logs]
     chain, key = make_certificate(tmp_path)
     access_file = tmp_path / "access.log"
     server = serve({
-        **logs, "admin": {"listen": "127.0.0.1:0"}, "json_bodies": "on",
+        **LOGS[logs], "admin": {"listen": "127.0.0.1:0"}, "json_bodies": "on",
         "access_log_file": str(access_file) if goes_to_file else "",
         "listen": ["127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required", "https://127.0.0.1:0"],
         "tls": {"certificate": chain, "private_key": key},
         # Forwarded headers contain canaries, and must not cause redirects here.
         "https": {"mode": "off"},
     })
-    environment = Path(f"/proc/{server.process.pid}/environ").read_bytes()
     plain, proxied, secure = (("127.0.0.1", int(port)) for port in re.findall(
         r"(?:http|https)://127\.0\.0\.1:(\d+)", server.log().split(" administration ")[0]))
-    count = send(plain, SECRETIVE)
+    for name, (data, status) in SECRETIVE.items():
+        send(plain, name, data, status)
     send_behind_proxy_headers(proxied)
     send_over_tls(secure)
     assert exchange(plain, get(CANARY)).body == found(CANARY), "the canary did arrive"
-    places = {"administration": answers_of_administration(server), "commands": outputs_of_commands(server),
-              "titles": process_titles(server)}
-    for place, texts in places.items():
-        for text in texts:
-            assert not traces(text), (place, text[:3000])
-    assert Path(f"/proc/{server.process.pid}/environ").read_bytes() == environment
-    assert server.stop() == 0
-    access = access_file.read_text() if access_file.exists() else server.output()
-    if goes_to_file:
-        assert server.output() == "" and access_file.exists() == (logs["access_log"] != "off")
-    assert access == "" if logs["access_log"] == "off" else len(access.splitlines()) >= count
-    for place, text in {"output": server.output(), "access log": access, "log": server.log()}.items():
-        assert not traces(text), (place, [line for line in text.splitlines() if traces(line)][:5])
-    for path in server.data.iterdir():
-        assert not traces(path.read_bytes()), path
+    ask_administration(server)
+    check_nowhere(server, [CANARY], access_file)
+    access = access_file.read_text() if goes_to_file else server.output()
+    assert len(access.splitlines()) >= sum(status is not None for _, status in SECRETIVE.values())
 
 
 def test_the_name_of_a_request_is_nobodys_who_is_not_trusted(serve):
@@ -333,7 +307,7 @@ def test_the_name_of_a_request_is_nobodys_who_is_not_trusted(serve):
         check_answer("X-Request-Id", response)
     assert server.stop() == 0
     assert len(server.output().splitlines()) == 5
-    assert not traces(server.output()) and not traces(server.log())
+    assert not traces([CANARY], server.output()) and not traces([CANARY], server.log())
 
 
 @pytest.mark.parametrize("method, status", [("GET", 302), ("POST", 308)])
@@ -343,7 +317,7 @@ def test_a_redirect_tells_only_the_client_where_it_wanted_to_go(serve, method, s
         f"{method} /token?unique_id={CANARY} HTTP/1.1", "Host: localhost", "X-Forwarded-Proto: http", "Content-Length: 0"))
     assert response.status == status and response.headers["location"] == f"https://localhost/token?unique_id={CANARY}"
     assert server.stop() == 0
-    assert server.output() and not traces(server.output()) and not traces(server.log())
+    assert server.output() and not traces([CANARY], server.output()) and not traces([CANARY], server.log())
 
 
 def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
@@ -355,7 +329,93 @@ def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
         until(lambda: connection.exchange(post(CANARY, CANARY * 1000 + str(next(numbers)))).body != STORED, pause=0)
     assert server.stop() == 0
     assert "tokens cannot be stored" in server.log()
-    assert not traces(server.log())
+    assert not traces([CANARY], server.log())
+
+
+# Modes with users
+
+def telling(tmp_path, logs):
+    """Settings with which the server writes everything that it can write, and the options for them."""
+    made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(tmp_path / "data"))
+    assert made.returncode == 0, made.stderr
+    return {**logs, "admin": {"listen": "127.0.0.1:0"}, "access_log_file": str(tmp_path / "access.log"),
+            "audit": {"file": str(tmp_path / "audit.ndjson"), "events": "all"}}
+
+
+def of(tmp_path):
+    """The files beside the data folder."""
+    files = [tmp_path / name for name in ("access.log", "audit.ndjson", "first.key")]
+    assert all(file.stat().st_size > 0 for file in files)
+    return files
+
+
+@pytest.mark.parametrize("logs", LOGS.values(), ids=LOGS)
+def test_mode_session(serve, tmp_path, logs):
+    settings, key = session_settings(tmp_path / "keys")
+    server = serve({**settings, **telling(tmp_path, logs)}, data=tmp_path / "data")
+    api = API(server, key)
+    made = [api.make_session(USER) for _ in range(3)]
+    sessions = [one["session"] for one in made]
+    secrets = [USER, TOKEN, key, *sessions]
+    assert exchange(server.address, store(TOKEN, unique_id=sessions[0])).body == STORED
+    assert exchange(server.address, fetch(bearer(sessions[1]))).body == found(TOKEN)
+    tag = api.get(USER).headers["etag"]
+    api.end(made[2]["id"])
+    answers = [
+        fetch(unique_id=sessions[2]), fetch(bearer(sessions[2])), store(TOKEN, bearer(sessions[2])),
+        fetch(bearer(sessions[0]), unique_id=sessions[1]), fetch(bearer(sessions[0]), unique_id="other"),
+        fetch(bearer(sessions[0]), bearer(sessions[1])), store(TOKEN, bearer(sessions[0]), 'If-Match: "1"'),
+        fetch(bearer(sessions[0]), f"If-None-Match: {tag}"), fetch(bearer(key)), fetch(unique_id=key),
+        store(TOKEN, bearer(sessions[0]), f"If-Match: {sessions[0]}"), fetch(f"Authorization: Basic {sessions[0]}"),
+        fetch(bearer(f"{sessions[0]}x")), fetch(unique_id=f"{sessions[0]}x"), fetch(bearer(sessions[0]), path=f"/v1/{USER}"),
+        fetch(bearer(sessions[0]), "X-Forwarded-Proto: ftp"), lines("GET /token HTTP/1.1", bearer(sessions[0])),
+        api_request(key + "x", "GET", f"/v1/users/{USER}/token"), api_request(sessions[0], "GET", f"/v1/users/{USER}/token"),
+        api_request(key, "GET", f"/v1/users/{USER}/tokens"), api_request(key, "PATCH", f"/v1/users/{USER}/token"),
+        api_request(key, "PUT", f"/v1/users/{USER}/token", {"token_info": TOKEN}),
+        api_request(key, "PUT", f"/v1/users/{USER}/token", {"token_info": TOKEN}, 'If-Match: "1"'),
+        api_request(key, "PUT", f"/v1/users/{USER}/token", TOKEN.encode(), "If-Match: *"),
+        api_request(key, "PUT", f"/v1/users/{USER}%00/token", {"token_info": TOKEN}, "If-Match: *"),
+        api_request(key, "POST", "/v1/sessions", {"user": USER, "other": [TOKEN]}, f"X: {key}"),
+        api_request(key, "POST", "/v1/sessions", f'{{"user": "{USER}'.encode()),
+        api_request(key, "GET", f"/v1/users/{USER}/sessions"), api_request(key, "DELETE", f"/v1/sessions/{sessions[0]}"),
+        api_request(key, "DELETE", f"/v1/sessions/{USER}")]
+    for data in answers:
+        response = exchange(server.address, data)
+        answer = json.dumps(response.headers).encode() + response.body
+        if response.status == 201:
+            secrets.append(json.loads(response.body)["session"])
+        else:
+            assert not traces(secrets, answer), (data, response)
+    # Half a request that never ends.
+    with socket.create_connection(server.address) as connection:
+        connection.sendall(fetch(bearer(sessions[0]), unique_id=USER)[:-2])
+    check_nowhere(server, secrets, *of(tmp_path), *(tmp_path / "keys").iterdir())
+
+
+def test_mode_bearer(serve, tmp_path):
+    issuer, file = Issuer(), tmp_path / "keys.json"
+    settings = bearer_settings(file, issuer, in_unique_id="on")
+    server = serve({**settings, **telling(tmp_path, LOGS["text"])}, data=tmp_path / "data")
+    token, other = issuer.token(USER), Issuer().token(USER)
+    parts = [part for text in (token, other) for part in text.split(".")[1:]]
+    assert exchange(server.address, store(TOKEN, unique_id=token)).body == STORED
+    for data in (fetch(bearer(token), unique_id="other"), fetch(bearer(other)), fetch(unique_id=other), fetch(bearer(token[:-1])),
+                 fetch(bearer(token), unique_id=issuer.token("ben")), fetch(bearer(token), 'If-Match: "1"'),
+                 fetch(bearer(issuer.token(USER, crit=["x"], header={"crit": [USER]}))),
+                 fetch(bearer(issuer.token(USER, header={"kid": USER}))), fetch(bearer(issuer.token(USER, aud=USER)))):
+        response = exchange(server.address, data)
+        assert not traces([USER, TOKEN, *parts], json.dumps(response.headers).encode() + response.body)
+    check_nowhere(server, [USER, TOKEN, *parts], *of(tmp_path))
+
+
+def test_mode_header(serve, tmp_path):
+    server = serve({**HEADER, **telling(tmp_path, LOGS["json"])}, data=tmp_path / "data")
+    assert exchange(server.address, store(TOKEN, f"Remote-User: {USER}")).body == STORED
+    for fields in ([f"Remote-User: {USER}", "Remote-User: a"], [f"Remote-User: <{USER}>"], [f"Remote_User: {USER}"]):
+        response = exchange(server.address, fetch(*fields))
+        assert response.status >= 400 and not traces([USER], response.body)
+    assert not traces([USER], exchange(server.address, fetch("Remote-User: a", unique_id=USER)).body)
+    check_nowhere(server, [USER, TOKEN], *of(tmp_path))
 
 
 # Core dumps and access to the process's memory

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -175,16 +174,9 @@ def made(folder, *components):
     return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(done.stdout)}
 
 
-@pytest.fixture(name="validate", scope="module")
-def installed_validator(tmp_path_factory):
-    """The path of kubernetes-validate, installed in a virtual environment."""
-    folder = tmp_path_factory.mktemp("validator")
-    for command in ([sys.executable, "-m", "venv", folder],
-                    [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "kubernetes-validate==1.37.0"]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"kubernetes-validate cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}")
-    return folder / "bin/kubernetes-validate"
+@pytest.fixture(name="validate")
+def installed_validator(python_package):
+    return python_package("kubernetes-validate==1.37.0") / "bin/kubernetes-validate"
 
 
 @pytest.mark.parametrize("components", [(), ("certificate", "gateway", "monitoring"), ("postgresql",)], ids="-".join)

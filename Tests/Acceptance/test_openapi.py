@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,16 +21,9 @@ CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,re
     "response_schema_conformance"
 
 
-@pytest.fixture(scope="session", name="schemathesis")
-def installed_schemathesis(tmp_path_factory):
-    """The path of schemathesis, installed in a virtual environment."""
-    folder = tmp_path_factory.mktemp("schemathesis")
-    for command in ([sys.executable, "-m", "venv", folder],
-                    [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "schemathesis==4.32.5"]):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"schemathesis cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}")
-    return folder / "bin/schemathesis"
+@pytest.fixture(name="schemathesis")
+def installed_schemathesis(python_package):
+    return python_package("schemathesis==4.32.5") / "bin/schemathesis"
 
 
 def check(schemathesis, folder, base, tag, is_long, *options):

@@ -44,16 +44,6 @@ def pytest_configure():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Prints the tables that tests have recorded, also those of tests that have passed."""
-    for reports in list(terminalreporter.stats.values()):
-        for report in reports:
-            for name, value in getattr(report, "user_properties", ()):
-                if name == "table" and report.when == "call":
-                    terminalreporter.section(report.nodeid)
-                    terminalreporter.write_line(value)
-
-
 @pytest.fixture(scope="session")
 def is_long(request):
     """Whether the tests may take long (--long)."""

@@ -1,4 +1,5 @@
 """Tries faults of a running server one after the other, each with the same server for as long as that stands them."""
+import collections
 from concurrent.futures import ThreadPoolExecutor
 
 from failing_acts import ACTS
@@ -16,17 +17,24 @@ def withstand(phase, most, library, certificate, folder, fault=None):
     if fault:
         tried = named(fault, phase)
     else:
-        tried = Campaign(phase, library, certificate, folder).points()
+        tried = points(phase, Campaign(phase, library, certificate, folder).count())
         tried = tried if most is None else chosen(tried, most)
     lanes = min(SIDE_BY_SIDE if ACTS[phase].is_slow else 1, len(tried))
-    campaigns = [Campaign(phase, library, certificate, folder / f"lane{lane}") for lane in range(lanes)]
-    with ThreadPoolExecutor(lanes) as executor:
-        list(executor.map(lambda lane: campaigns[lane].run(tried[lane::lanes]), range(lanes)))
-    for lane, campaign in enumerate(campaigns):
-        print(campaign.summary(tried[lane::lanes]))
-    failures = [failure for campaign in campaigns for failure in campaign.failures]
+    try_side_by_side([Campaign(phase, library, certificate, folder / f"lane{lane}") for lane in range(lanes)], tried)
+
+
+def try_side_by_side(lanes, tried):
+    """Shares the faults out among campaigns, or lives, which try them at the same time."""
+    shares = [tried[number::len(lanes)] for number in range(len(lanes))]
+    with ThreadPoolExecutor(len(lanes)) as executor:
+        list(executor.map(lambda lane, share: lane.run(share), lanes, shares))
+    outcomes = collections.Counter()
+    for lane in lanes:
+        outcomes.update(lane.outcomes)
+    print(f"{len(tried)} faults: {outcomes[STRUCK]} struck, {outcomes[IMPOSSIBLE]} cannot occur there, {outcomes[NOT_REACHED]} not reached")
+    failures = [failure for lane in lanes for failure in lane.failures]
     assert not failures, "\n" + "\n".join(failures)
-    assert sum(campaign.outcomes[STRUCK] for campaign in campaigns) > 0
+    assert outcomes[STRUCK] > 0
 
 
 class Campaign:
@@ -38,9 +46,8 @@ class Campaign:
             "tls": {"certificate": certificate[0], "private_key": certificate[1]}, "access_log_file": str(folder / "access.log")}
         self.rounds = 1 if ACTS[phase].is_slow else 3
         self.worlds = 0
-        self.ended = 0
         self.failures = []
-        self.outcomes = dict.fromkeys((NOT_REACHED, STRUCK, IMPOSSIBLE), 0)
+        self.outcomes = collections.Counter()
 
     def new_world(self):
         """A server that has done everything once."""
@@ -90,10 +97,6 @@ class Campaign:
         print(self.phase, {kind: number for kind, number in calls.items() if number})
         return calls
 
-    def points(self):
-        """All faults of the phase."""
-        return points(self.phase, self.count())
-
     def run(self, chosen_points):
         """Tries faults; records those after which something does not hold."""
         world = None
@@ -128,11 +131,4 @@ class Campaign:
             if point.kind != "malloc" or not has_run_out_of_memory(world.server):
                 raise
         world.restart_soundly()
-        self.ended += 1
         return True
-
-    def summary(self, chosen_points):
-        counts = (f"{number} {text}" for number, text in (
-            (self.outcomes[STRUCK], "struck"), (self.outcomes[IMPOSSIBLE], "cannot occur there"),
-            (self.outcomes[NOT_REACHED], "not reached"), (self.ended, "ended the server")))
-        return f"{self.phase}: {len(chosen_points)} faults, {', '.join(counts)}"

@@ -1,4 +1,5 @@
 """Servers that live for one fault each: of their start or their stop."""
+import collections
 import contextlib
 import errno
 import itertools
@@ -9,10 +10,11 @@ from types import SimpleNamespace
 
 from contract import NOT_FOUND, STORED, found
 from failing_audits import AuditLog, is_half_line
-from failing_calls import IMPOSSIBLE, NOT_REACHED, STRUCK, FailingCalls
+from failing_calls import FailingCalls
 from failing_worlds import SETTINGS, has_run_out_of_memory, is_failing_sync
 from http_client import Connection, ProtocolError, exchange, get, lines, post
 from server_process import Server, until
+from service_manager import Messages
 
 # Says what is wrong and what to do, or gives the system's or SQLite's reason.
 MESSAGE = re.compile(r"token-cache: .+(;|\(|: )")
@@ -57,7 +59,7 @@ class Lives:
         self.expected = {}
         self.template = folder / "template"
         self.numbers = itertools.count()
-        self.outcomes = dict.fromkeys((NOT_REACHED, STRUCK, IMPOSSIBLE), 0)
+        self.outcomes = collections.Counter()
         self.failures = []
         if phase != "create":
             self._make_template()
@@ -75,11 +77,11 @@ class Lives:
         server.kill()
 
     def _start(self, room, is_failing):
-        environment = self.calls.environment if is_failing else None
+        environment = {**self.calls.environment, "NOTIFY_SOCKET": room.messages.address} if is_failing else None
         settings = {**self.settings, "audit": room.log.settings, "listen": [f"unix:{room.folder}/http.sock", "https://127.0.0.1:0"]}
         return AttemptedServer(room.folder, settings, data=room.data, environment=environment)
 
-    def check(self, server, point=None):
+    def check(self, server):
         """Reads everything that was acknowledged, and writes; the server has lived through a fault, or had none."""
         with Connection(server.addresses[0], timeout=SECONDS) as connection:
             for unique_id, value in self.expected.items():
@@ -120,7 +122,9 @@ class Lives:
         shutil.copytree(self.log.folder, room.log.folder)
         if self.template.exists():
             shutil.copytree(self.template, room.data, ignore=shutil.ignore_patterns("control.sock"))
-        yield room
+        # The service manager hears of a start, unless that is what fails.
+        with Messages(str(folder / "notify")) as room.messages:
+            yield room
         shutil.rmtree(folder)
 
     def _choose(self, point):
@@ -140,7 +144,7 @@ class Lives:
             self.calls.disarm()
         try:
             if server.addresses:
-                self.check(server, point)
+                self.check(server)
                 if self.phase == "stop":
                     self._choose(point)
                 server.send_signal()
@@ -193,9 +197,3 @@ class Lives:
                 self.failures.append(f"--fault {point}: {strike}: {error}")
             else:
                 self.outcomes[self.calls.strike().outcome] += 1
-
-    def summary(self, chosen_points):
-        counts = (f"{number} {text}" for number, text in (
-            (self.outcomes[STRUCK], "struck"), (self.outcomes[IMPOSSIBLE], "cannot occur there"),
-            (self.outcomes[NOT_REACHED], "not reached")))
-        return f"{self.phase}: {len(chosen_points)} faults, {', '.join(counts)}"

@@ -136,7 +136,7 @@ final class TestStorage: LocalStorage {
     /// The token that a record holds, without regard to failures.
     var information: TokenInformation? { record?.information }
 
-    var record: LocalRecord? { state.withLock { $0.item }.flatMap { try? LocalRecord($0) } }
+    var record: LocalRecord? { state.withLock { $0.item }.flatMap { try? LocalRecord.read($0).record } }
 
     func fillDisk(_ isFull: Bool = true) {
         state.withLock { $0.writeError = isFull ? Self.full : nil }

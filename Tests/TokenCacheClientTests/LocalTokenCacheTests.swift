@@ -150,7 +150,8 @@ import Testing
             for information in [nil, token] {
                 for write in [nil, write, LocalRecord.Write()] {
                     let record = LocalRecord(information, base: base, write: write)
-                    let read = try LocalRecord(record.data(of: "a"))
+                    let (user, read) = try LocalRecord.read(record.data(of: "a"))
+                    #expect(user == "a")
                     #expect(read.isSame(as: record))
                     #expect(read.information == information)
                 }

@@ -10,12 +10,8 @@ private func url(_ text: String = "https://tokens.example.com/token.php") throws
     try #require(URL(string: text))
 }
 
-private func remote(
-    _ identity: RemoteTokenCache.Identity = .uniqueID("a b+c/é"), _ transport: any Transport,
-    looksForSpaces: Bool = false
-) throws -> RemoteTokenCache {
-    try RemoteTokenCache(
-        url: url(), identity: identity, transport: transport, looksForSpaces: looksForSpaces)
+private func remote(_ identity: RemoteTokenCache.Identity, _ transport: any Transport) throws -> RemoteTokenCache {
+    try RemoteTokenCache(url: url(), identity: identity, transport: transport)
 }
 
 /// What a cache throws when it fetches; fails if it returns.
@@ -227,20 +223,6 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
             let found = try? await cache.fetchVersion()
             #expect((found != nil) == isSame, "\(answered)")
         }
-    }
-
-    // MARK: - Ids with a plus sign
-
-    @Test func `the id with a space is asked for only when the app wants that`() async throws {
-        let transport = ScriptedTransport { request, _ in
-            request.answer(
-                request.url.absoluteString.hasSuffix("=a%20b%20c") ? Answers.found(token.text) : Answers.nothing)
-        }
-        #expect(try await remote(.uniqueID("a+b+c"), transport).fetch() == nil)
-        #expect(transport.requests.count == 1)
-        #expect(try await remote(.uniqueID("a+b+c"), transport, looksForSpaces: true).fetch() == token)
-        #expect(try await remote(.uniqueID("abc"), transport, looksForSpaces: true).fetch() == nil)
-        #expect(transport.requests.count == 4)
     }
 
     // MARK: - Waiting

@@ -39,7 +39,7 @@ enum Answers {
     static let notStored = #"{"status":"false","errorCode":"50001","errorMessage":"Could not write file contents."}"#
 
     static func found(_ tokenInfo: String) -> String {
-        JSONWriter.text(.object(["status": .string("true"), "token_info": .string(tokenInfo)]))
+        JSON.text(["status": "true", "token_info": tokenInfo])
     }
 }
 

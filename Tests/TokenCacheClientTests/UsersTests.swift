@@ -19,12 +19,10 @@ import Testing
     }
 
     private func users() -> Users {
-        Users(
-            directory: folder, now: { [clock] in clock.now },
-            session: { [folder, clock] id in
-                if id == "broken" { throw Trouble() }
-                return patientSession(cache: LocalTokenCache(.directory(folder), user: id), now: { clock.now })
-            })
+        Users(directory: folder) { [folder, clock] id in
+            if id == "broken" { throw Trouble() }
+            return patientSession(cache: LocalTokenCache(.directory(folder), user: id), now: { clock.now })
+        }
     }
 
     @Test func `users are added, switched and remembered`() async throws {
@@ -34,14 +32,12 @@ import Testing
         let anna = try await users.switch(to: "a", name: "Anna")
         let token = TokenInformation(token: "of a", refreshDate: clock.now, loginID: "1")
         try await anna.open(login: { token })
-        clock.advance(by: 10)
         let bert = try await users.switch(to: "b", name: "Bert")
         #expect(anna.state == .closed)
         #expect(try await bert.open() == .created)
         let other = TokenInformation(token: "of b", refreshDate: clock.now, loginID: "2")
         try await bert.open(login: { other })
         #expect(try await users.switch(to: "b") === bert)
-        clock.advance(by: 10)
         let again = try await users.switch(to: "a")
         #expect(try await again.open() == .open)
         #expect(try await again.token() == token)
@@ -103,22 +99,27 @@ import Testing
         #expect(try await users.all().map(\.id) == ["a"])
     }
 
-    @Test func `a list that cannot be read is an error, and one that is damaged begins anew`() async throws {
-        try await users().switch(to: "a")
-        let file = folder.appending(path: "users.json")
-        for (text, isDamaged) in [("", true), ("{}", true), (#"{"format":2,"users":{}}"#, false)] {
-            try Data(text.utf8).write(to: file)
-            await #expect(throws: TokenCacheError.self) { try await users().all() }
-            await #expect(throws: TokenCacheError.self) { try await users().forget("a") }
-            #expect(try Data(contentsOf: file) == Data(text.utf8))
-            if isDamaged {
-                try await users().switch(to: "b")
-                #expect(try await users().all().map(\.id) == ["b"])
-            } else {
-                await #expect(throws: TokenCacheError.laterFormat(found: 2)) { try await users().switch(to: "b") }
-                #expect(try Data(contentsOf: file) == Data(text.utf8))
-            }
+    @Test func `of a damaged list nothing is lost that can be read, and the next switch mends it`() async throws {
+        for (id, name) in [("a", "Anna"), ("b", "Bert"), ("c", "Carl")] {
+            try await users().switch(to: id, name: name)
         }
+        let file = folder.appending(path: "users.jsonl")
+        let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
+        for (text, left, current) in [
+            ("\(lines[0])\nrubbish\n\(lines[2])\n", ["Carl", "Anna"], "c"),
+            // The current user's line, by a byte, and a file that was cut off.
+            ("x\(lines[0])\n\(lines[1])\n\(lines[2].dropLast(3))", ["Bert"], nil),
+            ("", [], nil),
+        ] {
+            try Data(text.utf8).write(to: file)
+            #expect(try await users().all().map(\.name) == left)
+            #expect(try await users().current()?.id == current)
+            try await users().switch(to: "d", name: "Dora")
+            #expect(try await users().all().map(\.name) == ["Dora"] + left)
+        }
+        try FileManager.default.removeItem(at: file)
+        try FileManager.default.createDirectory(at: file, withIntermediateDirectories: false)
+        await #expect(throws: TokenCacheError.self) { try await users().all() }
     }
 
     @Test func `a hundred switches at once leave one open session`() async throws {

@@ -74,8 +74,7 @@ public struct LocalTokenCache: TokenCaching {
 
     /// What is known; nil if nothing is.
     @concurrent func record() async throws(TokenCacheError) -> LocalRecord? {
-        guard let item = try storage.read() else { return nil }
-        return try own(item)
+        try read()
     }
 
     /// Changes what is known, while no other task or process does.
@@ -85,37 +84,38 @@ public struct LocalTokenCache: TokenCaching {
     func update<Result: Sendable>(_ change: @Sendable (inout LocalRecord?) -> Result) async throws(TokenCacheError)
         -> Result
     {
-        let (storage, user) = (storage, user)
-        return try storage.exclusively { () throws(TokenCacheError) in
-            let item = try storage.read()
+        try storage.exclusively { () throws(TokenCacheError) in
             var record: LocalRecord?
             do throws(TokenCacheError) {
-                if let item { record = try own(item) }
+                record = try read()
             } catch {
                 // Nobody can use what is damaged.
                 guard case .unreadable = error else { throw error }
             }
+            let before = record
             let result = change(&record)
-            let changed = record?.data(of: user)
-            if changed != item {
-                if let changed { try storage.write(changed) } else { try storage.remove() }
+            if let record {
+                let isSame = record.isSame(as: before) && record.refreshingUntil == before?.refreshingUntil
+                if !isSame { try storage.write(record.data(of: user)) }
+            } else if before != nil {
+                try storage.remove()
             }
             return result
         }
     }
 
-    private func own(_ item: Data) throws(TokenCacheError) -> LocalRecord {
-        let record = try LocalRecord(item)
-        guard try LocalRecord.user(of: item) == user else { throw .unreadable("the local item is another user's") }
+    private func read() throws(TokenCacheError) -> LocalRecord? {
+        guard let item = try storage.read() else { return nil }
+        let (owner, record) = try LocalRecord.read(item)
+        guard owner == user else { throw .unreadable("the local item is another user's") }
         return record
     }
 
     /// The slots in the same place that hold a sign-out which the server does not have, and by what it can be sent.
     @concurrent func waitingSignOuts() async throws -> [(LocalTokenCache, Credential)] {
         try storage.all().compactMap { storage in
-            guard let item = try? storage.read(), let user = try? LocalRecord.user(of: item),
-                let record = try? LocalRecord(item), record.information == nil,
-                let credential = record.write?.credential
+            guard let item = try? storage.read(), let (user, record) = try? LocalRecord.read(item),
+                record.information == nil, let credential = record.write?.credential
             else { return nil }
             return (LocalTokenCache(storage, user: user), credential)
         }

@@ -22,18 +22,10 @@ struct PrivateFile: LocalStorage {
             throw Self.failure("read", code)
         }
         defer { close(descriptor) }
-        var item = Data()
-        var buffer = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = unsafe buffer.withUnsafeMutableBytes {
-                unsafe Foundation.read(descriptor, $0.baseAddress, $0.count)
-            }
-            if count == 0 { return item }
-            if count > 0 {
-                item.append(contentsOf: buffer[0..<count])
-            } else if errno != EINTR {
-                throw Self.failure("read", errno)
-            }
+        do {
+            return try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).readToEnd() ?? Data()
+        } catch {
+            throw Self.failure("read", error)
         }
     }
 
@@ -42,15 +34,15 @@ struct PrivateFile: LocalStorage {
         try? FileManager.default.removeItem(at: newFile)
         let descriptor = unsafe open(newFile.path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw Self.failure("write", errno) }
-        do throws(TokenCacheError) {
+        do {
             defer { close(descriptor) }
             // While it is still empty.
             try protect(newFile)
-            try Self.write(Array(item), to: descriptor)
+            try FileHandle(fileDescriptor: descriptor, closeOnDealloc: false).write(contentsOf: item)
             guard Self.sync(descriptor) else { throw Self.failure("write", errno) }
         } catch {
             try? FileManager.default.removeItem(at: newFile)
-            throw error
+            throw Self.failure("write", error)
         }
         guard unsafe rename(newFile.path, url.path) == 0 else { throw Self.failure("write", errno) }
         try syncFolder()
@@ -93,20 +85,6 @@ struct PrivateFile: LocalStorage {
 
     // MARK: - Parts
 
-    private static func write(_ bytes: [UInt8], to descriptor: Int32) throws(TokenCacheError) {
-        var start = 0
-        while start < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes {
-                unsafe Foundation.write(descriptor, $0.baseAddress?.advanced(by: start), $0.count - start)
-            }
-            if count >= 0 {
-                start += count
-            } else if errno != EINTR {
-                throw failure("write", errno)
-            }
-        }
-    }
-
     /// Makes a rename or removal survive a power cut.
     private func syncFolder() throws(TokenCacheError) {
         let descriptor = unsafe open(folder.path, O_RDONLY | O_CLOEXEC)
@@ -134,26 +112,29 @@ struct PrivateFile: LocalStorage {
             try FileManager.default.createDirectory(
                 at: folder, withIntermediateDirectories: true, attributes: attributes)
         } catch {
-            throw .storage(
-                operation: "make the folder of", code: (error as NSError).code, detail: error.localizedDescription)
+            throw failure("make the folder of", error)
         }
     }
 
-    private func protect(_ file: URL) throws(TokenCacheError) {
+    private func protect(_ file: URL) throws {
         #if canImport(Darwin)
-        do {
-            var values = URLResourceValues()
-            values.isExcludedFromBackup = true
-            var file = file
-            try file.setResourceValues(values)
-            #if !os(macOS)
-            let protection = FileProtectionType.completeUntilFirstUserAuthentication
-            try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
-            #endif
-        } catch {
-            throw .storage(operation: "protect", code: (error as NSError).code, detail: error.localizedDescription)
-        }
+        var values = URLResourceValues()
+        values.isExcludedFromBackup = true
+        var file = file
+        try file.setResourceValues(values)
+        #if !os(macOS)
+        let protection = FileProtectionType.completeUntilFirstUserAuthentication
+        try FileManager.default.setAttributes([.protectionKey: protection], ofItemAtPath: file.path)
         #endif
+        #endif
+    }
+
+    /// What Foundation has thrown, by the system's own error if it says that.
+    private static func failure(_ operation: String, _ error: any Error) -> TokenCacheError {
+        if let error = error as? TokenCacheError { return error }
+        let error = error as NSError
+        let code = (error.userInfo[NSUnderlyingErrorKey] as? NSError)?.code ?? error.code
+        return .storage(operation: operation, code: code, detail: error.localizedDescription)
     }
 
     private static func failure(_ operation: String, _ code: Int32) -> TokenCacheError {

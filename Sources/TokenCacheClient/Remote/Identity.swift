@@ -1,3 +1,5 @@
+internal import Foundation
+
 extension RemoteTokenCache.Identity: CustomStringConvertible, CustomReflectable {
     /// Its kind, and not whose it is.
     public var description: String {
@@ -48,13 +50,8 @@ extension RemoteTokenCache {
     ///
     /// - Throws: `TokenCacheError.invalidID` if the session cannot stand in a header (RFC 6750, section 2.1: `b64token`).
     static func check(session: String) throws(TokenCacheError) {
-        let isValid = session.utf8.allSatisfy { byte in
-            switch byte {
-            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"):
-                true
-            default: "-._~+/=".utf8.contains(byte)
-            }
+        let isValid = session.unicodeScalars.allSatisfy {
+            unreserved.contains($0) || "+/=".unicodeScalars.contains($0)
         }
         guard isValid, !session.isEmpty, session.utf8.count <= 8_192 else {
             throw .invalidID("a session consists of 1 to 8,192 letters, digits and -._~+/=")

@@ -19,7 +19,6 @@ public struct RemoteTokenCache: TokenCaching {
     private let identity: Identity
     private let transport: any Transport
     private let timeout: Duration
-    private let looksForSpaces: Bool
     private let known = Locked(Known())
 
     /// What copies share.
@@ -37,13 +36,9 @@ public struct RemoteTokenCache: TokenCaching {
     ///   - identity: Whom the token belongs to.
     ///   - transport: How requests are sent.
     ///   - timeout: How long a request may take. It is sent once: a `LayeredTokenCache` tries writes again.
-    ///   - looksForSpaces: Whether to ask for the id with a space in place of each `+` if nothing is stored under the id
-    ///     itself. The guide's sample does not escape its ids, so what it stored is there. Only for ids of which no two differ
-    ///     in that alone: otherwise it is another user's token.
     /// - Throws: `TokenCacheError.invalidURL`, or `.invalidID` if the server would refuse the id or change it.
     public init(
-        url: URL, identity: Identity, transport: any Transport = .urlSession, timeout: Duration = .seconds(10),
-        looksForSpaces: Bool = false
+        url: URL, identity: Identity, transport: any Transport = .urlSession, timeout: Duration = .seconds(10)
     ) throws(TokenCacheError) {
         guard let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(), !host.isEmpty,
             scheme == "https" || scheme == "http" && Self.isThisMachine(host), url.query() == nil, url.fragment() == nil
@@ -53,7 +48,6 @@ public struct RemoteTokenCache: TokenCaching {
         self.identity = identity
         self.transport = transport
         self.timeout = timeout
-        self.looksForSpaces = looksForSpaces
     }
 
     private static func isThisMachine(_ host: String) -> Bool {
@@ -134,12 +128,12 @@ public struct RemoteTokenCache: TokenCaching {
         headers["Accept"] = "application/json"
         switch identity {
         case .uniqueID(let id):
-            if !parameters.contains(where: { $0.0 == "unique_id" }) { parameters.insert(("unique_id", id), at: 0) }
+            parameters.insert(("unique_id", id), at: 0)
         case .session:
             guard let session else { throw TokenCacheError.unauthorized() }
             headers["Authorization"] = "Bearer " + session
         }
-        let form = parameters.map { $0.0 + "=" + FormEncoding.escaped($0.1) }.joined(separator: "&")
+        let form = parameters.map { $0.0 + "=" + Self.escaped($0.1) }.joined(separator: "&")
         var target = url
         var body: Data?
         if method == "POST" {
@@ -157,6 +151,14 @@ public struct RemoteTokenCache: TokenCaching {
         }
         return try ServerAnswer(response, to: target, isFetch: method == "GET")
     }
+
+    /// With everything escaped but RFC 3986's unreserved characters (section 2.3), byte by byte in UTF-8.
+    private static func escaped(_ text: String) -> String {
+        text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
+    }
+
+    static let unreserved = CharacterSet(
+        charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 }
 
 extension RemoteTokenCache: CustomStringConvertible, CustomReflectable {
@@ -172,31 +174,19 @@ extension RemoteTokenCache: VersionedTokenCaching {
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
         known.withLock { $0.base = base }
-        return VersionedToken(content: try await content(of: answer), base: base)
+        return VersionedToken(content: content(of: answer), base: base)
     }
 
-    private func content(of answer: ServerAnswer) async throws -> VersionedToken.Content {
+    private func content(of answer: ServerAnswer) -> VersionedToken.Content {
+        guard case .found(let text) = answer.content else {
+            return isBySession || answer.isTokenCaches ? .none() : .nothingFound
+        }
         do {
-            switch answer.content {
-            case .found(let text):
-                let information = try TokenInformation(text: text)
-                return information.map { .token($0) } ?? .none(ended: TokenInformation.endedLogins(in: text))
-            case .nothing, .stored:
-                if let information = try await fetchUnderSpaces() { return .token(information) }
-                return isBySession || answer.isTokenCaches ? .none() : .nothingFound
-            }
-        } catch let error as TokenCacheError {
-            guard case .unreadable = error else { throw error }
+            let information = try TokenInformation(text: text)
+            return information.map { .token($0) } ?? .none(ended: TokenInformation.endedLogins(in: text))
+        } catch {
             return .unreadable(error)
         }
-    }
-
-    /// What the guide's sample has stored under an id with plus signs, if the app asked to look for it.
-    private func fetchUnderSpaces() async throws -> TokenInformation? {
-        guard looksForSpaces, case .uniqueID(let id) = identity, id.contains("+") else { return nil }
-        let changed = id.map { $0 == "+" ? " " : String($0) }.joined()
-        guard case .found(let text) = try await ask("GET", [("unique_id", changed)], [:]).content else { return nil }
-        return try TokenInformation(text: text)
     }
 
     private func base(after answer: ServerAnswer) -> TokenBase {

@@ -44,7 +44,9 @@ struct ServerAnswer {
         }
         entityTag = response.headers["etag"].flatMap { $0.isEmpty ? nil : $0 }
         isTokenCaches = response.headers["x-request-id"] != nil && response.headers["cache-control"] == "no-store"
-        let members = try Self.members(response)
+        guard let members = Self.members(response) else {
+            throw .unexpectedAnswer(status: 200, "it is not a JSON object")
+        }
         switch members["status"]?.string {
         case "true": break
         case "false":
@@ -76,31 +78,20 @@ struct ServerAnswer {
         content = .found(text)
     }
 
-    private static func members(
-        _ response: TransportResponse
-    ) throws(TokenCacheError) -> [String: TokenInformation.Value] {
-        let value: TokenInformation.Value
-        do {
-            value = try JSONReader.value(response.body)
-        } catch {
-            throw .unexpectedAnswer(status: response.status, "it is not JSON: \(error.reason)")
-        }
-        guard case .object(let members) = value else {
-            throw .unexpectedAnswer(status: response.status, "its JSON is not an object")
-        }
-        return members
+    private static func members(_ response: TransportResponse) -> [String: TokenInformation.Value]? {
+        try? JSON.value([String: TokenInformation.Value].self, response.body)
     }
 
     private static func code(_ response: TransportResponse) -> String? {
-        guard let members = try? members(response), let code = members["errorCode"]?.string,
-            code.utf8.count <= 8, code.utf8.allSatisfy({ (0x30...0x39).contains($0) })
+        guard let code = members(response)?["errorCode"]?.string, code.utf8.count <= 8,
+            code.utf8.allSatisfy({ (0x30...0x39).contains($0) })
         else { return nil }
         return code
     }
 
     /// What the server says about an error, in its own words, which contain nothing that is secret.
     private static func sentence(_ response: TransportResponse) -> String {
-        guard let text = (try? members(response))?["errorMessage"]?.string else { return "" }
+        let text = members(response)?["errorMessage"]?.string ?? ""
         return String(text.prefix(200).map { $0.isASCII && !$0.isNewline ? $0 : "?" })
     }
 

@@ -115,30 +115,28 @@ final class SessionBroadcast: Sendable {
     ///
     /// A listener that is slow loses the earliest of more than 16 states that it has not read.
     func states() -> AsyncStream<TokenSession.State> {
-        AsyncStream(bufferingPolicy: .bufferingNewest(16)) { continuation in
-            let number = listeners.withLock { listeners in
-                // Inside the lock, so that no state is lost or comes twice. Nothing is resumed: nobody listens yet.
-                continuation.yield(listeners.state)
-                listeners.next += 1
-                listeners.states[listeners.next] = continuation
-                return listeners.next
-            }
-            continuation.onTermination = { [weak self] _ in
-                self?.listeners.withLock { $0.states[number] = nil }
-            }
-        }
+        stream(\.states, newest: 16) { $0.state }
     }
 
     /// All events from now on, of which a listener that is slow loses the earliest of more than 64.
     func events() -> AsyncStream<TokenSession.Event> {
-        AsyncStream(bufferingPolicy: .bufferingNewest(64)) { continuation in
+        stream(\.events, newest: 64) { _ in nil }
+    }
+
+    private func stream<Element: Sendable>(
+        _ streams: any WritableKeyPath<Listeners, [Int: AsyncStream<Element>.Continuation]> & Sendable,
+        newest count: Int, first: (Listeners) -> Element?
+    ) -> AsyncStream<Element> {
+        AsyncStream(bufferingPolicy: .bufferingNewest(count)) { continuation in
             let number = listeners.withLock { listeners in
+                // Inside the lock, so that no state is lost or comes twice. Nothing is resumed: nobody listens yet.
+                if let element = first(listeners) { continuation.yield(element) }
                 listeners.next += 1
-                listeners.events[listeners.next] = continuation
+                listeners[keyPath: streams][listeners.next] = continuation
                 return listeners.next
             }
             continuation.onTermination = { [weak self] _ in
-                self?.listeners.withLock { $0.events[number] = nil }
+                self?.listeners.withLock { $0[keyPath: streams][number] = nil }
             }
         }
     }

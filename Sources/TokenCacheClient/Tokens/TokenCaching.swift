@@ -89,7 +89,7 @@ struct VersionedToken: Sendable {
 }
 
 /// What a write is based on.
-enum TokenBase: Sendable, Hashable {
+enum TokenBase: Sendable, Hashable, Codable {
     /// Nothing is known: a write replaces whatever is there.
     case anything
     /// Nothing was stored.
@@ -106,7 +106,7 @@ enum TokenBase: Sendable, Hashable {
 }
 
 /// What shows the server whose token a request is for.
-struct Credential: Sendable, Hashable {
+struct Credential: Sendable, Hashable, Codable {
     var isSession: Bool
     var text: String
 }

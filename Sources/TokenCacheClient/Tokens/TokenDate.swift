@@ -9,8 +9,8 @@ internal import Foundation
 /// 12-hour clock with its marker, as in `10:30:33.123 PM+0100`; dates of the Buddhist, Persian and Hijri calendars around the
 /// present. Dates of other calendars are none.
 ///
-/// As on the server, every date is Gregorian, also before 1582, and every minute has 60 seconds; and one before 2004, when there
-/// was no Facebook, is that of another calendar and no date, except the SDK's distant past.
+/// As on the server, every minute has 60 seconds, and a date before 2004, when there was no Facebook, is that of another
+/// calendar and no date. Only the SDK's distant past is one: the years 0 to 2, as calendars and zones count ancient days differently.
 enum TokenDate {
     /// The instant; nil if the text is no date in one of these forms.
     static func parse(_ text: String) -> Date? {
@@ -22,71 +22,210 @@ enum TokenDate {
     ///
     /// Later than 2442 is as good as never: it becomes the distant future, as those years could be read as Buddhist ones.
     static func text(_ date: Date) -> String {
-        let (day, time) = milliseconds(date).quotientAndPositiveRemainder(dividingBy: 86_400_000)
-        let (year, month, dayOfMonth) = GregorianDay.date(daysSince1970: day)
-        return "\(padded(year, 4))-\(padded(month, 2))-\(padded(dayOfMonth, 2))T"
-            + "\(padded(time / 3_600_000, 2)):\(padded(time / 60_000 % 60, 2)):\(padded(time / 1_000 % 60, 2))"
-            + ".\(padded(time % 1_000, 3))+0000"
-    }
-
-    /// The instant that is written, in milliseconds since 1970.
-    static func milliseconds(_ date: Date) -> Int64 {
         let isNever = date.timeIntervalSince1970 >= startOf2443 && date < .distantFuture
-        let seconds = min(max((isNever ? .distantFuture : date).timeIntervalSince1970, earliest), latest)
-        return Int64((seconds * 1_000).rounded())
+        let rounded = ((isNever ? Date.distantFuture : date).timeIntervalSince1970 * 1_000).rounded()
+        let milliseconds = min(max(rounded, Date.distantPast.timeIntervalSince1970 * 1_000), latest)
+        let seconds = (milliseconds / 1_000).rounded(.down)
+        let parts = calendar(.gregorian).dateComponents(
+            [.year, .month, .day, .hour, .minute, .second], from: Date(timeIntervalSince1970: seconds))
+        func padded(_ number: Int?, _ digits: Int) -> String {
+            let text = String(number ?? 0)
+            return String(repeating: "0", count: max(0, digits - text.count)) + text
+        }
+        return "\(padded(parts.year, 4))-\(padded(parts.month, 2))-\(padded(parts.day, 2))T"
+            + "\(padded(parts.hour, 2)):\(padded(parts.minute, 2)):\(padded(parts.second, 2))"
+            + ".\(padded(Int(milliseconds - seconds * 1_000), 3))+0000"
     }
 
-    /// 0001-01-01T00:00:00Z; `Date.distantPast` is two days earlier, as Foundation counts in the Julian calendar there.
-    static let earliest: TimeInterval = -62_135_596_800
-    /// The SDK's distant past is earlier, depending on the device's zone and calendar.
-    static let startOfYear3 = Date(timeIntervalSince1970: earliest + 2 * 365 * 86_400)
-    static let startOf2004 = Date(timeIntervalSince1970: 1_072_915_200)
+    fileprivate static func calendar(_ identifier: Calendar.Identifier) -> Calendar {
+        var calendar = Calendar(identifier: identifier)
+        calendar.timeZone = .gmt
+        return calendar
+    }
+
+    fileprivate static let startOf2004 = Date(timeIntervalSince1970: 1_072_915_200)
     private static let startOf2443: TimeInterval = 14_926_464_000
-    /// 9999-12-31T23:59:59Z.
-    private static let latest: TimeInterval = 253_402_300_799
-
-    private static func padded(_ number: Int64, _ digits: Int) -> String {
-        let text = String(number)
-        return String(repeating: "0", count: max(0, digits - text.count)) + text
-    }
+    /// 9999-12-31T23:59:59Z in milliseconds.
+    private static let latest: TimeInterval = 253_402_300_799_000
 }
 
-/// Days of the Gregorian calendar as numbers.
-enum GregorianDay {
-    /// Days since 1970-01-01; nil if the month has no such day.
-    static func daysSince1970(year: Int64, month: Int64, day: Int64) -> Int64? {
-        guard (1...12).contains(month), day >= 1, day <= daysInMonth(month, of: year) else { return nil }
-        // Years that begin in March have the leap day at their end, so that the days before a month are always the same.
-        let (shiftedYear, shiftedMonth) = month > 2 ? (year + 400, month - 3) : (year + 399, month + 9)
-        let leapDays = shiftedYear / 4 - shiftedYear / 100 + shiftedYear / 400
-        // 31, 30, 31, 30, 31 days from March, again from August; the first of March of the year -400 is day -865,565.
-        return shiftedYear * 365 + leapDays + (153 * shiftedMonth + 2) / 5 + day - 1 - 865_565
+/// Reads one date of `TokenDate`.
+private struct TokenDateReader {
+    private let scalars: [Unicode.Scalar]
+    private var position = 0
+
+    init(_ text: String) {
+        scalars = text.unicodeScalars.compactMap(Self.plain)
     }
 
-    /// The reverse, for days of the years 1 to 9999.
-    static func date(daysSince1970: Int64) -> (year: Int64, month: Int64, day: Int64) {
-        let days = daysSince1970 + 865_565
-        let (cycle, dayOfCycle) = (days / 146_097, days % 146_097)
-        let yearOfCycle = (dayOfCycle - dayOfCycle / 1_460 + dayOfCycle / 36_524 - dayOfCycle / 146_096) / 365
-        let dayOfYear = dayOfCycle - (365 * yearOfCycle + yearOfCycle / 4 - yearOfCycle / 100)
-        let shiftedMonth = (5 * dayOfYear + 2) / 153
-        let month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
-        let year = cycle * 400 + yearOfCycle - 400 + (month <= 2 ? 1 : 0)
-        return (year, month, dayOfYear - (153 * shiftedMonth + 2) / 5 + 1)
+    mutating func date() -> Date? {
+        guard let year = number(digits: 4), accept("-"), let month = number(digits: 2), accept("-"),
+            let day = number(digits: 2), accept("T")
+        else { return nil }
+        // Chinese, Japanese and Korean devices write the marker before the time.
+        let early = halfOfDay()
+        if early != nil { _ = accept(" ") }
+        guard let time = timeOfDay(early) else { return nil }
+        guard let date = Self.day(year: Self.gregorian(year), month: month, day: day), let offset = zoneOffset(),
+            position == scalars.count
+        else { return nil }
+        if date == .distantPast { return date }
+        let instant = date + TimeInterval(time.seconds - offset) + time.fraction
+        return instant >= TokenDate.startOf2004 ? instant : nil
     }
 
-    private static func daysInMonth(_ month: Int64, of year: Int64) -> Int64 {
-        switch month {
-        case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
-        case 4, 6, 9, 11: 30
-        default: 31
+    // MARK: - Healing
+
+    /// The ASCII form of digits, spaces and signs of other scripts; nil for characters that only direct how text is shown,
+    /// such as the right-to-left mark that Arabic and Hebrew devices put around signs.
+    private static func plain(_ scalar: Unicode.Scalar) -> Unicode.Scalar? {
+        guard !scalar.isASCII else { return scalar }
+        let properties = scalar.properties
+        switch properties.generalCategory {
+        case .format: return nil
+        case .spaceSeparator: return " "
+        case .decimalNumber: return properties.numericValue.flatMap { Unicode.Scalar(UInt8(0x30 + $0)) }
+        default: break
+        }
+        switch scalar {
+        case "\u{066b}": return "."
+        case "\u{2212}": return "-"
+        default: return scalar
         }
     }
-}
 
-extension Int64 {
-    fileprivate func quotientAndPositiveRemainder(dividingBy divisor: Int64) -> (Int64, Int64) {
-        let (quotient, remainder) = quotientAndRemainder(dividingBy: divisor)
-        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+    /// The year in the Gregorian calendar: those around the present of the Buddhist one are 543 ahead.
+    ///
+    /// So are those of the SDK's distant past and future, 544 and 4544, or a year earlier or later in some time zones.
+    private static func gregorian(_ year: Int) -> Int {
+        let isBuddhist = (2_443...2_742).contains(year) || (544...545).contains(year) || (4_543...4_545).contains(year)
+        return isBuddhist ? year - 543 : year
+    }
+
+    /// The beginning of a day in the Gregorian, the Persian or the Hijri calendar: the years around the present are different
+    /// ones in each.
+    private static func day(year: Int, month: Int, day: Int) -> Date? {
+        guard (1...12).contains(month), (1...31).contains(day) else { return nil }
+        if year < 3 { return .distantPast }
+        let calendar =
+            switch year {
+            case 1_391...1_420: TokenDate.calendar(.persian)
+            // What phones in Saudi Arabia use; tables that only count are a day off at most.
+            case 1_433...1_463: TokenDate.calendar(.islamicUmmAlQura)
+            default: TokenDate.calendar(.gregorian)
+            }
+        let parts = DateComponents(year: year, month: month, day: day)
+        // Otherwise, the 31st of a month with 30 days would be the first of the next one.
+        guard let date = calendar.date(from: parts),
+            calendar.dateComponents([.year, .month, .day], from: date) == parts
+        else { return nil }
+        return date
+    }
+
+    private enum HalfOfDay {
+        case morning
+        case afternoon
+    }
+
+    /// The markers of Unicode's locale data for the languages with a 12-hour clock, without dots and spaces.
+    private static let markers: [String: HalfOfDay] = [
+        "am": .morning, "pm": .afternoon, "ص": .morning, "م": .afternoon, "上午": .morning, "下午": .afternoon,
+        "午前": .morning, "午後": .afternoon, "오전": .morning, "오후": .afternoon, "πμ": .morning, "μμ": .afternoon,
+    ]
+
+    /// Reads a marker with the spaces before it; without one, moves nothing.
+    private mutating func halfOfDay() -> HalfOfDay? {
+        let start = position
+        var name = ""
+        while let scalar = peek(), scalar == " " || scalar == "." || scalar.properties.isAlphabetic {
+            // The last Z is the zone, and a space before a digit was its plus sign.
+            if scalar == "Z", position + 1 == scalars.count { break }
+            if scalar == " ", !name.isEmpty, Self.markers[name] != nil, isDigit(at: position + 1) { break }
+            if scalar != " ", scalar != "." { name.unicodeScalars.append(scalar) }
+            position += 1
+            name = name.lowercased()
+        }
+        if let found = Self.markers[name] { return found }
+        position = start
+        return nil
+    }
+
+    // MARK: - Parts
+
+    private mutating func timeOfDay(_ early: HalfOfDay?) -> (seconds: Int, fraction: TimeInterval)? {
+        let digits = isDigit(at: position + 1) ? 2 : 1
+        guard var hour = number(digits: digits), hour < 24, accept(":"), let minute = number(digits: 2), minute < 60,
+            accept(":"), let second = number(digits: 2), second < 60, let fraction = fraction()
+        else { return nil }
+        if let half = early ?? halfOfDay() {
+            switch half {
+            case .morning where hour == 12: hour = 0
+            case .morning where hour > 12: return nil
+            case .afternoon where hour < 12: hour += 12
+            default: break
+            }
+        } else if digits == 1 {
+            return nil
+        }
+        return (hour * 3_600 + minute * 60 + second, fraction)
+    }
+
+    /// The digits behind the point, 0 without a point; nil if there are none or too many.
+    private mutating func fraction() -> TimeInterval? {
+        guard accept(".") else { return 0 }
+        var (value, unit): (TimeInterval, TimeInterval) = (0, 1)
+        let start = position
+        while let digit = digit(at: position), position - start < 10 {
+            value = value * 10 + TimeInterval(digit)
+            unit *= 10
+            position += 1
+        }
+        return (1...9).contains(position - start) ? value / unit : nil
+    }
+
+    private mutating func zoneOffset() -> Int? {
+        if accept("Z") { return 0 }
+        let sign: Int = peek() == "-" ? -1 : 1
+        guard accept("+") || accept(" ") || accept("-"), let hours = number(digits: 2), hours < 24 else { return nil }
+        // Two digits each, and the colons between all of them or none.
+        let hasColons = peek() == ":"
+        var offset = hours * 3_600
+        for unit: Int in [60, 1] {
+            if unit == 1, position == scalars.count { break }
+            guard !hasColons || accept(":"), let part = number(digits: 2), part < 60 else { return nil }
+            offset += part * unit
+        }
+        return sign * offset
+    }
+
+    // MARK: - Characters
+
+    private func peek() -> Unicode.Scalar? {
+        position < scalars.count ? scalars[position] : nil
+    }
+
+    private mutating func accept(_ scalar: Unicode.Scalar) -> Bool {
+        guard peek() == scalar else { return false }
+        position += 1
+        return true
+    }
+
+    private mutating func number(digits: Int) -> Int? {
+        var value: Int = 0
+        for index in position..<(position + digits) {
+            guard let digit = digit(at: index) else { return nil }
+            value = value * 10 + digit
+        }
+        position += digits
+        return value
+    }
+
+    private func digit(at index: Int) -> Int? {
+        guard index < scalars.count, ("0"..."9").contains(scalars[index]) else { return nil }
+        return Int(scalars[index].value - 0x30)
+    }
+
+    private func isDigit(at index: Int) -> Bool {
+        digit(at: index) != nil
     }
 }

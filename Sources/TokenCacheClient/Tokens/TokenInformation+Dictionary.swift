@@ -40,13 +40,9 @@ extension TokenInformation {
     ///   whether there is a token.
     public init?(text: String, now: Date = Date()) throws(TokenCacheError) {
         guard text.contains(where: { !$0.isWhitespace }) else { return nil }
-        let value: Value
-        do {
-            value = try JSONReader.value(text.utf8)
-        } catch {
-            throw .unreadable("its JSON is broken at byte \(error.position): \(error.reason)")
+        guard let members = try? JSON.value([String: Value].self, text.utf8) else {
+            throw .unreadable("it is not a JSON object")
         }
-        guard case .object(let members) = value else { throw .unreadable("its JSON is not an object") }
         try self.init(members: members, now: now)
     }
 
@@ -73,7 +69,14 @@ extension TokenInformation {
         }
         /// The date; if the member is there and cannot be read, nil.
         func takeDate(_ key: Key, missing: Date) -> Date? {
-            rest[key.name] == nil || rest[key.name] == .null ? missing : take(key, Self.date)
+            guard let value = rest[key.name], value != .null else { return missing }
+            return take(key) { value in
+                let date = Self.date(value)
+                // The first years of some calendars, such as Japanese eras, and those of others that are far ahead, such as the
+                // Hebrew one: such a date is unknown, and neither past nor future.
+                let isOfAnotherCalendar = date.map { $0 == .distantPast && missing != $0 || $0 > .distantFuture }
+                return isOfAnotherCalendar == true ? nil : date
+            }
         }
 
         switch members[Key.token.name] {
@@ -86,19 +89,6 @@ extension TokenInformation {
         }
         expirationDate = takeDate(.expirationDate, missing: .distantFuture)
         refreshDate = takeDate(.refreshDate, missing: now)
-        // The first years of some calendars, such as Japanese eras, and those of others that are far ahead, such as the Hebrew
-        // one: such a date is unknown, and neither past nor future.
-        func isOfAnotherCalendar(_ date: Date?) -> Bool {
-            date.map { $0 == .distantPast || $0 > .distantFuture } ?? false
-        }
-        if isOfAnotherCalendar(expirationDate) {
-            expirationDate = nil
-            rest[Key.expirationDate.name] = members[Key.expirationDate.name]
-        }
-        if isOfAnotherCalendar(refreshDate) {
-            refreshDate = nil
-            rest[Key.refreshDate.name] = members[Key.refreshDate.name]
-        }
         permissionsRefreshDate = takeDate(.permissionsRefreshDate, missing: .distantPast)
         permissions = take(.permissions, Self.strings) ?? []
         declinedPermissions = take(.declinedPermissions, Self.strings) ?? []
@@ -115,10 +105,9 @@ extension TokenInformation {
         others = rest
     }
 
-    /// The SDK's distant dates are recognized by their years, as the calendars of devices count ancient days differently.
+    /// The SDK's distant future can be a day off.
     private static func date(_ value: Value) -> Date? {
         guard let date = value.string.flatMap(TokenDate.parse) else { return nil }
-        if date < TokenDate.startOfYear3 { return .distantPast }
         return abs(date.timeIntervalSince(.distantFuture)) <= 86_400 ? .distantFuture : date
     }
 
@@ -129,14 +118,14 @@ extension TokenInformation {
     }
 
     private static func loginType(_ value: Value) -> LoginType? {
-        guard case .number(let text) = value else { return nil }
-        return Int(text).map(LoginType.init(rawValue:))
+        guard case .number(let number) = value else { return nil }
+        return Int(number.description).map(LoginType.init(rawValue:))
     }
 
     private static func isTrue(_ value: Value) -> Bool {
         switch value {
         case .bool(let bool): bool
-        case .number(let text): text != "0"
+        case .number(let number): number != 0
         default: false
         }
     }
@@ -145,7 +134,7 @@ extension TokenInformation {
     private static func identifier(_ value: Value) -> String? {
         switch value {
         case .string(let text) where !text.isEmpty: text
-        case .number(let text): UInt64(text).map(String.init)
+        case .number(let number): UInt64(number.description).map(String.init)
         default: nil
         }
     }
@@ -156,13 +145,14 @@ extension TokenInformation {
     public var text: String {
         var members = others
         members[Key.token.name] = .string(token)
-        members[Key.loginType.name] = .number(String(loginType.rawValue))
+        members[Key.loginType.name] = .number(Decimal(loginType.rawValue))
         func set(_ key: Key, _ value: Value?) {
             if let value { members[key.name] = value }
         }
-        set(.expirationDate, expirationDate.map(Value.init(date:)))
-        set(.refreshDate, refreshDate.map(Value.init(date:)))
-        set(.permissionsRefreshDate, permissionsRefreshDate.map(Value.init(date:)))
+        func set(_ key: Key, _ date: Date?) { set(key, date.map { .string(TokenDate.text($0)) }) }
+        set(.expirationDate, expirationDate)
+        set(.refreshDate, refreshDate)
+        set(.permissionsRefreshDate, permissionsRefreshDate)
         // An unreadable list stays as it came until there is one to put in its place.
         if !permissions.isEmpty || members[Key.permissions.name] == nil {
             members[Key.permissions.name] = .array(permissions.sorted().map(Value.string))
@@ -175,45 +165,19 @@ extension TokenInformation {
         set(.loginID, loginID.map(Value.string))
         set(.refreshToken, refreshToken.map(Value.string))
         set(.idToken, idToken.map(Value.string))
-        return JSONWriter.text(.object(members))
+        return JSON.text(members)
     }
 
     /// What stands for no token: as the guide's sample writes it, or with the logins that a sign-out has ended.
     static func noneText(ending logins: Set<String>) -> String {
-        let list = Value.array(logins.sorted().map(Value.string))
-        return JSONWriter.text(.object(logins.isEmpty ? [:] : [endedLogins: list]))
+        JSON.text(logins.isEmpty ? [:] : [endedLogins: logins.sorted()])
     }
 
     /// The logins that a text form without a token says to have ended.
     static func endedLogins(in text: String) -> Set<String> {
-        guard case .object(let members)? = try? JSONReader.value(text.utf8) else { return [] }
-        return members[endedLogins].flatMap(strings) ?? []
+        let members = try? JSON.value([String: Value].self, text.utf8)
+        return members?[endedLogins].flatMap(strings) ?? []
     }
 
     private static let endedLogins = "TokenCacheClient:EndedLogins"
-}
-
-extension TokenInformation.Value {
-    fileprivate init(date: Date) {
-        self = .string(TokenDate.text(date))
-    }
-
-    /// A value of a property list; dates become text, and data is kept in base64.
-    fileprivate init(ofPropertyList value: Any) {
-        switch value {
-        case let date as Date: self.init(date: date)
-        case let text as String: self = .string(text)
-        case let data as Data: self = .string(data.base64EncodedString())
-        case let elements as [Any]: self = .array(elements.map(Self.init(ofPropertyList:)))
-        case let members as [String: Any]: self = .object(members.mapValues(Self.init(ofPropertyList:)))
-        #if canImport(Darwin)
-        // There, numbers and Booleans are one type, and each is cast to the other.
-        case let number as NSNumber where CFGetTypeID(number) == CFBooleanGetTypeID(): self = .bool(number.boolValue)
-        #endif
-        case let number as Int: self = .number(String(number))
-        case let bool as Bool: self = .bool(bool)
-        case let number as Double where number.isFinite: self = .number(String(number))
-        default: self = .null
-        }
-    }
 }

@@ -109,30 +109,14 @@ public struct TokenInformation: Sendable, Hashable {
 }
 
 extension TokenInformation {
-    /// What tells one value from another.
-    private struct Identity: Hashable {
-        let texts: [String?]
-        let dates: [Int64?]
-        let permissions: [Set<String>]
-        let loginType: LoginType
-        let others: [String: Value]
-    }
-
-    private var identity: Identity {
-        Identity(
-            texts: [token, appID, userID, loginID, refreshToken, idToken],
-            dates: [expirationDate, refreshDate, permissionsRefreshDate].map { $0.map(TokenDate.milliseconds) },
-            permissions: [permissions, declinedPermissions], loginType: loginType, others: others)
-    }
-
     /// Whether two values would be written alike.
     public static func == (left: TokenInformation, right: TokenInformation) -> Bool {
-        left.identity == right.identity
+        left.text == right.text
     }
 
     /// Hashes what would be written.
     public func hash(into hasher: inout Hasher) {
-        hasher.combine(identity)
+        hasher.combine(text)
     }
 }
 

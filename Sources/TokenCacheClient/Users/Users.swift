@@ -6,18 +6,15 @@ public import Foundation
 /// apart from their tokens, in a private file. Switching and forgetting happen one after the other. Usable from any task.
 public actor Users {
     /// A user of this device.
-    public struct User: Sendable, Hashable, Identifiable {
+    public struct User: Sendable, Hashable, Identifiable, Codable {
         /// What your app tells users apart by.
         public let id: String
         /// What your app shows.
         public var name: String?
-        /// When the app last switched to this user, in whole milliseconds.
-        public var lastUsed: Date
     }
 
     private let list: UserList
     private let makeSession: @Sendable (String) async throws -> TokenSession
-    private let now: @Sendable () -> Date
     private let turns = Turns()
 
     /// The session of the current user; nil before the first `switch(to:)`.
@@ -28,31 +25,27 @@ public actor Users {
     ///
     /// - Parameters:
     ///   - directory: A folder of its own, which is made if necessary.
-    ///   - now: The device's clock.
     ///   - session: Makes a new session for a user, which is not open yet. Its cache must be the user's own, for example
     ///     `LocalTokenCache(.directory(folder), user: id)`.
     public init(
-        directory: URL, now: @escaping @Sendable () -> Date = { Date() },
-        session: @escaping @Sendable (String) async throws -> TokenSession
+        directory: URL, session: @escaping @Sendable (String) async throws -> TokenSession
     ) {
-        list = UserList(file: PrivateFile(url: directory.appending(path: "users.json")))
+        list = UserList(file: PrivateFile(url: directory.appending(path: "users.jsonl")))
         makeSession = session
-        self.now = now
     }
 
     /// All users, the last used one first.
     ///
     /// - Throws: `TokenCacheError` if the file cannot be read.
     public func all() throws -> [User] {
-        try list.read().users.sorted { ($1.lastUsed, $0.id) < ($0.lastUsed, $1.id) }
+        try list.read().map(\.user)
     }
 
     /// The user that the app last switched to, also before this start; nil if there is none.
     ///
     /// - Throws: `TokenCacheError` if the file cannot be read.
     public func current() throws -> User? {
-        let contents = try list.read()
-        return contents.users.first { $0.id == contents.current }
+        try list.read().first(where: \.isCurrent)?.user
     }
 
     /// Makes a user the current one, and adds them if they are new.
@@ -81,14 +74,11 @@ public actor Users {
     private func change(to id: String, name: String?) async throws -> TokenSession {
         let isPresent = sessionUser == id && session != nil
         let next = if isPresent, let session { session } else { try await makeSession(id) }
-        try list.change { [now] contents in
-            if let index = contents.users.firstIndex(where: { $0.id == id }) {
-                contents.users[index].lastUsed = now()
-                if let name { contents.users[index].name = name }
-            } else {
-                contents.users.append(User(id: id, name: name, lastUsed: now()))
-            }
-            contents.current = id
+        try list.change { entries in
+            let known = entries.first { $0.user.id == id }?.user
+            var others = entries.filter { $0.user.id != id }
+            for index in others.indices { others[index].isCurrent = false }
+            entries = [UserList.Entry(user: User(id: id, name: name ?? known?.name), isCurrent: true)] + others
         }
         let before = isPresent ? nil : session
         (session, sessionUser) = (next, id)
@@ -97,13 +87,9 @@ public actor Users {
     }
 
     private func remove(_ id: String) async throws {
-        guard try list.read().users.contains(where: { $0.id == id }) || sessionUser == id else { return }
         let leaving = if sessionUser == id, let session { session } else { try await makeSession(id) }
         try await leaving.signOut()
-        try list.change { contents in
-            contents.users.removeAll { $0.id == id }
-            if contents.current == id { contents.current = nil }
-        }
+        try list.change { $0.removeAll { $0.user.id == id } }
         if sessionUser == id { (session, sessionUser) = (nil, nil) }
     }
 }

@@ -169,10 +169,13 @@ import Testing
 
     @Test func `an answer that may be a failure is no reason to forget a token`() async throws {
         let url = try #require(URL(string: "https://tokens.example.com/token.php"))
-        for (headers, isKept) in [
-            ([:], true), (["Retry-After": "2"], true), (["Retry-After": "Thu, 26 Nov 2026 03:10:26 GMT"], true),
-            (["X-Request-Id": "a", "Cache-Control": "no-store"], false),
-        ] as [([String: String], Bool)] {
+        let ours = ["X-Request-Id": "a", "Cache-Control": "no-store"]
+        for (headers, isKept, isNone) in [
+            ([:], true, true), (["Retry-After": "2"], true, false),
+            (["Retry-After": "Thu, 26 Nov 2026 03:10:26 GMT"], true, false), (ours, false, true),
+            // A server that was switched from mode `open` to `session`.
+            (ours.merging(["WWW-Authenticate": "Bearer"]) { $1 }, true, false),
+        ] as [([String: String], Bool, Bool)] {
             let one = token("one")
             let answer = Locked((Answers.found(one.text), [String: String]()))
             let transport = ScriptedTransport { request, _ in
@@ -187,6 +190,12 @@ import Testing
             let session = patientSession(cache: layered(disk: disk, remote: remote))
             #expect(try await session.open() == (isKept ? .open : .created))
             #expect(disk.information == (isKept ? one : nil))
+            let new = patientSession(cache: layered(disk: TestStorage(), remote: remote))
+            if isNone {
+                #expect(try await new.open() == .created)
+            } else {
+                await #expect(throws: TokenCacheError.self) { try await new.open() }
+            }
         }
     }
 
@@ -265,7 +274,7 @@ import Testing
             url: #require(URL(string: "https://tokens.example.com/token.php")), identity: .session { _ in "tcs_a" },
             transport: ScriptedTransport { request, _ in
                 await gate.pass()
-                return request.answer(Answers.stored)
+                return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
             })
         let cache = LayeredTokenCache(
             local: LocalTokenCache(disk, user: "a"), remote: remote, clock: AskedClock(gate: gate))

@@ -50,6 +50,8 @@ struct ServerAnswer {
         switch members["status"]?.string {
         case "true": break
         case "false":
+            // A server with users, from which an id alone gets what it gets for an id without a token (RFC 9110, section 11.6.1).
+            if response.headers["www-authenticate"] != nil { throw .unauthorized(detail: Self.sentence(response)) }
             guard let code = members["errorCode"]?.string else {
                 throw .unexpectedAnswer(status: 200, "it has no errorCode")
             }

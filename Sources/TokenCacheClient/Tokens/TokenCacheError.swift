@@ -26,7 +26,7 @@ public enum TokenCacheError: Error, Sendable, Hashable {
 
     // What the server said
 
-    /// The session is unknown, expired or revoked (401); with the server's sentence.
+    /// The session is unknown, expired or revoked (401), or the server takes no unique ids; with the server's sentence.
     case unauthorized(detail: String = "")
     /// The credential does not stand for this user (403); with the server's sentence.
     case forbidden(detail: String = "")
@@ -82,7 +82,7 @@ extension TokenCacheError: CustomStringConvertible, LocalizedError {
             "the server redirects (\(status)), which is not followed; check the URL, which is usually an https one"
         case .unexpectedAnswer(let status, let reason): "the answer (\(status)) is not a token cache's: \(reason)"
         case .unauthorized(let detail):
-            "the session is unknown, expired or revoked (401); get a new one from your server" + Self.suffix(detail)
+            "the session is missing, unknown, expired or revoked; get a new one from your server" + Self.suffix(detail)
         case .forbidden(let detail): "the session does not stand for this user (403)" + Self.suffix(detail)
         case .unavailable(let status, let retryAfter):
             "the server cannot do it now (\(status))" + (retryAfter.map { " and asks to wait for \($0)" } ?? "")

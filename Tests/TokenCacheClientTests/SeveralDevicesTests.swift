@@ -134,6 +134,33 @@ private final class Device {
         }
     }
 
+    @Test(arguments: [true, false], [true, false])
+    func `what one device has ended stays ended when another one signs out`(hasVersions: Bool, knows: Bool) async throws
+    {
+        let server = VersionedServer(hasVersions: hasVersions)
+        let devices = try (0..<3).map { try Device($0, server, hasVersions: hasVersions) }
+        // A login whose answer was lost: that device does not know of what it is the successor.
+        server.losesAnswers.withLock { $0 = true }
+        try await devices[2].logIn("3")
+        devices[2].isDown.withLock { $0 = true }
+        server.losesAnswers.withLock { $0 = false }
+        #expect(try await devices[0].cache.fetch()?.loginID == "3")
+        try await devices[0].cache.clear()
+        if knows {
+            #expect(try await devices[1].cache.fetch() == nil)
+            devices[1].isDown.withLock { $0 = true }
+            try await devices[1].logIn("2")
+            try await devices[1].cache.clear()
+            devices[1].isDown.withLock { $0 = false }
+            try await devices[1].cache.synchronize()
+        } else {
+            try await devices[1].cache.clear()
+        }
+        devices[2].isDown.withLock { $0 = false }
+        try await devices[2].cache.synchronize()
+        for device in devices { #expect(try await device.cache.fetch() == nil) }
+    }
+
     /// Whatever is lost, ended or set wrongly: the ledger of sign-outs, of which none that was acknowledged comes back.
     @Test(arguments: 0..<60 as Range<UInt64>, [true, false])
     func `no login comes back after its sign-out was acknowledged`(seed: UInt64, hasVersions: Bool) async throws {

@@ -150,19 +150,21 @@ extension LayeredTokenCache {
     private func send(
         _ record: LocalRecord, _ write: LocalRecord.Write, to remote: any TokenCaching, isFirstTry: Bool
     ) async throws -> SendResult {
-        var base = record.base
+        var (base, logins) = (record.base, write.logins)
+        let isSignOut = record.information == nil
         // A third device could write in the same moment again and again.
         for attempt in 0..<5 {
-            // With nothing known, it replaces what is there, unless it has waited.
-            if base != .anything || isFirstTry || attempt > 0 {
+            // With nothing known, a token replaces what is there, unless it has waited. What others have ended must be known.
+            if attempt > 0 || !isSignOut && (base != .anything || isFirstTry) {
                 do {
-                    return .sent(try await remote.write(record.information, replacing: base, ending: write.logins))
+                    return .sent(try await remote.write(record.information, replacing: base, ending: logins))
                 } catch TokenCacheError.conflict {}
             }
             let current = try await remote.fetchWithBase()
             if current.holds(record.information, orEnded: write.logins) { return .sent(current.base) }
             guard Self.counts(record, write, over: current) else { return .overtaken(by: current) }
             base = current.base
+            logins.formUnion(current.endedLogins)
         }
         throw TokenCacheError.unavailable(status: 412, retryAfter: nil)
     }

@@ -93,9 +93,15 @@ public struct RemoteTokenCache: TokenCaching {
         _ = try await replace(known.withLock { $0.base }, with: information)
     }
 
-    /// Stores that there is no token, whatever is there.
+    /// Stores that there is no token, whatever is there; logins that another device has ended stay ended.
     public func clear() async throws {
-        _ = try await replace(.anything, with: nil)
+        do {
+            let found = try await fetchVersion()
+            _ = try await replace(found.base, with: nil, ending: found.endedLogins)
+        } catch TokenCacheError.conflict {
+            // Another device was faster.
+            try await clear()
+        }
     }
 
     // MARK: - Requests

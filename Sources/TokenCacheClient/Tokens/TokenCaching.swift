@@ -82,6 +82,11 @@ struct VersionedToken: Sendable {
         return information != nil && self.information == information
     }
 
+    /// The logins that a sign-out has ended.
+    var endedLogins: Set<String> {
+        if case .none(let ended) = content { ended } else { [] }
+    }
+
     /// Whether it is unknown why nothing is there.
     var isUnexplained: Bool {
         if case .nothingFound = content { true } else { false }

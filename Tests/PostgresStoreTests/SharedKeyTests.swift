@@ -118,6 +118,9 @@ import Testing
         #expect(try database.number("SELECT count(*) FROM session WHERE key_number = 1") == 0)
         #expect(try await second.keys.rekey { _ in }.rekeyed == 0)
 
+        // What another store in the folder has left does not matter.
+        try KeyRingFile(path: first.folder.path + "/keys.retired-1", credentials: nil, directory: "").save(
+            try KeyRing.random(createdAt: 1))
         try await first.keys.retireKey(numbered: 1)
         #expect(try await first.keys.keys().map(\.number) == [2])
         #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0") == [["2"]])

@@ -71,6 +71,26 @@ import Testing
         #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
     }
 
+    @Test("a ring that another store in the folder has left is kept beside the one that is left now")
+    func retiredOfAnotherStore() async throws {
+        for _ in 1...2 {
+            let store = try SQLiteTokenStore(at: data)
+            let administrator = SQLiteAdministrator(store)
+            _ = try await administrator.addKey()
+            try await administrator.retireKey(numbered: 1)
+            #expect(try await administrator.keys().map(\.number) == [2])
+            store.close()
+            for name in try FileManager.default.contentsOfDirectory(atPath: data) where !name.contains("retired") {
+                try FileManager.default.removeItem(atPath: data + "/" + name)
+            }
+        }
+        let kept = try FileManager.default.contentsOfDirectory(atPath: data).map { name in
+            try #require(
+                try KeyRingFile(path: data + "/" + name, credentials: nil, directory: "").load()?.key(numbered: 1))
+        }
+        #expect(kept.count == 2 && !kept[0].hasBytes(of: kept[1]))
+    }
+
     @Test("a key that is added while another one is being retired stays, and one is retired at a time")
     func addingWhileRetiring() async throws {
         let store = try SQLiteTokenStore(at: data)

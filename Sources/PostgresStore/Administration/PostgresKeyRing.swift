@@ -117,8 +117,8 @@ struct PostgresKeyRing: KeyRingAdministrator {
         try await connections.onThread { () throws(StoreError) in
             let row = try agreement.look(connections)
             try refuseToRetire(number, row)
-            // Otherwise the key would be retired in the database, and then not in the file.
-            if ring.numberedKey(number) != nil { try agreement.refuseUnchangeableFile() }
+            // First, as it fails if the file cannot be changed: the key would be retired in the database, and then not in the file.
+            if let key = ring.numberedKey(number) { try state.sealing.keepFile(agreement.file, with: key) }
             let isRetired = try longWork.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
                 try StoreRow.retire(number, on: connection)
             }
@@ -127,7 +127,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }
             guard ring.numberedKey(number) != nil else { return }
-            try agreement.change(without: number) { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+            try agreement.change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
         }
     }
 

@@ -254,21 +254,11 @@ final class StoreAgreement: Sendable {
     @discardableResult
     func completeFile() throws(StoreError) -> KeyRing { try state.sealing.ring(in: file) }
 
-    /// Fails if the file cannot be changed, as far as that can be known before.
-    func refuseUnchangeableFile() throws(StoreError) {
-        if file.isCredential { throw .keyRing(.credential(path: file.path)) }
-        try completeFile()
-    }
-
     /// Changes the ring in the file, and the one in use.
-    ///
-    /// - Parameter retired: See `KeyRingFile.save`.
-    func change(
-        without retired: Int? = nil, _ body: (KeyRing) throws(StoreError) -> KeyRing
-    ) throws(StoreError) {
+    func change(_ body: (KeyRing) throws(StoreError) -> KeyRing) throws(StoreError) {
         turn.wait()
         defer { turn.signal() }
-        try state.sealing.save(try body(try completeFile()), to: file, without: retired)
+        try state.sealing.save(try body(try completeFile()), to: file)
     }
 }
 

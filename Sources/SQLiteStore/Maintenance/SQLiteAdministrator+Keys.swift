@@ -54,7 +54,8 @@ extension SQLiteAdministrator {
         // Another key may have been added meanwhile. From here on nothing else runs on this actor.
         let ring = try ringOfFile()
         try refuseToRetire(number, of: ring)
-        try sealing.save(ring.removingKey(numbered: number), to: store.options.keyRing, without: number)
+        if let key = ring.numberedKey(number) { try sealing.keepFile(store.options.keyRing, with: key) }
+        try sealing.save(ring.removingKey(numbered: number), to: store.options.keyRing)
     }
 
     private func refuseToRetire(_ number: Int, of ring: KeyRing) throws(StoreError) {

@@ -138,16 +138,21 @@ extension Sealing {
         }
     }
 
+    /// Keeps the ring in the file under another name, before a key is retired that earlier backups need.
+    package func keepFile(_ file: KeyRingFile, with key: KeyRing.NumberedKey) throws(StoreError) {
+        _ = try ring(in: file)
+        do throws(KeyRingError) {
+            try file.keep(key)
+        } catch {
+            throw .keyRing(error)
+        }
+    }
+
     /// Puts a ring into the file, and then into use.
-    ///
-    /// - Parameters:
-    ///   - new: The ring.
-    ///   - file: Where it is.
-    ///   - retired: See `KeyRingFile.save`.
-    package func save(_ new: KeyRing, to file: KeyRingFile, without retired: Int? = nil) throws(StoreError) {
+    package func save(_ new: KeyRing, to file: KeyRingFile) throws(StoreError) {
         do throws(KeyRingError) {
             // Must be on disk before a key seals.
-            try file.save(new, without: retired)
+            try file.save(new)
         } catch {
             if case .notDurable = error { replace(.sealed(new)) }
             throw .keyRing(error)

@@ -112,13 +112,9 @@ package struct KeyRingFile: Hashable, Sendable {
     /// happens.
     ///
     /// If the path is a symbolic link, its target is replaced, not the link.
-    ///
-    /// - Parameter retired: The number of a key that the former ring had and the new one lacks. The former file is kept with it
-    ///   behind its name, as backups may need the key.
-    package func save(_ ring: KeyRing, without retired: Int? = nil) throws(KeyRingError) {
+    package func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
-        if let retired { try keepFormer(target, with: retired) }
         let temporary = target + ".new"
         _ = unsafe unlink(temporary)
         let descriptor = try create(temporary)
@@ -142,15 +138,21 @@ package struct KeyRingFile: Hashable, Sendable {
 }
 
 extension KeyRingFile {
-    /// Gives the present file a second name, by which it stays when it is replaced.
-    private func keepFormer(_ target: String, with retired: Int) throws(KeyRingError) {
-        let kept = KeyRingFile(path: "\(target).retired-\(retired)", credentials: nil, directory: "")
-        guard unsafe link(target, kept.path) != 0 else { return }
-        guard errno == EEXIST else { throw .file(path: kept.path, .last("link")) }
-        // An earlier attempt has made it, or the key was put back for a restore.
-        guard let key = try load()?.key(numbered: retired),
-            try kept.load()?.key(numbered: retired)?.hasBytes(of: key) == true
-        else { throw .exists(path: kept.path) }
+    /// Gives the present file a second name, by which it stays when it is replaced: backups may need a key that is to be retired.
+    ///
+    /// The name has the key's fingerprint, because another store in the same folder may have had a key of that number. If there is
+    /// such a file, an earlier attempt has kept the key.
+    func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) {
+        guard !isCredential else { throw .credential(path: path) }
+        let target = try followed
+        let kept: String
+        do throws(SealingError) {
+            kept = "\(target).retired-\(key.number)-\(try key.fingerprint())"
+        } catch {
+            throw .library(error)
+        }
+        guard unsafe link(target, kept) != 0, errno != EEXIST else { return }
+        throw .file(path: kept, .last("link"))
     }
 }
 

@@ -89,8 +89,8 @@ struct Keyring: AsyncParsableCommand {
             discussion: """
                 A server may run meanwhile. If this is interrupted, all tokens stay readable, and the next run continues.
 
-                Earlier backups need the old key: the old key ring is kept beside the new one, with .retired- and the key's number \
-                behind its name. Remove it together with the last of these backups.
+                Earlier backups need the old key: the old key ring is kept beside the new one, with .retired-, the key's number \
+                and its fingerprint behind its name. Remove it together with the last of these backups.
 
                 With store.url, this takes the key that keyring add has made. Servers that lack it are not ready and store nothing \
                 until they have it, so copy the key ring to all of them first, and again afterwards.
@@ -167,8 +167,8 @@ struct Keyring: AsyncParsableCommand {
             }
             lines += retired.map {
                 """
-                key \($0) is retired; for earlier backups, the key ring as it was is kept with .retired-\($0) behind its name: it has \
-                the present key as well, so keep it as safe as the key ring
+                key \($0) is retired; for earlier backups, the key ring as it was is kept with .retired-\($0) and the key's fingerprint \
+                behind its name: it has the present key as well, so keep it as safe as the key ring
                 """
             }
             if unreadable > 0 {
@@ -224,7 +224,7 @@ struct Keyring: AsyncParsableCommand {
                 reply,
                 """
                 key \(reply.retired) is gone from this key ring (with PostgreSQL, copy it to the other servers); for earlier \
-                backups, the old key ring is kept with .retired-\(reply.retired) behind its name
+                backups, the old key ring is kept with .retired-\(reply.retired) and the key's fingerprint behind its name
                 """
             )
         }

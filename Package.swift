@@ -81,7 +81,7 @@ let package = Package(
         ),
         .target(name: "HTTP", dependencies: ["System"], swiftSettings: strict),
         .target(
-            name: "TokenStore", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"],
+            name: "TokenStore", dependencies: ["COpenSSL", "Cryptography", "Metrics", "System"],
             swiftSettings: strict
         ),
 

@@ -27,7 +27,9 @@ internal import Cryptography
         sealing = try CipherContext("AES-256-GCM", nil)
         opening = try CipherContext("AES-256-GCM", nil, encrypts: false)
         var zeros = SIMD8<UInt32>()
-        guard derive(SIMD8(), into: &zeros) else { throw .library("EVP_EncryptUpdate") }
+        guard unsafe withUnsafeMutableBytes(of: &zeros, { unsafe derive(SIMD8(), into: $0) }) else {
+            throw .library("EVP_EncryptUpdate")
+        }
         // CMAC's subkey for whole blocks: the encryption of zeros, doubled in GF(2^128) (NIST SP 800-38B, section 6.1).
         var subkey = SIMD4<UInt32>()
         for index in 0..<4 {
@@ -49,14 +51,12 @@ internal import Cryptography
     }
 
     /// Encrypts two blocks, which gives a derived key; returns whether that was possible.
-    private func derive(_ blocks: SIMD8<UInt32>, into key: inout SIMD8<UInt32>) -> Bool {
+    private func derive(_ blocks: SIMD8<UInt32>, into key: UnsafeMutableRawBufferPointer) -> Bool {
         var written: Int32 = 0
         return unsafe withUnsafeBytes(of: blocks) { blocks in
-            unsafe withUnsafeMutableBytes(of: &key) { key in
-                unsafe EVP_EncryptUpdate(
-                    derivation.pointer, key.assumingMemoryBound(to: UInt8.self).baseAddress, &written,
-                    blocks.assumingMemoryBound(to: UInt8.self).baseAddress, Int32(blocks.count)) == 1
-            }
+            unsafe EVP_EncryptUpdate(
+                derivation.pointer, key.assumingMemoryBound(to: UInt8.self).baseAddress, &written,
+                blocks.assumingMemoryBound(to: UInt8.self).baseAddress, Int32(blocks.count)) == 1
         }
     }
 
@@ -70,15 +70,17 @@ internal import Cryptography
         }
         let prefix = SIMD4(0, word(0), word(4), word(8))
         let rest = nonce.extracting(12..<Self.nonceLength)
-        if context.prefix == prefix { return context.begin(nil, rest) }
+        if context.prefix == prefix { return unsafe context.begin(nil, rest) }
         context.prefix = nil
         var key = SIMD8<UInt32>()
-        defer { wipe(&key) }
-        guard derive(blocks ^ SIMD8(lowHalf: prefix, highHalf: prefix), into: &key), context.begin(key, rest) else {
-            return false
+        // Made, used and wiped in one place: as an argument it would be copied, and the copies would stay on the stack.
+        let isReady = unsafe withUnsafeMutableBytes(of: &key) { key in
+            defer { unsafe OPENSSL_cleanse(key.baseAddress, key.count) }
+            return unsafe derive(blocks ^ SIMD8(lowHalf: prefix, highHalf: prefix), into: key)
+                && context.begin(key.assumingMemoryBound(to: UInt8.self).baseAddress, rest)
         }
-        context.prefix = prefix
-        return true
+        if isReady { context.prefix = prefix }
+        return isReady
     }
 
     /// Appends the nonce, the encrypted text and its tag.
@@ -188,13 +190,9 @@ internal import Cryptography
     /// - Parameters:
     ///   - key: Nil for the one that it has.
     ///   - nonce: Of AES-GCM.
-    func begin(_ key: SIMD8<UInt32>?, _ nonce: Span<UInt8>) -> Bool {
+    func begin(_ key: UnsafePointer<UInt8>?, _ nonce: Span<UInt8>) -> Bool {
         unsafe nonce.withUnsafeBufferPointer { nonce in
-            guard let key else { return unsafe EVP_CipherInit_ex2(pointer, nil, nil, nonce.baseAddress, -1, nil) == 1 }
-            return unsafe withUnsafeBytes(of: key) { key in
-                unsafe EVP_CipherInit_ex2(
-                    pointer, nil, key.assumingMemoryBound(to: UInt8.self).baseAddress, nonce.baseAddress, -1, nil) == 1
-            }
+            unsafe EVP_CipherInit_ex2(pointer, nil, key, nonce.baseAddress, -1, nil) == 1
         }
     }
 }

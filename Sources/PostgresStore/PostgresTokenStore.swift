@@ -90,8 +90,6 @@ package final class PostgresTokenStore: TokenStore {
         PostgresAdministrator(connections, longWork, state, users: users, agreement)
     }
 
-    package var preloader: (any StorePreloader)? { nil }
-
     /// False: other servers write as well.
     package var seesAllWrites: Bool { false }
 
@@ -138,14 +136,18 @@ package final class PostgresTokenStore: TokenStore {
 extension PostgresTokenStore {
     package var metrics: StoreMetrics {
         let counted = state.metrics
-        return StoreMetrics(
-            writes: counted.writes.load(ordering: .relaxed),
-            queuedBytes: state.waitingBytes.load(ordering: .relaxed), queueLimit: state.queueLimit,
-            commitTime: counted.roundTrip(.write), groupSize: counted.groupSize,
-            expired: counted.expired.load(ordering: .relaxed),
-            isExpiryHeld: state.clock.isHoldingExpiry,
-            sealingKey: state.sealing.ring?.active.number,
-            unreadableReads: counted.unreadableReads.load(ordering: .relaxed), remote: remote)
+        var metrics = StoreMetrics()
+        metrics.writes = counted.writes.load(ordering: .relaxed)
+        metrics.queuedBytes = state.waitingBytes.load(ordering: .relaxed)
+        metrics.queueLimit = state.queueLimit
+        metrics.commitTime = counted.roundTrip(.write)
+        metrics.groupSize = counted.groupSize
+        metrics.expired = counted.expired.load(ordering: .relaxed)
+        metrics.isExpiryHeld = state.clock.isHoldingExpiry
+        metrics.sealingKey = state.sealing.ring?.active.number
+        metrics.unreadableReads = counted.unreadableReads.load(ordering: .relaxed)
+        metrics.remote = remote
+        return metrics
     }
 
     private var remote: RemoteStoreMetrics {

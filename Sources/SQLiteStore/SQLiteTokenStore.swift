@@ -11,7 +11,7 @@ package import TokenStore
 /// use the writer's one connection. SQLite 3.7.0 to 3.51.2 can lose an acknowledged commit when two connections commit
 /// or checkpoint at the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on
 /// closing, and the folder's lock keeps other processes out.
-package final class SQLiteTokenStore: TokenStore, StorePreloader {
+package final class SQLiteTokenStore: TokenStore {
     let directory: DataDirectory
     let path: String
     let options: StoreOptions
@@ -61,7 +61,7 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         }
         let open = OpenDatabase(
             directory: directory, path: path, options: options, state: state, writerThread: writerThread)
-        let eraser = UserEraser(open, report: report)
+        let eraser = UserEraser(store: open, report: report)
         erase = { (user) throws(StoreError) in try await eraser.erase(user) }
         let users = WaitingHandle { [path, state, writerThread, erase] (deliver) throws(StoreError) in
             try Self.handle(path, state, writerThread, erase, deliver)
@@ -74,8 +74,6 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
     package var summary: String {
         "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
     }
-
-    package var preloader: (any StorePreloader)? { self }
 
     package var seesAllWrites: Bool { true }
 
@@ -93,11 +91,9 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
         _ path: String, _ state: StoreState, _ writerThread: WriterThread, _ erase: @escaping Erasing,
         _ deliver: @escaping WaitingHandle.Deliver
     ) throws(StoreError) -> any StoreHandle {
-        do throws(SQLiteError) {
-            return try SQLiteStoreHandle(
+        try StoreError.reading { () throws(SQLiteError) in
+            try SQLiteStoreHandle(
                 path: path, state: state, writerThread: writerThread, erase: erase, deliver: deliver)
-        } catch {
-            throw .read(StoreFault(error))
         }
     }
 
@@ -135,25 +131,30 @@ package final class SQLiteTokenStore: TokenStore, StorePreloader {
 extension SQLiteTokenStore {
     package var metrics: StoreMetrics {
         let counted = state.metrics
-        return StoreMetrics(
-            writes: counted.writes.value, tokens: counted.tokens.value, sessions: counted.sessions.value,
-            queuedBytes: writerThread.admission.waitingBytes, queueLimit: writerThread.admission.byteLimit,
-            commitTime: counted.commitTime.reading, syncTime: counted.syncTime.reading,
-            groupSize: counted.groupSize.reading, expired: counted.expired.value,
-            isExpiryHeld: state.clock.isHoldingExpiry, databaseBytes: FileStatus.size(of: path),
-            walBytes: FileStatus.size(of: path + "-wal"),
-            sealingKey: state.sealing.ring?.active.number,
-            missingKeys: state.missingKeys, unreadableReads: state.unreadableCount.load(ordering: .relaxed),
-            lastBackup: state.lastBackup.withLock(\.self)
-        )
+        var metrics = StoreMetrics()
+        (metrics.writes, metrics.expired) = (counted.writes.value, counted.expired.value)
+        (metrics.tokens, metrics.sessions) = (counted.tokens.value, counted.sessions.value)
+        metrics.queuedBytes = writerThread.admission.waitingBytes
+        metrics.queueLimit = writerThread.admission.byteLimit
+        metrics.commitTime = counted.commitTime.reading
+        metrics.syncTime = counted.syncTime.reading
+        metrics.groupSize = counted.groupSize.reading
+        metrics.isExpiryHeld = state.clock.isHoldingExpiry
+        metrics.databaseBytes = FileStatus.size(of: path)
+        metrics.walBytes = FileStatus.size(of: path + "-wal")
+        metrics.sealingKey = state.sealing.ring?.active.number
+        metrics.missingKeys = state.missingKeys
+        metrics.unreadableReads = state.unreadableCount.load(ordering: .relaxed)
+        metrics.lastBackup = state.lastBackup.withLock(\.self)
+        return metrics
     }
 }
 
 /// The SQLite store of a data folder, whether it exists already or not.
 package struct SQLiteStoreProvider: StoreProvider {
     /// The data folder.
-    private let directory: String
-    private let options: StoreOptions
+    let directory: String
+    let options: StoreOptions
 
     /// - Parameters:
     ///   - directory: The data folder.
@@ -170,19 +171,16 @@ package struct SQLiteStoreProvider: StoreProvider {
     package var isShared: Bool { false }
 
     package var missingPath: String? {
-        let path = directory + "/" + DatabaseFileName.database
         // What this user may not see is reported when the store is opened.
         guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
         return path
     }
 
-    package var examiner: (any StoreExaminer)? { SQLiteExaminer(directory: directory) }
+    package var examiner: (any StoreExaminer)? { self }
 
     package var inspector: (any StoreInspector)? { nil }
 
-    package var backupVerifier: (any BackupVerifier)? {
-        SQLiteBackupVerifier(keyRing: options.keyRing, isSealed: options.isSealed)
-    }
+    package var backupVerifier: (any BackupVerifier)? { self }
 
     package var migrator: (any SchemaMigrator)? { nil }
 

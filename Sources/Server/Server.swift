@@ -168,7 +168,7 @@ package final class Server: Sendable {
     private func announce(_ version: String, _ administration: some Administration) -> String {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
-        store.preloader?.preload()
+        store.preload()
         logger.info(
             """
             token-cache \(version) serves on \(addresses)\

@@ -24,7 +24,8 @@ package protocol TokenStore: Sendable {
     /// For operators' requests.
     var administrator: any StoreAdministrator { get }
 
-    var preloader: (any StorePreloader)? { get }
+    /// Reads ahead what requests will ask for, in the background; to be called once. A store on other machines does nothing.
+    func preload()
 
     /// Whether every change to the tokens passes through this process, so that an observer learns of each.
     ///
@@ -50,6 +51,10 @@ package protocol TokenStore: Sendable {
     /// Finishes the writes that were handed over, and closes the store. Blocks the calling thread until then, while the threads
     /// of the handles must go on. Handles must not be used afterwards.
     func close()
+}
+
+extension TokenStore {
+    package func preload() {}
 }
 
 /// Learns of every change to a store's tokens and of the end of every session, so that caches drop them in time.
@@ -87,10 +92,4 @@ package enum StoreDurability: String, Sendable, CaseIterable {
     case synchronous
     /// It is on the disk of the machine that the database calls its primary.
     case local
-}
-
-/// Has a store read ahead what requests will ask for.
-package protocol StorePreloader: Sendable {
-    /// Reads the database into the system's memory, in the background; to be called once.
-    func preload()
 }

@@ -59,8 +59,8 @@ package actor WaitingHandle: UserAdministrator {
         return try outcome.get()
     }
 
-    /// The most changes, and about the most bytes of token infos, that are handed over together.
-    private static let (changesTogether, bytesTogether) = (512, 4 << 20)
+    /// The most changes, and about the most bytes of token infos, that are handed over together: less than any queue may hold.
+    private static let (changesTogether, bytesTogether) = (256, 256 << 10)
 
     /// Makes many changes, some together, and waits for their outcomes.
     ///
@@ -70,20 +70,19 @@ package actor WaitingHandle: UserAdministrator {
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
     ) async throws(StoreError) -> [Result<Value, StoreError>] {
         let handle = try handle
-        var outcomes = [Result<Value, StoreError>?](repeating: nil, count: changes.count)
-        var (left, together) = (Array(changes.indices), Self.changesTogether)
-        while !left.isEmpty {
+        var outcomes: [Result<Value, StoreError>] = []
+        while outcomes.count < changes.count {
             var bytes = 0
-            let batch = left.prefix(together).prefix { index in
-                defer { bytes += size(changes[index]) }
+            let batch = changes[outcomes.count...].prefix(Self.changesTogether).prefix { change in
+                defer { bytes += size(change) }
                 return bytes < Self.bytesTogether
             }
-            let found = await withCheckedContinuation { continuation in
+            outcomes += await withCheckedContinuation { continuation in
                 var found = [Result<Value, StoreError>?](repeating: nil, count: batch.count)
                 var missing = batch.count
-                for (place, index) in batch.enumerated() {
+                for (place, change) in batch.enumerated() {
                     begin(
-                        handle, changes[index],
+                        handle, change,
                         Completion { outcome in
                             found[place] = outcome
                             missing -= 1
@@ -92,19 +91,8 @@ package actor WaitingHandle: UserAdministrator {
                 }
                 handle.flush()
             }
-            // The queue may be shorter than a batch; a change alone waits its turn as a client's does.
-            var refused: [Int] = []
-            for (index, outcome) in zip(batch, found) {
-                if batch.count > 1, case .failure(.overloaded(let reason)) = outcome, reason.isOfQueue {
-                    refused.append(index)
-                } else {
-                    outcomes[index] = outcome
-                }
-            }
-            if !refused.isEmpty { together = max(1, batch.count / 2) }
-            left = refused + left.dropFirst(batch.count)
         }
-        return outcomes.compactMap(\.self)
+        return outcomes
     }
 
     // MARK: - Tokens

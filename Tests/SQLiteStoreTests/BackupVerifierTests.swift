@@ -18,8 +18,9 @@ import Testing
     }
 
     private func verify(isSealed: Bool = true) throws(StoreError) -> BackupVerification {
-        let ring = KeyRingFile(path: "", credentials: nil, directory: data)
-        return try SQLiteBackupVerifier(keyRing: ring, isSealed: isSealed).verify(backup) { _ in }
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
+        options.isSealed = isSealed
+        return try SQLiteStoreProvider(directory: data, options: options).verify(backup) { _ in }
     }
 
     /// Makes a backup of a store with some tokens.

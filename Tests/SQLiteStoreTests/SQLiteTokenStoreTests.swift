@@ -75,28 +75,16 @@ import Testing
         #expect(try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db")) == before)
     }
 
-    @Test("a store that was closed gives versions of the present again, not of an hour ahead")
-    func versionsAfterClosing() async throws {
-        let store = try open()
-        await SQLiteAdministrator(store).fill(0..<1)
-        let connection = try SQLiteConnection(path: "\(folder.path)/data/tokens.db", mode: .readOnly)
-        // By how much the versions of the next start would be ahead of the last one.
-        let lead = "SELECT version_limit - (SELECT max(version) FROM token) FROM store"
-        #expect(try connection.integer(lead) > 0)
-        store.close()
-        #expect(try connection.integer(lead) == 0)
-    }
-
     @Test("a store that no server has open is examined, and one that is missing is told from it")
     func examination() async throws {
         let store = try open()
         await SQLiteAdministrator(store).fill(0..<3)
         store.close()
-        let examiner = SQLiteExaminer(directory: "\(folder.path)/data")
+        let examiner = SQLiteStoreProvider(examining: "\(folder.path)/data")
         let found = try #require(try examiner.examine())
         let size = try FileManager.default.attributesOfItem(atPath: examiner.path)[.size] as? Int
         #expect(found.databaseBytes == size && found.walBytes == 0 && found.tokens == 3)
-        let none = SQLiteExaminer(directory: "\(folder.path)/missing")
+        let none = SQLiteStoreProvider(examining: "\(folder.path)/missing")
         #expect(try none.examine() == nil)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
         let missing = ["missing", "data", "missing", "data"].map { name in

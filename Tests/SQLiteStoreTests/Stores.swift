@@ -48,6 +48,13 @@ extension OfflineSQLiteStore {
     }
 }
 
+extension SQLiteStoreProvider {
+    init(examining directory: String) {
+        let keyRing = KeyRingFile(path: "", credentials: nil, directory: directory)
+        self.init(directory: directory, options: StoreOptions(keyRing: keyRing))
+    }
+}
+
 extension SQLiteTokenStore {
     /// Opens a store with the standard options, but for what `change` changes.
     convenience init(
@@ -95,7 +102,7 @@ extension SQLiteAdministrator {
 
     /// Where tokens lie, by their ids.
     func slots() throws -> [String: Int64] {
-        let rows = try OpenedRows(reader().connection, store.state.sealing)
+        let rows = try OpenedRows(SQLiteConnection(path: store.path, mode: .readOnly), store.state.sealing)
         var slots: [String: Int64] = [:]
         while case .token(let row, let token) = try rows.next() {
             slots[String(decoding: try token.get().id, as: UTF8.self)] = row.slot

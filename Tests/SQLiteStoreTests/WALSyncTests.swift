@@ -51,11 +51,9 @@ import Testing
         try write(2, with: writer)
         #expect(syncs(since: &before) == 1)
         #expect(try writer.checkpoint(.restart) == .complete)
-        // Of the commit that gives the state a mark.
-        #expect(syncs(since: &before) == 1)
+        #expect(syncs(since: &before) == 0)
         try write(3, with: writer)
         #expect(syncs(since: &before) == 2)
-        // The first commit has one.
         #expect(try writer.checkpoint(.truncate) == .complete)
         #expect(syncs(since: &before) == 0)
         try write(4, with: writer)

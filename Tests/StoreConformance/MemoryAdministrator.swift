@@ -36,8 +36,6 @@ struct MemoryAdministrator: StoreAdministrator {
     }
 
     func statistics(exactly: Bool) -> StoreStatistics {
-        StoreStatistics(
-            tokens: store.count, isSealed: false, software: "Memory 1", unreadableReads: 0, place: "this process"
-        )
+        StoreStatistics(tokens: store.count, isSealed: false, software: "Memory 1", place: "this process")
     }
 }

@@ -32,13 +32,14 @@ package final class MemoryStore: TokenStore {
     package var summary: String { "a store in memory" }
     package var fault: StoreError? { nil }
     package var administrator: any StoreAdministrator { MemoryAdministrator(self) }
-    package var preloader: (any StorePreloader)? { nil }
     package var seesAllWrites: Bool { true }
 
     package var metrics: StoreMetrics {
         let (writes, queuedBytes) = state.withLock { ($0.writes, $0.queuedBytes) }
-        return StoreMetrics(
-            writes: writes, tokens: UInt64(disk.count), sessions: UInt64(disk.sessionCount), queuedBytes: queuedBytes)
+        var metrics = StoreMetrics()
+        (metrics.writes, metrics.queuedBytes) = (writes, queuedBytes)
+        (metrics.tokens, metrics.sessions) = (UInt64(disk.count), UInt64(disk.sessionCount))
+        return metrics
     }
 
     package func report(writesTo observer: any WriteObserver) {

@@ -93,11 +93,15 @@ extension PostgresAdministrator {
                 (connection) throws(PostgresError) in (try connection.tokenCount(), false)
             }
         }
-        return StoreStatistics(
-            tokens: count.tokens, tokensAreEstimated: count.isEstimated, databaseBytes: bytes.map { Int($0) },
-            isSealed: state.sealing.ring != nil, newestKey: state.sealing.ring?.newest.number,
-            software: connections.facts?.software ?? "PostgreSQL", schemaVersion: Schema.version,
-            unreadableReads: state.metrics.unreadableReads.load(ordering: .relaxed), place: connections.place)
+        var statistics = StoreStatistics(
+            tokens: count.tokens, isSealed: state.sealing.ring != nil,
+            software: connections.facts?.software ?? "PostgreSQL", place: connections.place)
+        statistics.tokensAreEstimated = count.isEstimated
+        statistics.databaseBytes = bytes.map { Int($0) }
+        statistics.newestKey = state.sealing.ring?.newest.number
+        statistics.schemaVersion = Schema.version
+        statistics.unreadableReads = state.metrics.unreadableReads.load(ordering: .relaxed)
+        return statistics
     }
 }
 

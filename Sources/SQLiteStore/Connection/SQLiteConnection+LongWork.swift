@@ -50,26 +50,26 @@ extension SQLiteConnection {
 extension SQLiteConnection {
     /// Findings of SQLite's integrity check; empty for a sound database.
     ///
-    /// Takes time in proportion to the database's size.
+    /// Takes time in proportion to the database's size, some seconds for each GB that is in memory. It reads one state, so the WAL
+    /// of a store grows meanwhile by what is written.
     func structuralDamages(most: Int = 20) throws(SQLiteError) -> [String] {
-        readThrough()
+        // The check visits pages in an order in which the system does not read ahead, and would wait for the disk at each.
+        if fileSize <= SystemMemory.bytes / 2 { _ = readThrough { Task.isCancelled } }
         let check = try SQLiteStatement("PRAGMA integrity_check(\(most))", on: self)
         var damages: [String] = []
         while try check.step() { damages.append(Self.finding(String(decoding: check.blob(at: 0), as: UTF8.self))) }
         return damages == ["ok"] ? [] : damages
     }
 
-    /// Reads the database's file from its beginning to its end, so that it is in the page cache; not if it is larger than half of
-    /// the memory.
+    /// Reads the database's file from its beginning to its end, so that it is in the page cache; false if it was stopped or has failed.
     ///
-    /// The integrity check visits pages in an order in which the system does not read ahead, and would wait for the disk at each.
-    private func readThrough() {
-        let size = fileSize
-        guard size <= SystemMemory.bytes / 2 else { return }
+    /// - Parameter stops: Asked before each piece.
+    func readThrough(_ stops: () -> Bool) -> Bool {
         var piece = [UInt8](repeating: 0, count: 64 << 10)
-        for offset in stride(from: 0, to: size, by: piece.count) {
-            guard !Task.isCancelled, readFile(at: offset, into: &piece) else { return }
+        for offset in stride(from: 0, to: fileSize, by: piece.count) {
+            guard !stops(), readFile(at: offset, into: &piece) else { return false }
         }
+        return true
     }
 
     /// Fails if a page of the database is damaged; takes time in proportion to its size.
@@ -82,19 +82,24 @@ extension SQLiteConnection {
         text.split(separator: "\n").filter { !$0.hasPrefix("***") }.joined(separator: "; ")
     }
 
+    /// What is wrong with the store's own count of its tokens; nil if it is right.
+    ///
+    /// Pages that fit together can lack rows: a lost commit has moved rows to a page that did not exist before it, so the page is
+    /// gone and nothing refers to it. Then the store has counted other rows than there are, unless just as many rows of lost commits
+    /// are there.
+    func damagedCount() throws(SQLiteError) -> String? {
+        // One statement reads one state. The table itself, not an index.
+        let select = try SQLiteStatement(
+            "SELECT tokens, (SELECT count(*) FROM token NOT INDEXED) FROM store", on: self)
+        guard try select.step() else { return "the table store is empty" }
+        let (counted, found) = (select.integer(at: 0), select.integer(at: 1))
+        return counted == found ? nil : "the store has counted \(counted) tokens, but \(found) are there"
+    }
+
     /// Checks that a store's database has no pages from both before and after lost commits, as far as its content shows
     /// that; takes time in proportion to its size.
-    ///
-    /// Pages can fit together although rows are missing: a lost commit has moved rows to a page that did not exist
-    /// before it, so the page is gone and nothing refers to it. Then the store has counted other rows than there are, unless
-    /// just as many rows of lost commits are there.
     func checkForMixedPages() throws(SQLiteError) {
         try checkIntegrity()
-        let counted = try integer("SELECT tokens FROM store")
-        // The table itself, not an index.
-        let found = try integer("SELECT count(*) FROM token NOT INDEXED")
-        guard found == counted else {
-            throw .damaged("the store has counted \(counted) tokens, but \(found) are there")
-        }
+        if let damage = try damagedCount() { throw .damaged(damage) }
     }
 }

@@ -82,28 +82,6 @@ extension SQLiteConnection {
     /// The number of the index's lock for checkpoints.
     private static let checkpointLock: Int32 = 1
 
-    /// Whether a connection reads a state before a frame, so that a checkpoint would end there.
-    ///
-    /// Such a connection holds one of the locks 4 to 7 of the index, for the frame that is stated from byte 104 on.
-    ///
-    /// - Parameter frame: The last frame of a commit.
-    func isRead(before frame: Int) -> Bool {
-        guard let file = unsafe file else { return false }
-        var frames: [Int] = []
-        _ = unsafe withIndex { index in
-            frames = (0..<4).map { unsafe Int(index.load(fromByteOffset: 104 + 4 * $0, as: UInt32.self)) }
-        }
-        let methods = unsafe file.pointee.pMethods.pointee
-        return zip(frames, 4...).contains { (mark, lock: Int32) in
-            guard mark < frame else { return false }
-            let code = unsafe methods.xShmLock(file, lock, 1, SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE)
-            if code == SQLITE_OK {
-                _ = unsafe methods.xShmLock(file, lock, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
-            }
-            return code != SQLITE_OK
-        }
-    }
-
     /// Truncates the WAL after its last commit.
     func cutWALBehindCommits() throws(SQLiteError) {
         guard let wal, let index = walIndex, try wal.size() > index.size else { return }

@@ -12,9 +12,6 @@ internal import System
 
     /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
     private(set) var walPages = 0
-    /// Commits since the last complete checkpoint, counted once `countWALPages` was called; nil while it is unknown, as before
-    /// the first such checkpoint.
-    private(set) var walCommits: Int?
 
     enum Mode {
         /// Also creates the file.
@@ -88,7 +85,6 @@ internal import System
                 guard let context = unsafe context else { return SQLITE_OK }
                 let connection = unsafe Unmanaged<SQLiteConnection>.fromOpaque(context).takeUnretainedValue()
                 connection.walPages = Int(pages)
-                connection.walCommits = connection.walCommits.map { $0 + 1 }
                 return SQLITE_OK
             }, context
         )
@@ -100,9 +96,6 @@ internal import System
     func measureSyncs(into histogram: Histogram) {
         wal?.syncTime = histogram
     }
-
-    /// Bytes of the WAL that this connection has written and synced; 0 before the WAL is open.
-    var syncedBytes: Int { wal?.syncedBytes ?? 0 }
 
     /// The WAL as this connection has it open; nil before it is.
     var wal: WALWriteBuffer? {
@@ -176,9 +169,6 @@ internal import System
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
-    /// How many rows this connection has changed.
-    var totalChanges: Int { unsafe Int(sqlite3_total_changes64(handle)) }
-
     /// What a checkpoint does besides moving pages.
     enum CheckpointMode {
         /// Nothing; it does not wait.
@@ -217,18 +207,10 @@ internal import System
         let isComplete = logged == moved && logged >= 0
         switch code {
         case SQLITE_OK where isComplete:
-            walCommits = 0
             if mode != .passive { walPages = 0 }
             return .complete
-        case SQLITE_OK: return .heldUp
-        case SQLITE_BUSY:
-            // All was moved, and only the WAL could not be restarted or truncated, because it is being read.
-            if isComplete { walCommits = 0 }
-            return .heldUp
-        default:
-            let error = lastError("checkpoint")
-            walCommits = nil
-            throw error
+        case SQLITE_OK, SQLITE_BUSY: return .heldUp
+        default: throw lastError("checkpoint")
         }
     }
 

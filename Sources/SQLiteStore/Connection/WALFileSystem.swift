@@ -60,11 +60,7 @@ enum WALFileSystem {
     private var start: sqlite3_int64 = 0
     /// Takes the time of each sync of the file, also of failed ones; nil if it is not measured.
     var syncTime: Histogram?
-    /// Bytes that were written and then synced, since the WAL was opened.
-    private(set) var syncedBytes = 0
-    /// Bytes that were written since the last sync.
-    private var unsyncedBytes = 0
-    /// Where the first of them is in the file; nil if there is none.
+    /// Where the first byte is in the file that was written since the last sync; nil if there is none.
     private var unsyncedStart: sqlite3_int64?
     /// Whether the file has not changed since this object last synced it.
     ///
@@ -164,7 +160,6 @@ enum WALFileSystem {
             guard result == SQLITE_OK else { return takeBack(after: result) }
             written += part.count
         }
-        unsyncedBytes += written
         return SQLITE_OK
     }
 
@@ -188,8 +183,7 @@ enum WALFileSystem {
         let result = unsafe file.pointee.pMethods.pointee.xSync(file, flags)
         syncTime?.add(ContinuousClock.now - began)
         guard result == SQLITE_OK else { return takeBack(after: result) }
-        syncedBytes += unsyncedBytes
-        (unsyncedBytes, unsyncedStart) = (0, nil)
+        unsyncedStart = nil
         isSynced = true
         return result
     }
@@ -209,7 +203,7 @@ enum WALFileSystem {
     /// - Returns: The error; if the file cannot be truncated, one that makes the writer close its connection.
     private func takeBack(after result: Int32) -> Int32 {
         guard let start = unsyncedStart else { return result }
-        (unsyncedBytes, unsyncedStart) = (0, nil)
+        unsyncedStart = nil
         return unsafe file.pointee.pMethods.pointee.xTruncate(file, start) == SQLITE_OK ? result : CSQLITE_IOERR_WRITE
     }
 

@@ -69,6 +69,24 @@ extension StoreFault {
 }
 
 extension StoreError {
+    /// Runs a closure whose errors are those of a read.
+    static func reading<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
+        do throws(SQLiteError) {
+            return try body()
+        } catch {
+            throw .read(StoreFault(error))
+        }
+    }
+
+    /// Runs a closure whose errors are those of a write.
+    static func writing<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
+        do throws(SQLiteError) {
+            return try body()
+        } catch {
+            throw .write(StoreFault(error))
+        }
+    }
+
     /// The files are not as they were, as the text says.
     static func vanished(_ text: String) -> StoreError {
         .unavailable(StoreFault(text, cause: .vanished, mayRetry: true))

@@ -12,7 +12,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// The WAL is damaged, and opening the database would drop commits that were acknowledged; or that is accepted, and no copy of
     /// the WAL can be kept, for this reason.
     case damagedWAL(path: String, WALDamage, copyFailure: String? = nil)
-    /// The WAL is of another state than the database, or of another store; SQLite would mix the two.
+    /// The database is whole without a WAL, and there is one of another state or store; SQLite would mix the two.
     case foreignWAL(path: String, wal: String)
     /// The database is empty or missing, and there is a WAL of it, which SQLite would remove, or the mark of an accident.
     case emptied(path: String)
@@ -44,9 +44,9 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .foreignWAL(let path, let wal):
             """
-            \(path) and its WAL \(wal) do not belong together: one of them is older, or of another store, as after a backup was \
-            copied over the database by hand. Nothing was changed: put a backup in the store's place with token-cache restore, or put both files back as they were \
-            together; to go on with the database alone, move the WAL away, which loses what only the WAL holds
+            \(path) and its WAL \(wal) do not belong together: the database has no WAL, as after a backup was copied over a store's \
+            database by hand. Nothing was changed: put a backup in the store's place with token-cache restore, or put both files \
+            back as they were together; to go on with the database alone, move the WAL away, which loses what only the WAL holds
             """
         case .emptied(let path):
             """

@@ -1,5 +1,3 @@
-internal import Cryptography
-internal import Glibc
 internal import System
 package import TokenStore
 
@@ -33,17 +31,16 @@ package final class OfflineSQLiteStore: OfflineStore {
     ) throws(StoreError) -> StoreReplacement {
         defer { database.discardNew() }
         guard !FileIdentity.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
-        try BackupFile.check(path, Self.consequence)
+        try BackupFile.check(path, BackupFile.consequence)
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let former = formerCounts()
-        let left = try check(path, keepsSessions: keepsSessions, versionLimit: former?.versionLimit, progress)
+        var replacement = try complete(
+            path, keepsSessions: keepsSessions, versionLimit: former?.versionLimit ?? 0, progress)
         try PrivateFile.synchronize(database.new)
         try database.replace()
-        return StoreReplacement(
-            tokens: left.tokens, bytes: FileStatus.size(of: database.path), isSealed: options.isSealed,
-            erasedUsers: left.erasedUsers, endedSessions: left.endedSessions,
-            keyNumbers: options.isSealed ? left.keyNumbers.sorted() : nil, replacedTokens: former?.tokens)
+        (replacement.bytes, replacement.replacedTokens) = (FileStatus.size(of: database.path), former?.tokens)
+        return replacement
     }
 
     /// The tokens of the store that is there before the restore, and the limit of their versions; nil if there is none, or if it
@@ -65,31 +62,12 @@ package final class OfflineSQLiteStore: OfflineStore {
         return (max(0, tokens), versionLimit)
     }
 
-    /// Checks the copy of a backup before it is opened for writing.
-    private func examine(_ path: String) throws(StoreError) {
-        let connection: SQLiteConnection
-        do throws(SQLiteOpenError) {
-            connection = try Schema.opening(database.new) { () throws(SQLiteError) in
-                try SQLiteConnection(path: database.new, mode: .readWrite)
-            }
-            _ = try Schema.check(connection, path: database.new)
-        } catch {
-            throw refusal(of: path, error)
-        }
-        do throws(SQLiteError) {
-            try connection.checkIntegrity()
-        } catch {
-            throw .refused("\(path) is damaged: \(error)")
-        }
-    }
-
-    /// Opens the copy of a backup, decrypts each row, and removes what does not come back.
+    /// Opens the copy of a backup, checks it, decrypts each row, and removes what does not come back.
     ///
-    /// - Parameter versionLimit: That of the replaced store; nil for none.
-    private func check(
-        _ path: String, keepsSessions: Bool, versionLimit: Int64?, _ progress: (StoreProgress) -> Void
-    ) throws(StoreError) -> Remains {
-        try examine(path)
+    /// - Parameter versionLimit: That of the replaced store; 0 for none.
+    private func complete(
+        _ path: String, keepsSessions: Bool, versionLimit: Int64, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreReplacement {
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
             // Reported under the path that the operator knows, here and below.
@@ -97,30 +75,41 @@ package final class OfflineSQLiteStore: OfflineStore {
                 directory: directory.path, database: database.new, options: options, report: report
             ).openCopy()
         } catch {
-            throw refusal(of: path, error)
+            throw BackupFile.refusal(error, of: path, copiedTo: database.new)
         }
-        let sealing = Sealing(opened.keys)
-        var erased = try ErasedRows(ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path))
-        var keyNumbers: Set<Int> = []
-        var unreadable = 0
-        var ended: [StoredSession] = []
+        let (writer, sealing) = (opened.writer, Sealing(opened.keys))
         do throws(SQLiteError) {
-            _ = try RowAudit(opened.writer.connection, sealing, progress) { row in
-                switch row {
-                case .token(let row, .success(let token)):
-                    keyNumbers.insert(row.keyNumber)
-                    erased.note(token, row)
-                case .token: unreadable += 1
-                case .session(let row, let opened):
-                    // A session that does not open is of no use.
-                    let isErased = (try? opened.get()).map { erased.note($0.session, row) } ?? true
-                    if isErased || !keepsSessions { ended.append(row) }
-                }
-            }
+            try writer.connection.checkIntegrity()
         } catch {
-            throw .read(StoreFault(error))
+            throw .refused("\(path) is damaged: \(error)\(BackupFile.consequence)")
         }
-        if let fault = erased.fault { throw .sealing(SealingError(fault)) }
+        var erasures = try erasures()
+        // What does not come back.
+        var (slots, ended, users): ([Int64], [StoredSession], Set<[UInt8]>) = ([], [], [])
+        var (keyNumbers, unreadable): (Set<Int>, Int) = ([], 0)
+        let total = writer.tokenCount
+        let rows = try StoreError.reading { () throws(SQLiteError) in try OpenedRows(writer.connection, sealing) }
+        while let row = try StoreError.reading({ () throws(SQLiteError) in try rows.next() }) {
+            switch row {
+            case .token(let row, .success(let token)):
+                if rows.tokens.isMultiple(of: 1_000) {
+                    progress(StoreProgress(done: min(rows.tokens, total), total: total))
+                }
+                keyNumbers.insert(row.keyNumber)
+                if try erasures.find(token.id, writtenAs: row.version) {
+                    slots.append(row.slot)
+                    users.insert(row.key)
+                }
+            case .token: unreadable += 1
+            case .session(let row, .success(let opened)):
+                let isErased = try erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number))
+                if isErased { users.insert(row.userKey) }
+                if isErased || !keepsSessions { ended.append(row) }
+            // It is of no use.
+            case .session(let row, .failure): ended.append(row)
+            }
+        }
+        progress(StoreProgress(done: total, total: total))
         guard unreadable == 0 else {
             throw .refused(
                 """
@@ -130,102 +119,38 @@ package final class OfflineSQLiteStore: OfflineStore {
                 """
             )
         }
-        do throws(SQLiteError) {
-            try remove(erased, ended, from: opened.writer, sealing, versionLimit)
-        } catch {
-            throw .write(StoreFault(error))
-        }
-        return Remains(
-            tokens: opened.writer.tokenCount, erasedUsers: erased.users.count, endedSessions: ended.count,
-            keyNumbers: keyNumbers)
-    }
-
-    static let consequence = "; nothing was replaced"
-
-    /// Rephrases errors for the restore of a backup.
-    private func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
-        switch error {
-        case .notADatabase(_, let error): .refused("\(path) is damaged (\(error)); nothing was replaced")
-        case .foreign: BackupFile.isNone(path, Self.consequence)
-        case .database(_, let error):
-            .refused("the copy of \(path) in \(directory.path) cannot be opened: \(error); nothing was replaced")
-        default: .refused("\(error)".replacing(database.new, with: path))
-        }
-    }
-
-    /// Removes the tokens of users that were erased, and sessions, from the copy of a backup.
-    private func remove(
-        _ erased: ErasedRows, _ ended: [StoredSession], from writer: WriterConnection, _ sealing: Sealing,
-        _ versionLimit: Int64?
-    ) throws(SQLiteError) {
-        let sessions = try writer.sessions(sealing)
-        try writer.transaction { () throws(SQLiteError) in
-            for slot in erased.slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
-            writer.noteRemoved(erased.slots.count)
-            writer.noteEnded(try sessions.remove(ended), sessions)
-            // What is written from now on must be newer than what there was, and than every erasure.
-            let limit = max(versionLimit ?? 0, erased.lastVersion?.rawValue ?? 0)
-            try Schema.raiseVersionLimit(limit, in: writer.connection)
-        }
-    }
-}
-
-/// Finds the rows of a backup whose users were erased after it was made.
-struct ErasedRows {
-    /// One for each file of erasures; empty if no user was ever erased.
-    private var searches: [Erasures.Search] = []
-    /// A version that all of the erasures have; nil without any.
-    let lastVersion: TokenVersion?
-    /// Where the tokens lie that were found.
-    private(set) var slots: [Int64] = []
-    /// The row keys of the users that were found.
-    private(set) var users: Set<[UInt8]> = []
-    private(set) var fault: CryptographyError?
-
-    init(_ files: [ErasuresFile]) throws(StoreError) {
-        var last: TokenVersion?
-        for file in files {
-            guard let erasures = try file.load() else { continue }
-            last = [last, erasures.last].compactMap(\.self).max()
-            do throws(CryptographyError) {
-                searches.append(try Erasures.Search(erasures))
-            } catch {
-                throw .sealing(SealingError(error))
+        try StoreError.writing { () throws(SQLiteError) in
+            let sessions = try writer.sessions(sealing)
+            try writer.transaction { () throws(SQLiteError) in
+                for slot in slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
+                writer.noteRemoved(slots.count)
+                writer.noteEnded(try sessions.remove(ended), sessions)
+                // What is written from now on must be newer than what there was, and than every erasure.
+                let limit = erasures.reduce(versionLimit) { max($0, $1.last?.rawValue ?? 0) }
+                try Schema.raiseVersionLimit(limit, in: writer.connection)
             }
         }
-        lastVersion = last
+        var replacement = StoreReplacement()
+        (replacement.tokens, replacement.isSealed) = (writer.tokenCount, options.isSealed)
+        (replacement.erasedUsers, replacement.endedSessions) = (users.count, ended.count)
+        replacement.keyNumbers = options.isSealed ? keyNumbers.sorted() : nil
+        return replacement
     }
 
-    /// Remembers a token if its user was erased.
-    mutating func note(_ token: Token, _ row: StoredToken) {
-        guard isErased(token.id, row.version) else { return }
-        slots.append(row.slot)
-        users.insert(row.key)
-    }
-
-    /// Whether a session's user was erased.
-    mutating func note(_ session: UserSession, _ row: StoredSession) -> Bool {
-        let isErased = isErased(session.user, TokenVersion(rawValue: row.number))
-        if isErased { users.insert(row.userKey) }
-        return isErased
-    }
-
-    /// Whether a user was erased after something was written.
-    private mutating func isErased(_ user: [UInt8], _ version: TokenVersion) -> Bool {
-        do throws(CryptographyError) {
-            for index in searches.indices where try searches[index].finds(user, writtenAs: version) { return true }
-        } catch {
-            fault = error
+    /// One for each file of erasures; empty if no user was ever erased.
+    private func erasures() throws(StoreError) -> [Erasures] {
+        var erasures: [Erasures] = []
+        for file in ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path) {
+            if let found = try file.load() { erasures.append(found) }
         }
-        return false
+        return erasures
     }
 }
 
-/// What is left of a backup.
-private struct Remains {
-    let tokens: Int
-    let erasedUsers: Int
-    let endedSessions: Int
-    /// Of the keys that its tokens are sealed with.
-    let keyNumbers: Set<Int>
+extension [Erasures] {
+    /// Whether a user was erased after something was written.
+    fileprivate mutating func find(_ user: [UInt8], writtenAs version: TokenVersion) throws(StoreError) -> Bool {
+        for index in indices where try self[index].finds(user, writtenAs: version) { return true }
+        return false
+    }
 }

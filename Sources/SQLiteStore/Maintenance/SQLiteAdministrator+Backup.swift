@@ -45,9 +45,9 @@ extension SQLiteAdministrator {
     ) async throws(StoreError) -> StoreBackup {
         // Checked only now, because removing what an interrupted backup left has made room.
         try DiskRoom.check(forBackup: try await databaseSize(), at: path, besides: store.path)
-        _ = try await withCopy { (writer) throws(SQLiteError) -> CopyOutcome<Bool> in
+        try await withCopy { (writer) throws(SQLiteError) -> Result<Void, StoreError> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
-            return .success(true)
+            return .success(())
         }
         do throws(StoreError) {
             try await copyPages(progress)
@@ -105,9 +105,9 @@ extension SQLiteAdministrator {
     private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
         while true {
             let (remaining, total, pageSize) = try await withCopy {
-                (writer) throws(SQLiteError) -> CopyOutcome<(Int, Int, Int)> in
+                (writer) throws(SQLiteError) -> Result<(Int, Int, Int), StoreError> in
                 guard let copy = writer.copy else {
-                    return .refused("the database was opened again after a fault; start the backup again")
+                    return .failure(.refused("the database was opened again after a fault; start the backup again"))
                 }
                 let (remaining, total) = try copy.step(pages: Int32(Self.backupStep / writer.pageSize))
                 return .success((remaining, total, writer.pageSize))
@@ -118,29 +118,17 @@ extension SQLiteAdministrator {
         }
     }
 
-    private enum CopyOutcome<Value: Sendable>: Sendable {
-        case success(Value)
-        case refused(String)
-        /// An error of the copy, not of the store.
-        case failed(SQLiteError)
-    }
-
     /// Runs a closure on the writer's thread; errors of the copy are not errors of the store.
-    private func withCopy<Value>(
-        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> CopyOutcome<Value>
+    private func withCopy<Value: Sendable>(
+        _ body: @escaping @Sendable (WriterConnection) throws(SQLiteError) -> Result<Value, StoreError>
     ) async throws(StoreError) -> Value {
-        let outcome = try await store.writerThread.perform { (writer) throws(SQLiteError) -> CopyOutcome<Value> in
+        try await store.writerThread.perform { (writer) throws(SQLiteError) -> Result<Value, StoreError> in
             do throws(SQLiteError) {
                 return try body(writer)
             } catch {
-                return .failed(error)
+                return .failure(.refused("the backup cannot be written: \(error)"))
             }
-        }
-        switch outcome {
-        case .success(let value): return value
-        case .refused(let reason): throw .refused(reason)
-        case .failed(let error): throw .refused("the backup cannot be written: \(error)")
-        }
+        }.get()
     }
 
     private func endCopy() async throws(StoreError) {
@@ -157,10 +145,8 @@ enum BackupFile {
         let tokens: Int
         do throws(SQLiteError) {
             let connection = try SQLiteConnection(path: path, mode: .readWrite)
-            // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it.
+            // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
             _ = try connection.text("PRAGMA journal_mode = DELETE")
-            // A WAL of the store beside it would not belong to it.
-            try connection.execute("PRAGMA user_version = \(Schema.userVersion(mark: StateMark.random()))")
             let checked = await connection.interruptible { () throws(SQLiteError) in try connection.checkIntegrity() }
             try checked.get()
             tokens = try connection.integer("SELECT tokens FROM store")
@@ -204,8 +190,24 @@ enum BackupFile {
         guard isOne(path) else { throw isNone(path, consequence) }
     }
 
-    static func isNone(_ path: String, _ consequence: String = "") -> StoreError {
+    private static func isNone(_ path: String, _ consequence: String) -> StoreError {
         .refused("\(path) is no backup that token-cache has written\(consequence)")
+    }
+
+    /// What a restore says beside the reason.
+    static let consequence = "; nothing was replaced"
+
+    /// Rephrases errors for a backup.
+    ///
+    /// - Parameter copy: That which is restored; nil if the backup itself was opened.
+    static func refusal(_ error: SQLiteOpenError, of path: String, copiedTo copy: String? = nil) -> StoreError {
+        let consequence = copy == nil ? "" : consequence
+        switch error {
+        case .notADatabase(_, let error): return .refused("\(path) is damaged: \(error)\(consequence)")
+        case .database(let opened, let error): return .refused("\(opened) cannot be read: \(error)\(consequence)")
+        case .foreign: return isNone(path, consequence)
+        default: return .refused("\(error)".replacing(copy ?? path, with: path))
+        }
     }
 
     /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
@@ -251,26 +253,16 @@ enum DiskRoom {
     ///   - store: The path of the store's database, whose disk keeps some room free.
     static func check(forBackup bytes: Int, at path: String, besides store: String) throws(StoreError) {
         let folder = Path.folder(of: path)
-        guard let target = FileStatus(folder) else { return }
+        guard let target = FileStatus(folder), let free = FileSystem(of: folder).freeBytes else { return }
         let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
-        guard let free = freeMebibytes(in: folder, below: bytes + (isStoreDisk ? reserve : 0)) else { return }
-        let keptFree = ", and \(mebibytes(reserve)) MiB must stay free for the store on the same disk"
+        guard free < bytes + (isStoreDisk ? reserve : 0) else { return }
+        let keptFree = ", and \(reserve >> 20) MiB must stay free for the store on the same disk"
+        // What is free is rounded down, and what is needed up, so that no message says that enough is free.
         throw .refused(
             """
-            the backup needs \(mebibytes(bytes)) MiB\(isStoreDisk ? keptFree : ""), \
-            but only \(free) MiB are free in \(folder); make room, or name a folder on another disk
+            the backup needs \((bytes + (1 << 20) - 1) >> 20) MiB\(isStoreDisk ? keptFree : ""), \
+            but only \(free >> 20) MiB are free in \(folder); make room, or name a folder on another disk
             """
         )
-    }
-
-    /// How many mebibytes are free in a folder, if that is less than what is needed; nil if it is enough or unknown.
-    private static func freeMebibytes(in folder: String, below needed: Int) -> Int? {
-        guard let free = FileSystem(of: folder).freeBytes, free < needed else { return nil }
-        // Rounded down, and what is needed is rounded up, so that no message says that enough is free.
-        return free / (1 << 20)
-    }
-
-    private static func mebibytes(_ bytes: Int) -> Int {
-        (bytes + (1 << 20) - 1) / (1 << 20)
     }
 }

@@ -12,8 +12,9 @@ extension SQLiteAdministrator {
     package func missingKeys() throws(StoreError) -> [Int]? {
         let ring = try ring()
         // The keys are listed even if the database can no longer be opened, or has damaged rows.
-        guard let connection = try? reader().connection else { return nil }
-        return try? KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
+        return try? reading { (connection) throws(SQLiteError) in
+            try KeyNumbers.missing(in: ring, connection, rows: KeyNumbers.rowsForOperator)
+        }
     }
 
     package func addKey() throws(StoreError) -> SealingKey {

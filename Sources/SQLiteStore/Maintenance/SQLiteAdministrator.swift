@@ -7,7 +7,6 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
     let longReads = LongReads()
-    private var openReader: (reader: TokenReader, generation: UInt64)?
 
     package nonisolated let users: any UserAdministrator
 
@@ -24,22 +23,10 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         unsafe executor.asUnownedSerialExecutor()
     }
 
-    /// The reader, opened again if the database was.
-    func reader() throws(StoreError) -> TokenReader {
-        let generation = store.state.generation.load(ordering: .acquiring)
-        if let openReader, openReader.generation == generation { return openReader.reader }
-        let reader = try reading { () throws(SQLiteError) in
-            try TokenReader(path: store.path, state: store.state)
-        }
-        openReader = (reader, generation)
-        return reader
-    }
-
-    func reading<Result>(_ body: () throws(SQLiteError) -> Result) throws(StoreError) -> Result {
-        do throws(SQLiteError) {
-            return try body()
-        } catch {
-            throw .read(StoreFault(error))
+    /// Reads with a connection of its own.
+    func reading<Value>(_ body: (SQLiteConnection) throws(SQLiteError) -> Value) throws(StoreError) -> Value {
+        try StoreError.reading { () throws(SQLiteError) in
+            try body(SQLiteConnection(path: store.path, mode: .readOnly))
         }
     }
 
@@ -51,7 +38,7 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         if Task.isCancelled {
             throw .refused("it was interrupted, because the server is stopping or the client has disconnected")
         }
-        return try reading { () throws(SQLiteError) in try outcome.get() }
+        return try StoreError.reading { () throws(SQLiteError) in try outcome.get() }
     }
 }
 
@@ -63,8 +50,7 @@ extension SQLiteAdministrator {
             start = slot
         }
         var coder = RowCoder(store.state.sealing)
-        let connection = try reader().connection
-        return try reading { () throws(SQLiteError) in
+        return try reading { (connection) throws(SQLiteError) in
             let select = try SQLiteStatement(
                 "SELECT \(StoredToken.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
             )
@@ -101,12 +87,12 @@ extension SQLiteAdministrator {
         result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         // What is left of a damaged table may not be readable at all.
         if result.damages.isEmpty {
-            let audit = try await readingForLong { (connection) throws(SQLiteError) in
-                // One state, whatever is written meanwhile.
-                try connection.execute("BEGIN")
-                return try RowAudit(connection, sealing, progress)
+            (result.tokens, result.unreadable, result.damages) = try await readingForLong {
+                (connection) throws(SQLiteError) in
+                let rows = try OpenedRows(connection, sealing)
+                let damages = try rows.readAll(progress)
+                return (rows.tokens, rows.unreadable, damages)
             }
-            (result.tokens, result.unreadable, result.damages) = (audit.tokens, audit.unreadable, audit.damages)
         }
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty
         return result
@@ -116,13 +102,16 @@ extension SQLiteAdministrator {
         let (tokens, used, free) = try await store.writerThread.perform { (writer) throws(SQLiteError) in
             (writer.tokenCount, try writer.usedBytes(), try writer.freeBytes())
         }
-        return StoreStatistics(
-            tokens: tokens, databaseBytes: used + free, freeBytes: free,
-            walBytes: FileStatus.size(of: store.path + "-wal"),
-            isSealed: store.state.sealing.ring != nil, newestKey: store.state.sealing.ring?.active.number,
-            software: "SQLite \(SQLiteLibrary.version)", schemaVersion: Schema.version,
-            unreadableReads: store.state.unreadableCount.load(ordering: .relaxed), place: store.directory.path
-        )
+        let ring = store.state.sealing.ring
+        var statistics = StoreStatistics(
+            tokens: tokens, isSealed: ring != nil, software: "SQLite \(SQLiteLibrary.version)",
+            place: store.directory.path)
+        (statistics.databaseBytes, statistics.freeBytes) = (used + free, free)
+        statistics.walBytes = FileStatus.size(of: store.path + "-wal")
+        statistics.newestKey = ring?.active.number
+        statistics.schemaVersion = Schema.version
+        statistics.unreadableReads = store.state.unreadableCount.load(ordering: .relaxed)
+        return statistics
     }
 }
 

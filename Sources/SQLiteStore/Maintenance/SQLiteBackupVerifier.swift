@@ -2,18 +2,7 @@ internal import System
 package import TokenStore
 
 /// Verifies backups where they are: reads the file alone, takes no lock and makes no file.
-package struct SQLiteBackupVerifier: BackupVerifier {
-    private let keyRing: KeyRingFile
-    private let isSealed: Bool
-
-    /// - Parameters:
-    ///   - keyRing: The key ring with the keys that sealed the rows.
-    ///   - isSealed: Whether the settings ask for sealing.
-    package init(keyRing: KeyRingFile, isSealed: Bool) {
-        self.keyRing = keyRing
-        self.isSealed = isSealed
-    }
-
+extension SQLiteStoreProvider: BackupVerifier {
     package func isBackup(_ path: String) -> Bool {
         BackupFile.isOne(path)
     }
@@ -36,28 +25,17 @@ package struct SQLiteBackupVerifier: BackupVerifier {
                 found.damages.append(damage)
                 return found
             }
-            var options = StoreOptions(keyRing: keyRing)
-            options.isSealed = isSealed
             let opener = StoreOpener(directory: "", database: path, options: options) { _ in }
             let keys = try opener.presentKeys(of: connection)
-            let audit = try Schema.opening(path) { () throws(SQLiteError) in
-                try RowAudit(connection, Sealing(keys), progress)
+            try Schema.opening(path) { () throws(SQLiteError) in
+                let rows = try OpenedRows(connection, Sealing(keys))
+                found.damages = try rows.readAll(progress)
+                (found.tokens, found.sessions, found.unreadable) = (rows.tokens, rows.sessions, rows.unreadable)
+                found.lastWrittenAt = rows.lastWrittenAt
             }
-            (found.tokens, found.sessions, found.lastWrittenAt) = (audit.tokens, audit.sessions, audit.lastWrittenAt)
-            (found.unreadable, found.damages) = (audit.unreadable, audit.damages)
             return found
         } catch {
-            throw Self.refusal(of: path, error)
-        }
-    }
-
-    /// Rephrases errors for a backup.
-    private static func refusal(of path: String, _ error: SQLiteOpenError) -> StoreError {
-        switch error {
-        case .notADatabase(_, let error): .refused("\(path) is damaged: \(error)")
-        case .database(_, let error): .refused("\(path) cannot be read: \(error)")
-        case .foreign: BackupFile.isNone(path)
-        default: .refused("\(error)")
+            throw BackupFile.refusal(error, of: path)
         }
     }
 }

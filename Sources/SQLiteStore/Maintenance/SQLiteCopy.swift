@@ -47,25 +47,19 @@ final class SQLiteCopySource: CopySource {
     var unreadable: [String: Int] { rows.unreadable }
 
     func next() throws(StoreError) -> [CopiedRow] {
-        do throws(SQLiteError) {
-            return try batch()
-        } catch {
-            throw .read(StoreFault(error))
-        }
-    }
-
-    private func batch() throws(SQLiteError) -> [CopiedRow] {
-        var batch: [CopiedRow] = []
-        let end = rows.valueBytes + Self.batchBytes
-        while batch.count < Self.batch, rows.valueBytes < end || batch.isEmpty, let row = try rows.next() {
-            switch row {
-            case .token(let row, .success(let token)): batch.append(.token(token, row.times, row.version))
-            case .session(let row, .success(let opened)): batch.append(.session(opened, number: row.number))
-            // Counted by `rows`.
-            case .token, .session: break
+        try StoreError.reading { () throws(SQLiteError) in
+            var batch: [CopiedRow] = []
+            let end = rows.valueBytes + Self.batchBytes
+            while batch.count < Self.batch, rows.valueBytes < end || batch.isEmpty, let row = try rows.next() {
+                switch row {
+                case .token(let row, .success(let token)): batch.append(.token(token, row.times, row.version))
+                case .session(let row, .success(let opened)): batch.append(.session(opened, number: row.number))
+                // Counted by `rows`.
+                case .token, .session: break
+                }
             }
+            return batch
         }
-        return batch
     }
 }
 
@@ -169,7 +163,7 @@ final class SQLiteCopyTarget: CopyTarget {
         } catch {
             throw .sealing(error)
         }
-        try writing { () throws(SQLiteError) in
+        try StoreError.writing { () throws(SQLiteError) in
             try writer.transaction { () throws(SQLiteError) in
                 for (row, version) in tokens { try arrive(row, version) }
                 for (row, number) in sessions { try self.sessions.add(row, number: number) }
@@ -190,7 +184,7 @@ final class SQLiteCopyTarget: CopyTarget {
     }
 
     func reread() throws(StoreError) -> any CopySource {
-        try writing { () throws(SQLiteError) in
+        try StoreError.writing { () throws(SQLiteError) in
             try writer.transaction { () throws(SQLiteError) in
                 try writer.connection.execute(Self.order)
                 writer.tokenCount = tokenCount
@@ -200,7 +194,7 @@ final class SQLiteCopyTarget: CopyTarget {
     }
 
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError) {
-        try writing { () throws(SQLiteError) in
+        try StoreError.writing { () throws(SQLiteError) in
             try writer.index(for: retention)
             try Schema.raiseVersionLimit(versionLimit, in: writer.connection)
             // Otherwise the new store would trust a clock that is wrong now.
@@ -213,14 +207,6 @@ final class SQLiteCopyTarget: CopyTarget {
     }
 
     func abandon() { database.discardNew() }
-
-    private func writing<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
-        do throws(SQLiteError) {
-            return try body()
-        } catch {
-            throw .write(StoreFault(error))
-        }
-    }
 }
 
 extension StoreOpener {

@@ -3,14 +3,7 @@ internal import System
 package import TokenStore
 
 /// Examines the files of a SQLite store.
-package struct SQLiteExaminer: StoreExaminer {
-    /// The data folder.
-    private let directory: String
-
-    package init(directory: String) {
-        self.directory = directory
-    }
-
+extension SQLiteStoreProvider: StoreExaminer {
     package var path: String { directory + "/" + DatabaseFileName.database }
 
     package var damagedCopy: String? { DatabaseFileName.damagedCopy(of: path) }

@@ -1,68 +1,38 @@
 internal import Glibc
-internal import Synchronization
 internal import System
 internal import TokenStore
+
+/// Erases a user; called on any thread.
+typealias Erasing = @Sendable (_ user: [UInt8]) async throws(StoreError) -> Erasure
 
 /// Erases users: their rows, and, by a record beside the key ring, what older backups bring back.
 ///
 /// SQLite overwrites removed rows with zeros (`secure_delete`), and the WAL is truncated before an erasure is acknowledged. When
 /// SQLite distributes rows anew among neighbouring pages, a copy of one that has moved may stay in the unused part of a page
 /// until another row takes its place; such a copy is sealed as its row was.
-actor UserEraser {
-    private let store: OpenDatabase
-    private let report: @Sendable (StoreEvent) -> Void
-    private let executor = BlockingExecutor(label: "erasures")
-
-    init(_ store: OpenDatabase, report: @escaping @Sendable (StoreEvent) -> Void) {
-        self.store = store
-        self.report = report
-    }
-
-    nonisolated var unownedExecutor: UnownedSerialExecutor {
-        unsafe executor.asUnownedSerialExecutor()
-    }
-
-    /// Erases a user.
-    ///
-    /// After an error the user's rows may be gone or not; erasing again goes on from there.
-    func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
-        let sealing = store.state.sealing
-        let outcome = try await store.writerThread.perform(writing: [user]) { (writer) throws(SQLiteError) in
-            try writer.erase(user, sealing)
-        }
-        let (erasure, version) = try outcome.get()
-        try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
-        try removeDamagedWAL()
-        try await emptyWAL()
-        return erasure
-    }
-
-    /// Removes the copy of a damaged WAL and overwrites its content, as far as the disk overwrites in place.
-    private func removeDamagedWAL() throws(StoreError) {
-        let path = store.path + DatabaseFileName.damagedWALSuffix
-        let descriptor = retryingInterrupts { unsafe open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) }
-        guard descriptor >= 0 || FileStatus.exists(path) else { return }
-        defer { if descriptor >= 0 { Glibc.close(descriptor) } }
-        try PrivateFile.remove(path)
-        try PrivateFile.synchronizeFolder(of: path)
-        if descriptor >= 0 { PrivateFile.overwrite(descriptor) }
-        report(.damagedWALErased(path: path))
-    }
+struct UserEraser: Sendable {
+    let store: OpenDatabase
+    let report: @Sendable (StoreEvent) -> Void
 
     /// How long to wait for readers of an earlier state.
     private static let readerTime = Duration.seconds(30)
     /// How long writes wait for readers at most: longer than most turns of a loop, which are all that many readers take.
     private static let writerTime: Int32 = 5
-    /// The pauses between two attempts, each twice as long as the one before, in which writes are not held up.
-    private static let pauses = Duration.milliseconds(20)...Duration.seconds(1)
+    /// Between two attempts, in which writes are not held up.
+    private static let pause = Duration.milliseconds(100)
 
-    /// Moves the WAL into the database, syncs that, and truncates the WAL for good.
-    private func emptyWAL() async throws(StoreError) {
+    /// Erases a user.
+    ///
+    /// After an error the user's rows may be gone or not; erasing again goes on from there.
+    func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
+        let erased = try await store.writerThread.perform(writing: [user]) { (writer) throws(SQLiteError) in
+            try writer.erase(user, store.state.sealing)
+        }.get()
+        // On the writer's thread, too, which changes the files for one user after the other.
+        try await store.writerThread.perform { (_) throws(SQLiteError) in record(user, erased.version) }.get()
         let began = ContinuousClock.now
-        var pause = Self.pauses.lowerBound
-        while try await store.writerThread.perform({ (writer) throws(SQLiteError) in
-            try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true)
-        }) == .heldUp {
+        while try await !store.writerThread.perform({ (writer) throws(SQLiteError) in try emptyWAL(of: writer) }).get()
+        {
             // Loops read for a turn at most; a check of the whole store may take longer.
             guard ContinuousClock.now - began < Self.readerTime else {
                 throw .refused(
@@ -72,12 +42,39 @@ actor UserEraser {
                     """
                 )
             }
-            try? await Task.sleep(for: pause)
-            pause = min(pause * 2, Self.pauses.upperBound)
+            try? await Task.sleep(for: Self.pause)
+        }
+        return erased.erasure
+    }
+
+    /// Records the erasure, and removes the copy of a damaged WAL, in which the user may be.
+    private func record(_ user: [UInt8], _ version: TokenVersion) -> Result<Void, StoreError> {
+        do throws(StoreError) {
+            try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
+            if let copy = DatabaseFileName.damagedCopy(of: store.path) {
+                try PrivateFile.remove(copy)
+                try PrivateFile.synchronizeFolder(of: copy)
+                report(.damagedWALErased(path: copy))
+            }
+            return .success(())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    /// Moves the WAL into the database, syncs that, and truncates the WAL for good; returns false if readers hold that up.
+    private func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Result<Bool, StoreError> {
+        guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else {
+            return .success(false)
         }
         // SQLite does not sync a truncation.
         let wal = store.path + "-wal"
-        if FileStatus.exists(wal) { try PrivateFile.synchronize(wal) }
+        do throws(StoreError) {
+            if FileStatus.exists(wal) { try PrivateFile.synchronize(wal) }
+            return .success(true)
+        } catch {
+            return .failure(error)
+        }
     }
 }
 
@@ -87,7 +84,7 @@ extension WriterConnection {
     /// - Returns: What was removed, and a version later than that of any removed row.
     func erase(
         _ user: [UInt8], _ sealing: Sealing
-    ) throws(SQLiteError) -> Result<(Erasure, TokenVersion), StoreError> {
+    ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
         do throws(SealingError) {
             // Not earlier, as the database may have been opened again meanwhile and be another one.

@@ -1,3 +1,5 @@
+internal import Dispatch
+internal import Glibc
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -15,16 +17,11 @@ final class Preloader: Sendable {
     private let memory: Int
     private let report: @Sendable (StoreEvent) -> Void
     private let isStopping = Atomic<Bool>(false)
-    /// Signalled once, to stop.
-    private let stopping = Semaphore()
-    private let finished = Semaphore()
+    private let queue = DispatchQueue(label: "preloader")
 
-    /// Bytes of one read; SQLite's file system takes no more than 128 KiB.
-    private static let pieceLength = 64 << 10
     /// Pieces of a step, after which it pauses.
     private static let pieces = 16
-    /// Time before it begins, in which clients that waited for the start are answered.
-    private static let delay = Duration.milliseconds(200)
+    private static let longestPause = Duration.milliseconds(200)
 
     /// - Parameters:
     ///   - path: The database.
@@ -40,48 +37,29 @@ final class Preloader: Sendable {
     func start() {
         // Opened at once: SQLite keeps the descriptor until the store is closed (sqlite.org/howtocorrupt.html, section
         // 2.2), so the number of descriptors is constant from now on. An error is reported by the reads of clients.
-        guard let connection = try? SQLiteConnection(path: path, mode: .readOnly) else {
-            finished.signal()
-            return
-        }
+        guard let connection = try? SQLiteConnection(path: path, mode: .readOnly) else { return }
         let handedOver = ThreadHandoff(connection)
-        do throws(ThreadShortage) {
-            try NamedThread.start("preloader") { [self] in
-                run(handedOver.take())
-                finished.signal()
-            }
-        } catch {
-            // Without the preloader, rows are read when clients ask for them.
-            finished.signal()
-        }
+        queue.async { [self] in run(handedOver.take()) }
     }
 
     /// Stops the thread and waits until it has ended, which takes a moment.
     func stop() {
         isStopping.store(true, ordering: .relaxed)
-        stopping.signal()
-        finished.wait()
+        queue.sync {}
     }
 
     private func run(_ connection: SQLiteConnection) {
-        pause(Self.delay)
-        let size = connection.fileSize
+        let (size, began) = (connection.fileSize, ContinuousClock.now)
         guard size <= memory / 2 else { return report(.notPreloaded(bytes: size, memory: memory)) }
-        let began = ContinuousClock.now
-        var piece = [UInt8](repeating: 0, count: Self.pieceLength)
-        var (offset, stepBegan) = (0, began)
-        while offset < size && !isStopping.load(ordering: .relaxed) {
-            guard connection.readFile(at: offset, into: &piece) else { break }
-            offset += piece.count
-            if (offset / Self.pieceLength).isMultiple(of: Self.pieces) {
-                pause(.now - stepBegan)
+        var (count, stepBegan) = (0, began)
+        let isWhole = connection.readThrough {
+            count += 1
+            if count.isMultiple(of: Self.pieces) {
+                usleep(UInt32(min(.now - stepBegan, Self.longestPause) / .microseconds(1)))
                 stepBegan = .now
             }
+            return isStopping.load(ordering: .relaxed)
         }
-        if offset >= size { report(.preloaded(bytes: size, took: .now - began)) }
-    }
-
-    private func pause(_ duration: Duration) {
-        stopping.wait(atMost: duration)
+        if isWhole { report(.preloaded(bytes: size, took: .now - began)) }
     }
 }

@@ -64,15 +64,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
-        try reading { (reader) throws(StoreError) in
-            var tokenInfo: [UInt8] = []
-            switch try reader.fetch(id, upTo: limit, appendingTo: &tokenInfo) {
-            case .nothing: return .nothing
-            case .longer: return .longer
-            case .found(let deadline, let version):
-                return .found(tokenInfo, until: deadline, version: version)
-            }
-        }
+        try reading { (reader) throws(StoreError) in try reader.fetch(id, upTo: limit) }
     }
 
     /// Reads with the handle's reader, in the present read transaction.
@@ -119,11 +111,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         let current = state.generation.load(ordering: .acquiring)
         guard current != generation else { return }
         closeSnapshot()
-        do throws(SQLiteError) {
-            reader = try TokenReader(path: path, state: state)
-        } catch {
-            throw .read(StoreFault(error))
-        }
+        reader = try StoreError.reading { () throws(SQLiteError) in try TokenReader(path: path, state: state) }
         generation = current
     }
 

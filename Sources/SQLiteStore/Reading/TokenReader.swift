@@ -40,62 +40,41 @@ final class TokenReader {
         coder = RowCoder(state.sealing)
     }
 
-    /// Where the columns of `select` are; it has only those that a read needs.
-    private enum Column {
-        static let value: Int32 = 0
-        static let keyNumber: Int32 = 1
-        static let writtenAt: Int32 = 2
-        static let expiresAt: Int32 = 3
-        static let version: Int32 = 4
-    }
-
-    /// The result of a read.
-    enum Found {
-        /// There is no row, or it has expired.
-        case nothing
-        /// The token info was appended. It must no longer be returned from `until` on, in seconds since 1970.
-        case found(until: Int64, version: TokenVersion)
-        /// The row's value is longer than the limit, and was not read.
-        case longer
-    }
-
-    /// Appends the token info of an id.
+    /// Reads the token info of an id.
     ///
     /// - Parameters:
     ///   - id: The unique id.
     ///   - limit: Bytes that the row's value may have. Of a longer value only the first page is read.
-    ///   - tokenInfo: The token info is appended to it.
-    func fetch(
-        _ id: [UInt8], upTo limit: Int = .max, appendingTo tokenInfo: inout [UInt8]
-    ) throws(StoreError) -> Found {
+    func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched {
         do throws(SealingError) {
             try coder.key(of: id, into: &key)
         } catch {
             throw .sealing(error)
         }
         var fault: SealingError?
-        let found: Found
+        let found: Fetched
         do throws(SQLiteError) {
             try select.bind(key.firstSlot, at: 2)
             if limit != boundLimit {
                 try select.bind(Int64(limit), at: 3)
                 boundLimit = limit
             }
-            found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Found in
+            found = try select.withBinding(key.bytes, at: 1) { () throws(SQLiteError) -> Fetched in
                 guard try select.step(), let (times, deadline) = current() else { return .nothing }
-                guard !select.isNull(at: Column.value) else { return .longer }
+                guard !select.isNull(at: 0) else { return .longer }
+                var tokenInfo: [UInt8] = []
                 do throws(SealingError) {
-                    try select.withBlob(at: Column.value) { (value) throws(SealingError) in
+                    try select.withBlob(at: 0) { (value) throws(SealingError) in
                         try coder.appendTokenInfo(
-                            of: value, keyNumber: select.integer(at: Column.keyNumber), key: key.bytes, times: times,
+                            of: value, keyNumber: select.integer(at: 1), key: key.bytes, times: times,
                             to: &tokenInfo
                         )
                     }
                 } catch {
                     fault = error
                 }
-                let version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
-                return .found(until: deadline, version: version)
+                let version = TokenVersion(rawValue: Int64(select.integer(at: 4)))
+                return .found(tokenInfo, until: deadline, version: version)
             }
         } catch {
             throw .read(StoreFault(error))
@@ -109,20 +88,14 @@ final class TokenReader {
 
     /// The times of the current row and when it expires; nil if it has expired but is not yet deleted.
     private func current() -> (times: RowTimes, deadline: Int64)? {
-        let times = RowTimes(
-            writtenAt: Int64(select.integer(at: Column.writtenAt)),
-            expiresAt: select.optionalInteger(at: Column.expiresAt))
+        let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
         guard !state.keepsForever else { return (times, .max) }
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
         return deadline > Int64(time(nil)) ? (times, deadline) : nil
     }
 
     func beginSnapshot() throws(StoreError) {
-        do throws(SQLiteError) {
-            try begin.run()
-        } catch {
-            throw .read(StoreFault(error))
-        }
+        try StoreError.reading { () throws(SQLiteError) in try begin.run() }
     }
 
     func endSnapshot() {
@@ -138,7 +111,7 @@ struct SessionStatements {
     fileprivate let byUser: SQLiteStatement
 
     fileprivate init(_ connection: SQLiteConnection) throws(SQLiteError) {
-        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
+        let all = "SELECT \(StoredSession.columns) FROM session WHERE"
         byKey = try SQLiteStatement("\(all) key = ?1 AND expires_at > ?2", on: connection)
         byUser = try SQLiteStatement("\(all) user_key = ?1 AND expires_at > ?2 ORDER BY number", on: connection)
     }
@@ -168,7 +141,7 @@ extension TokenReader {
     private func rows(
         _ statement: KeyPath<SessionStatements, SQLiteStatement>, _ bytes: [UInt8]
     ) throws(StoreError) -> [StoredSession] {
-        do throws(SQLiteError) {
+        try StoreError.reading { () throws(SQLiteError) in
             if sessions == nil { sessions = try SessionStatements(connection) }
             guard let select = sessions?[keyPath: statement] else { return [] }
             try select.bind(Int64(time(nil)), at: 2)
@@ -177,8 +150,6 @@ extension TokenReader {
                 while try select.step() { rows.append(StoredSession(select)) }
                 return rows
             }
-        } catch {
-            throw .read(StoreFault(error))
         }
     }
 

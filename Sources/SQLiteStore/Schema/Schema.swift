@@ -14,14 +14,10 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version of the tables and of their rows, in the lowest byte of `PRAGMA user_version`; above it is the mark, see `StateMark`.
+    /// The version of the tables and of their rows, in `PRAGMA user_version`.
     ///
     /// Versions 1 to 5 were never released.
     static let version = 6
-
-    static func userVersion(mark: Int) -> Int { mark << 8 | version }
-
-    static func mark(ofUserVersion number: Int) -> Int { number >> 8 & (StateMark.count - 1) }
 
     private static let tables = """
         CREATE TABLE token (
@@ -76,7 +72,7 @@ enum Schema {
     static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
         let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
             (
-                try connection.integer("PRAGMA user_version") & 0xff,
+                try connection.integer("PRAGMA user_version"),
                 try connection.integer("PRAGMA application_id"),
                 try connection.integer("SELECT count(*) FROM sqlite_schema") == 0
             )
@@ -105,11 +101,10 @@ enum Schema {
     static func create(_ connection: SQLiteConnection) throws(SQLiteError) {
         try connection.execute(
             """
-            PRAGMA auto_vacuum = INCREMENTAL;
             BEGIN IMMEDIATE;
             \(tables);
             PRAGMA application_id = \(applicationID);
-            PRAGMA user_version = \(userVersion(mark: StateMark.next(after: 0)));
+            PRAGMA user_version = \(version);
             COMMIT
             """
         )

@@ -24,7 +24,7 @@ final class SessionTable {
         }
         self.connection = connection
         coder = RowCoder(sealing)
-        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
+        let all = "SELECT \(StoredSession.columns) FROM session WHERE"
         insert = try statement(
             """
             INSERT INTO session (key, id, user_key, number, created_at, expires_at, used_at, key_number, user)
@@ -135,37 +135,16 @@ final class SessionTable {
 }
 
 /// A session's row in the table `session`.
-extension SessionRow {
-    /// For a statement's text: the columns in the order of `Column`.
+extension StoredSession {
+    /// For a statement's text.
     static let columns = "key, id, user_key, key_number, created_at, expires_at, used_at, number, user"
 
-    /// Where a statement's columns are.
-    enum Column {
-        static let key: Int32 = 0
-        static let id: Int32 = 1
-        static let userKey: Int32 = 2
-        static let keyNumber: Int32 = 3
-        static let createdAt: Int32 = 4
-        static let expiresAt: Int32 = 5
-        static let usedAt: Int32 = 6
-        static let number: Int32 = 7
-        static let user: Int32 = 8
-    }
-}
-
-extension StoredSession {
-    /// Reads the current row of a statement that selects `SessionRow.columns`.
+    /// Reads the current row of a statement that selects `columns`.
     init(_ select: SQLiteStatement) {
+        func number(_ column: Int32) -> Int64 { Int64(select.integer(at: column)) }
         self.init(
-            key: select.blob(at: SessionRow.Column.key),
-            id: select.blob(at: SessionRow.Column.id),
-            userKey: select.blob(at: SessionRow.Column.userKey),
-            keyNumber: select.integer(at: SessionRow.Column.keyNumber),
-            user: select.blob(at: SessionRow.Column.user),
-            createdAt: Int64(select.integer(at: SessionRow.Column.createdAt)),
-            expiresAt: Int64(select.integer(at: SessionRow.Column.expiresAt)),
-            usedAt: Int64(select.integer(at: SessionRow.Column.usedAt)),
-            number: Int64(select.integer(at: SessionRow.Column.number))
-        )
+            key: select.blob(at: 0), id: select.blob(at: 1), userKey: select.blob(at: 2),
+            keyNumber: select.integer(at: 3),
+            user: select.blob(at: 8), createdAt: number(4), expiresAt: number(5), usedAt: number(6), number: number(7))
     }
 }

@@ -104,30 +104,16 @@ struct StoredToken {
     let times: RowTimes
     let version: TokenVersion
 
-    /// For a statement's text: the columns in the order of `Column`.
+    /// For a statement's text.
     static let columns = "slot, key, key_number, written_at, expires_at, version, value"
 
-    /// Where a statement's columns are.
-    enum Column {
-        static let slot: Int32 = 0
-        static let key: Int32 = 1
-        static let keyNumber: Int32 = 2
-        static let writtenAt: Int32 = 3
-        static let expiresAt: Int32 = 4
-        static let version: Int32 = 5
-        static let value: Int32 = 6
-    }
-
-    /// Reads all but the value of the statement's current row.
+    /// Reads all but the value of the current row of a statement that selects `columns`.
     init(_ select: SQLiteStatement) {
-        slot = Int64(select.integer(at: Column.slot))
-        key = select.blob(at: Column.key)
-        keyNumber = select.integer(at: Column.keyNumber)
-        times = RowTimes(
-            writtenAt: Int64(select.integer(at: Column.writtenAt)),
-            expiresAt: select.optionalInteger(at: Column.expiresAt)
-        )
-        version = TokenVersion(rawValue: Int64(select.integer(at: Column.version)))
+        slot = Int64(select.integer(at: 0))
+        key = select.blob(at: 1)
+        keyNumber = select.integer(at: 2)
+        times = RowTimes(writtenAt: Int64(select.integer(at: 3)), expiresAt: select.optionalInteger(at: 4))
+        version = TokenVersion(rawValue: Int64(select.integer(at: 5)))
     }
 
     /// Opens the token of the statement's current row.
@@ -141,7 +127,7 @@ struct StoredToken {
     ) -> Result<Token, SealingError> {
         do throws(SealingError) {
             return .success(
-                try select.withBlob(at: Column.value) { (value) throws(SealingError) in
+                try select.withBlob(at: 6) { (value) throws(SealingError) in
                     bytes += value.count
                     guard RowSlots.contains(slot, from: RowSlots.first(of: try coder.hashPrefix(of: key))) else {
                         throw .misplaced

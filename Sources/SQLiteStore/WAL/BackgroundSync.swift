@@ -9,8 +9,7 @@ internal import Synchronization
 /// SQLiteTokenStore). But while a connection reads an earlier state of the WAL, SQLite moves no later page and does not
 /// sync the database (sqlite.org/wal.html, section 2.2; walCheckpoint in its wal.c). So this connection begins to read
 /// before a commit and ends after it: a checkpoint in between copies the pages up to there, on the writer's thread but
-/// without a sync. The writer does this several times while the WAL grows, so that no commit waits until many pages are copied.
-/// After the last time, the database is synced on another thread while commits continue.
+/// without a sync. Then the database is synced on another thread while commits continue.
 ///
 /// The final checkpoint syncs the database again before the WAL is restarted, and finds little to write. If the earlier
 /// sync has failed, the system may take its pages for written, so the final checkpoint fails as well.
@@ -18,38 +17,30 @@ final class BackgroundSync: @unchecked Sendable {
     // Unchecked: the writer's thread uses it, and the queue while `isSynchronizing`.
 
     private let connection: SQLiteConnection
-    private let begin: SQLiteStatement
-    private let read: SQLiteStatement
-    private let end: SQLiteStatement
     private let queue = DispatchQueue(label: "checkpoint sync")
     private let isUnderWay = Atomic<Bool>(false)
     /// SQLite's result code of the last sync that failed.
     private let failure = Atomic<Int32>(SQLITE_OK)
-    /// Whether an earlier state is being read.
-    private(set) var isHolding = false
 
     init(path: String) throws(SQLiteError) {
         connection = try SQLiteConnection(path: path, mode: .readOnly)
         // As in TokenReader.
         try connection.execute("PRAGMA wal_autocheckpoint = 0")
-        begin = try SQLiteStatement("BEGIN", on: connection)
-        read = try SQLiteStatement("SELECT 1 FROM store", on: connection)
-        end = try SQLiteStatement("COMMIT", on: connection)
     }
 
-    /// Begins to read the present state; not while a sync is running.
-    func hold() throws(SQLiteError) {
-        isHolding = true
-        try begin.run()
-        try read.run()
+    /// Begins to read the present state, not while a sync is running; returns whether that was possible.
+    func hold() -> Bool {
+        do throws(SQLiteError) {
+            try connection.execute("BEGIN; SELECT 1 FROM store")
+            return true
+        } catch {
+            release()
+            return false
+        }
     }
 
     /// Ends the read.
     func release() {
-        guard isHolding else { return }
-        isHolding = false
-        try? end.run()
-        // Whatever made COMMIT fail, the next transaction must be able to begin.
         if connection.isInTransaction { try? connection.execute("ROLLBACK") }
     }
 
@@ -69,9 +60,8 @@ final class BackgroundSync: @unchecked Sendable {
         }
     }
 
-    /// Ends the read and waits for the sync; throws the error of any sync so far.
+    /// Waits for the sync; throws the error of any sync so far.
     func finish() throws(SQLiteError) {
-        release()
         queue.sync {}
         let code = failure.load(ordering: .relaxed)
         guard code == SQLITE_OK else {

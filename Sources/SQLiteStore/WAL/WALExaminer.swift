@@ -18,23 +18,24 @@ internal import TokenStore
 /// the two was written before a power cut, a part of the header is still that of an older frame, perhaps with the mark of
 /// that frame. So in such a header a mark counts only if the frame's checksum is right.
 ///
-/// A WAL of another state or store than the database has right checksums, too. It is known by the marks in the frames of the
-/// first page, see `StateMark`.
+/// A WAL beside a database that is whole without one is of another state or store, as after a backup was copied over a store's
+/// database by hand, or a crash in a restore. SQLite would mix the two: it applies any WAL with right checksums. Each database that
+/// this program writes to be moved to another place leaves WAL mode, which its header tells (section 1.3); a store's has WAL mode
+/// before it gets a WAL.
 struct WALExaminer {
     enum Finding: Equatable {
-        /// The WAL belongs to the database, or has no commit with a mark, or does not exist.
+        /// Or there is none.
         case sound
-        /// It belongs to the database as far as its marks can be read.
         case damaged(WALDamage)
-        /// SQLite would apply commits to a database that they do not belong to.
+        /// The database is not in WAL mode.
         case foreign
     }
 
     private static let headerSize = 32
     private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
-    /// Where the number of `PRAGMA user_version` is in the database's first page.
-    private static let userVersionOffset = 60
+    /// Where the database's header tells its mode, and the number of a mode without a WAL.
+    private static let (modeOffset, rollbackMode): (Int, UInt8) = (18, 1)
     /// The smallest size of a disk's sectors, in bytes; all larger sizes are multiples of it.
     private static let sectorSize = 512
 
@@ -72,39 +73,21 @@ struct WALExaminer {
     private let isHeaderSound: Bool
     private var salts: UInt64
     private var checksum: Checksum
-    /// The marks in the commits that SQLite reads.
-    private var marks: [Int] = []
-    /// The marks after those; the database has one of them if more of a damaged WAL was checkpointed than SQLite reads now.
-    private var laterMarks: [Int] = []
 
     /// Examines the WAL of a database.
     static func examine(_ path: String, of database: String) throws(SQLiteError) -> Finding {
-        guard let (examination, damage) = try examine(path) else { return .sound }
-        // If a damaged WAL is accepted, the database itself is checked before the first write.
-        let ofDatabase = damage.map(Finding.damaged) ?? .sound
-        // A sound WAL without a mark was written by another program, which changed the database while no server was running.
-        guard let first = examination.marks.first else { return ofDatabase }
-        var head = [UInt8](repeating: 0, count: userVersionOffset + 4)
+        guard let file = try opening(path) else { return .sound }
+        let beginning = try read(file.number, at: 0, count: headerSize + frameHeaderSize)
+        // A WAL without a frame holds nothing.
+        guard beginning.count == headerSize + frameHeaderSize else { return .sound }
+        var head = [UInt8](repeating: 0, count: modeOffset + 1)
         // Closing a descriptor of ours would release SQLite's locks on the file.
         guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
             throw .system("read", of: "database")
         }
-        let mark = Schema.mark(ofUserVersion: Int(number(head, userVersionOffset)))
-        let marks = damage == nil ? examination.marks : examination.marks + examination.laterMarks
-        let isKnown = marks.contains(mark) || StateMark.next(after: mark) == first
-        return isKnown ? ofDatabase : .foreign
-    }
-
-    /// The WAL and its damage; nil if it is sound or does not exist.
-    static func examine(_ path: String) throws(SQLiteError) -> (examination: WALExaminer, damage: WALDamage?)? {
-        guard let file = try opening(path) else { return nil }
-        let descriptor = file.number
-        let beginning = try read(descriptor, at: 0, count: headerSize + frameHeaderSize)
-        // A WAL without a frame holds nothing.
-        guard beginning.count == headerSize + frameHeaderSize else { return nil }
-        var examination = WALExaminer(descriptor, beginning: beginning)
-        let damage = try examination.damage()
-        return (examination, damage)
+        guard head[modeOffset] != rollbackMode else { return .foreign }
+        var examination = WALExaminer(file.number, beginning: beginning)
+        return try examination.damage().map(Finding.damaged) ?? .sound
     }
 
     /// Nil if there is no such file.
@@ -148,16 +131,7 @@ struct WALExaminer {
             let isLinked = isOfRound && header.page != 0 && expected == header.checksum
             // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
-            if isOfRound && header.page == 1 {
-                let place = bytes.startIndex + Self.frameHeaderSize + Self.userVersionOffset
-                laterMarks.append(Schema.mark(ofUserVersion: Int(Self.number(bytes, place))))
-            }
-            if firstBad == nil {
-                if header.commit != 0 {
-                    marks += laterMarks
-                    laterMarks = []
-                }
-            } else {
+            if firstBad != nil {
                 if isLinked && hasMark { follows = true }
                 hasMark = header.commit != 0 && (isLinked || Self.isInOneSector(offset))
                 if isOfRound {

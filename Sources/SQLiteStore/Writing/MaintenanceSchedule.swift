@@ -4,8 +4,8 @@ internal import TokenStore
 /// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
-/// grown to 16 MiB, so that it stays small. Unless the database is small, most of the WAL has been copied into it by then,
-/// 4 MiB at a time between two commits, and synced in the background while commits continued. A WAL of 32 MiB is checkpointed
+/// grown to 8 MiB, so that it stays small. Unless the database is small, it is then copied into the database, which is synced in
+/// the background while commits continue, so that the checkpoint has little left to do. A WAL of 32 MiB is checkpointed
 /// at once, as far as readers allow; so is one that has taken half of the space that was free on its disk.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
@@ -16,29 +16,25 @@ struct MaintenanceSchedule {
     enum Step: Equatable {
         /// Checks the files and the clock, and opens the database again if it is closed.
         case lookAfterFiles
+        /// Does most of the work of a checkpoint in the background, see `BackgroundSync`.
+        case prepareCheckpoint
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
         case expire
-        case releasePages
     }
 
     /// Bytes of the WAL at which it is checkpointed although commits continue.
-    static let comfortableWAL = 16 << 20
+    ///
+    /// To copy it takes some ten milliseconds. With less, pages that change often would be copied more often.
+    static let comfortableWAL = 8 << 20
     /// Bytes of the WAL at which a checkpoint waits for readers.
     static let largestWAL = 32 << 20
-    /// Bytes of the WAL that are copied into the database between two commits.
-    ///
-    /// This takes a few milliseconds. With smaller parts, pages that change often would be copied more often.
-    static let partOfWAL = 4 << 20
     /// The most that the WAL may have grown since the last sync in the background when the whole WAL is checkpointed, in bytes.
-    static let restOfWAL = partOfWAL
+    static let restOfWAL = 4 << 20
     /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
-    /// The shortest and the longest pause after a checkpoint that readers held up.
-    ///
-    /// Each pause is twice as long as
-    /// the one before, because commits may wait during every attempt.
-    private static let checkpointPauses = Duration.milliseconds(100)...Duration.seconds(3)
+    /// The pause after a checkpoint that readers held up, as commits may wait during every attempt.
+    private static let checkpointPause = Duration.seconds(1)
     private static let fileInterval = Duration.seconds(1)
     /// The longest time that replaced values stay in the WAL.
     private static let emptyInterval = Duration.seconds(60)
@@ -50,7 +46,6 @@ struct MaintenanceSchedule {
     private var nextExpiry: ContinuousClock.Instant?
     /// No checkpoint before this moment.
     private var checkpointAllowed: ContinuousClock.Instant
-    private var checkpointPause = Self.checkpointPauses.lowerBound
     /// When to checkpoint if no commit comes; nil if the WAL is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
     /// The first commit since the WAL was truncated; nil if there was none.
@@ -59,14 +54,10 @@ struct MaintenanceSchedule {
     private var isSynchronizing = false
     /// The limit of `WALRoom`, in bytes: if the WAL grows beyond it, the disk may lack space for a checkpoint.
     private var room = Int.max
-    /// Where the part of the WAL that was copied last ends, in bytes from the WAL's beginning.
+    /// Bytes of the WAL when a checkpoint was last prepared.
     ///
-    /// Pages of that part that were still being read may not have been copied.
-    private var lastPartEnd = 0
-    /// Bytes of the WAL that the last sync in the background covers, which may still be under way.
-    private var synchronizedWAL = 0
-    /// True at first, for pages that an earlier run has left.
-    private var releasesPages = true
+    /// Pages that were still being read then may not have been copied.
+    private var preparedWAL = 0
     /// Whether rows were deleted since the WAL was last truncated because of that.
     private var hasRemoved = false
 
@@ -108,17 +99,16 @@ struct MaintenanceSchedule {
     mutating func noteAttempt(_ step: Step, at now: ContinuousClock.Instant) {
         switch step {
         case .lookAfterFiles: noteLookAfterFiles(at: now)
-        // Its outcome is noted whether it fails or not.
-        case .checkpoint: break
+        // They are noted whether they fail or not.
+        case .checkpoint, .prepareCheckpoint: break
         case .expire: noteExpiry(removed: 0, isDone: true, at: now)
-        case .releasePages: releasesPages = false
         }
     }
 
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {
         // The WAL was restarted.
-        if size < lastPartEnd { (lastPartEnd, synchronizedWAL) = (0, 0) }
+        if size < preparedWAL { preparedWAL = 0 }
         self.isSynchronizing = isSynchronizing
     }
 
@@ -132,35 +122,24 @@ struct MaintenanceSchedule {
         let isEmpty = isComplete && empties
         if isEmpty { filledSince = nil }
         quietCheckpoint = isEmpty ? nil : now + Self.quietTime
-        checkpointAllowed = isComplete ? now : now + checkpointPause
-        checkpointPause =
-            isComplete ? Self.checkpointPauses.lowerBound : min(checkpointPause * 2, Self.checkpointPauses.upperBound)
-        if isComplete { (lastPartEnd, synchronizedWAL) = (0, 0) }
+        checkpointAllowed = isComplete ? now : now + Self.checkpointPause
+        if isComplete { preparedWAL = 0 }
         // A checkpoint of the whole WAL waits for the sync.
         isSynchronizing = false
     }
 
-    /// - Parameters:
-    ///   - walSize: Bytes in the WAL that were to be copied.
-    ///   - checkpointed: Bytes of the WAL that are in the database; nil if nothing was copied.
-    ///   - synchronizes: As `part` has said.
-    mutating func notePart(walSize: Int, checkpointed: Int?, synchronizes: Bool) {
-        // What readers have held up is tried again with the next part, not after the next commit.
-        lastPartEnd = walSize
-        if synchronizes { (isSynchronizing, synchronizedWAL) = (true, checkpointed ?? walSize) }
+    /// - Parameter walSize: Bytes in the WAL that are copied.
+    mutating func notePreparation(walSize: Int) {
+        // What readers have held up is left to the checkpoint.
+        preparedWAL = walSize
     }
 
     /// - Parameter isDone: Whether no expired row is left for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
-        if removed > 0 { (releasesPages, hasRemoved) = (true, true) }
+        if removed > 0 { hasRemoved = true }
         // Until a checkpoint, deleted values stay readable in the WAL.
         if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
-    }
-
-    mutating func noteReleasedPages(more: Bool, at now: ContinuousClock.Instant) {
-        releasesPages = more
-        if more { quietCheckpoint = now + Self.quietTime }
     }
 
     mutating func noteLookAfterFiles(at now: ContinuousClock.Instant) {
@@ -175,29 +154,21 @@ struct MaintenanceSchedule {
         if now >= checkpointAllowed, !isSynchronizing || isTooLarge(walSize) {
             let isOld = filledSince.map { now - $0 >= Self.emptyInterval } ?? false
             if isIdle, isOld || quietCheckpoint.map({ now >= $0 }) ?? false { return .checkpoint(empties: true) }
-            let isPrepared = !isSynchronizing && walSize - synchronizedWAL < Self.restOfWAL
-            if isTooLarge(walSize) || isPrepared && walSize >= Self.comfortableWAL {
+            let isComfortable = walSize < Self.comfortableWAL
+            if isTooLarge(walSize) || !isComfortable && walSize - preparedWAL < Self.restOfWAL {
                 // Truncating the WAL frees its space on a disk that is nearly full.
                 return .checkpoint(empties: isOld || walSize >= room)
             }
+            if !isComfortable { return .prepareCheckpoint }
         }
         if now >= nextFileLook { return .lookAfterFiles }
         if let nextExpiry, now >= nextExpiry { return .expire }
-        return isIdle && releasesPages ? .releasePages : nil
+        return nil
     }
 
     /// Whether a WAL of this size must be checkpointed now, even if commits have to wait for that.
     func isTooLarge(_ walSize: Int) -> Bool {
         walSize >= min(Self.largestWAL, room)
-    }
-
-    /// Whether the next commit is to be followed by a copy of what is in the WAL before it, see `BackgroundSync`.
-    ///
-    /// - Returns: Nil if not; otherwise whether the database is then to be synced in the background.
-    func part(walSize: Int) -> Bool? {
-        let needsSync = walSize >= Self.comfortableWAL && walSize - synchronizedWAL >= Self.restOfWAL
-        guard !isSynchronizing, walSize - lastPartEnd >= Self.partOfWAL || needsSync else { return nil }
-        return walSize >= Self.comfortableWAL
     }
 
     /// When to ask again if nothing else happens.

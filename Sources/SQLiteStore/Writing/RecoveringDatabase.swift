@@ -178,8 +178,6 @@ final class RecoveringDatabase {
         // Otherwise the end could hide that the WAL was removed in the last second.
         if let writer { try? look(at: writer, withLocks: true) }
         if let writer {
-            // If this fails, the stored limit stays ahead of the versions that were given, which does no harm.
-            try? writer.storeVersion()
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }

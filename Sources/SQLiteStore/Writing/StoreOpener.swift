@@ -59,9 +59,6 @@ struct StoreOpener: Sendable {
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
         try Self.rewrite(database + "-wal")
-        let frames = writer.connection.walIndex?.frames ?? 0
-        // Whoever reads the last commit, perhaps for long, would keep another one out of the database.
-        if !writer.connection.isRead(before: frames + 1) { try writer.markLastCommit() }
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL", sql: "checkpoint")
         }

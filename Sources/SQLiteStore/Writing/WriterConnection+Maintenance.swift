@@ -7,8 +7,6 @@ internal import TokenStore
 extension WriterConnection {
     /// Rows that one step of an expiry removes.
     private static let expiryBatch = 256
-    /// Pages that one step gives back to the file system, and the number of free pages that are kept for growth.
-    private static let (releaseBatch, keptFreePages) = (256, 1_024)
 
     /// Removes some expired tokens and sessions, the oldest first.
     ///
@@ -68,32 +66,18 @@ extension WriterConnection {
     ///
     /// After an error they are unchanged.
     func index(for retention: Retention) throws(SQLiteError) {
-        let indexes = [
-            ("token_by_writing", "(written_at)", retention.sinceWritten != nil),
-            ("token_by_expiration", "(expires_at) WHERE expires_at IS NOT NULL", retention.sinceExpired != nil),
-        ]
-        var statements: [String] = []
-        for (name, rows, isNeeded) in indexes {
-            let isThere = try connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = '\(name)'") > 0
-            guard isThere != isNeeded else { continue }
-            statements.append(isNeeded ? "CREATE INDEX \(name) ON token \(rows)" : "DROP INDEX \(name)")
+        try transaction { () throws(SQLiteError) in
+            try connection.execute(
+                retention.sinceWritten == nil
+                    ? "DROP INDEX IF EXISTS token_by_writing"
+                    : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)")
+            try connection.execute(
+                retention.sinceExpired == nil
+                    ? "DROP INDEX IF EXISTS token_by_expiration"
+                    : """
+                    CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
+                    """)
         }
-        if statements.isEmpty { return }
-        try transaction(mark: .always) { () throws(SQLiteError) in
-            for statement in statements { try connection.execute(statement) }
-        }
-    }
-
-    /// Gives some free pages back to the file system when there are many.
-    ///
-    /// - Returns: False when there is nothing more to give back.
-    func releasePages() throws(SQLiteError) -> Bool {
-        let free = try connection.integer("PRAGMA freelist_count")
-        guard free > Self.keptFreePages, free > (try connection.integer("PRAGMA page_count")) / 8 else { return false }
-        try transaction(mark: .always) { () throws(SQLiteError) in
-            try connection.execute("PRAGMA incremental_vacuum(\(Self.releaseBatch))")
-        }
-        return true
     }
 
     /// Writes and syncs that many bytes to the WAL, and leaves only free pages behind: a disk on which this succeeds
@@ -133,47 +117,32 @@ extension WriterConnection {
         return false
     }
 
-    /// Begins a read of the WAL's present state, which lasts until `checkpointHeldWAL` or `checkpoint`.
+    /// Copies the WAL's content into the database, and then syncs that in the background while commits continue.
     ///
-    /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all
-    /// the work. Throws the error of an earlier sync.
+    /// If that is impossible, for example without a free descriptor, or not worthwhile, the next checkpoint does all the work.
     ///
-    /// - Returns: Whether the state is held.
-    @discardableResult
-    func holdWAL() throws(SQLiteError) -> Bool {
+    /// - Parameter whenDone: Called on another thread when the database is synced.
+    func prepareCheckpoint(whenDone: @escaping @Sendable () -> Void) throws(SQLiteError) {
         try backgroundSync?.finish()
         // A small database is checkpointed in milliseconds; in the background, most of its pages would have to be
         // written twice.
-        guard try usedBytes() >= smallDatabase else { return false }
-        try markLastCommit()
-        heldFrames = connection.walIndex?.frames ?? 0
+        guard try usedBytes() >= smallDatabase else { return }
+        guard let sync = backgroundSync ?? (try? BackgroundSync(path: connection.path)), sync.hold() else { return }
+        backgroundSync = sync
+        defer { sync.release() }
         do throws(SQLiteError) {
-            if backgroundSync == nil { backgroundSync = try BackgroundSync(path: connection.path) }
-            try backgroundSync?.hold()
-            return true
+            // The commit that is kept out of the database; it changes nothing.
+            try transaction { () throws(SQLiteError) in
+                try connection.execute("PRAGMA user_version = \(Schema.version)")
+            }
         } catch {
-            backgroundSync?.release()
-            return false
+            guard error.isTransient else { throw error }
+            return
         }
-    }
-
-    /// Checkpoints up to the state that is held.
-    ///
-    /// - Parameters:
-    ///   - synchronizes: Whether the database is then synced in the background.
-    ///   - whenDone: Called on another thread when it is synced.
-    /// - Returns: Bytes of the WAL that are in the database now; nil if no state was held.
-    func checkpointHeldWAL(
-        synchronizes: Bool, whenDone: @escaping @Sendable () -> Void
-    ) throws(SQLiteError) -> Int? {
-        guard let backgroundSync, backgroundSync.isHolding else { return nil }
-        defer { backgroundSync.release() }
-        // It would end at a commit without a mark.
-        if !connection.isRead(before: heldFrames) { _ = try connection.checkpoint(.passive, waiting: 0) }
+        _ = try connection.checkpoint(.passive, waiting: 0)
         // The read must end before the other thread uses its connection.
-        backgroundSync.release()
-        if synchronizes { backgroundSync.synchronize(whenDone: whenDone) }
-        return (connection.walIndex?.movedFrames ?? 0) * pageSize
+        sync.release()
+        sync.synchronize(whenDone: whenDone)
     }
 
     /// Checkpoints the whole WAL, and truncates or restarts it, unless it is held up by readers.
@@ -187,15 +156,12 @@ extension WriterConnection {
         _ mode: SQLiteConnection.CheckpointMode = .truncate, waiting milliseconds: Int32 = 10, insists: Bool = false
     ) throws(SQLiteError) -> SQLiteConnection.CheckpointOutcome {
         try backgroundSync?.finish()
-        try markLastCommit()
-        // A checkpoint of a part would end at a commit without a mark.
-        let (end, frames) = (ContinuousClock.now + .milliseconds(milliseconds), connection.walIndex?.frames ?? 0)
-        while connection.isRead(before: frames) {
+        let end = ContinuousClock.now + .milliseconds(milliseconds)
+        // This copies the pages while readers continue; only the last call waits, briefly, for readers.
+        while try connection.checkpoint(.passive, waiting: 0) != .complete {
             guard insists, .now < end else { return .heldUp }
             usleep(500)
         }
-        // The first call copies the pages while readers continue; only the second waits, briefly, for readers.
-        guard try connection.checkpoint(.passive, waiting: 0) == .complete else { return .heldUp }
         return try connection.checkpoint(mode, waiting: milliseconds)
     }
 }

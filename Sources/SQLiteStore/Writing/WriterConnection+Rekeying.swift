@@ -39,8 +39,9 @@ extension WriterConnection {
                     break
                 }
                 result.seen += 1
-                result.next = Int64(select.integer(at: StoredToken.Column.slot))
-                switch Self.finding(select, &coder, &bytes) {
+                let row = StoredToken(select)
+                result.next = row.slot
+                switch Self.finding(row, select, &coder, &bytes) {
                 case .current: break
                 case .unreadable: result.unreadable += 1
                 case .rekeyed(let new):
@@ -90,10 +91,11 @@ extension WriterConnection {
         }
     }
 
-    private static func finding(_ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int) -> Finding {
+    private static func finding(
+        _ row: StoredToken, _ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int
+    ) -> Finding {
         do throws(SealingError) {
-            if try coder.activeKeyNumber() == select.integer(at: StoredToken.Column.keyNumber) { return .current }
-            let row = StoredToken(select)
+            if try coder.activeKeyNumber() == row.keyNumber { return .current }
             return .rekeyed(try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times))
         } catch {
             return .unreadable

@@ -11,7 +11,6 @@ final class WriterConnection {
     private let setCounts: SQLiteStatement
     /// Gives the rows their versions.
     var versions: VersionCounter
-    private var mark: StateMark
     /// Nil until a session is first changed.
     private var sessionTable: SessionTable?
     private let pageCount: SQLiteStatement
@@ -34,10 +33,8 @@ final class WriterConnection {
     var copy: DatabaseCopy?
     /// Nil until first needed.
     var backgroundSync: BackgroundSync?
-    /// Bytes below which the database is checkpointed without a background checkpoint; changed by tests.
+    /// Bytes below which the database is checkpointed without preparation; changed by tests.
     var smallDatabase = 8 << 20
-    /// Frames of the WAL up to the state that `backgroundSync` holds.
-    var heldFrames = 0
     /// When `makeRoom` last failed to make room; nil if it never has.
     var lastRoomFailure: ContinuousClock.Instant?
 
@@ -49,7 +46,6 @@ final class WriterConnection {
         table = try TokenTable(connection)
         setCounts = try SQLiteStatement("UPDATE store SET tokens = ?1, sessions = ?2", on: connection)
         versions = try VersionCounter(connection)
-        mark = try StateMark(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
@@ -62,14 +58,8 @@ final class WriterConnection {
     ///
     /// After an error the database is unchanged.
     ///
-    /// - Parameters:
-    ///   - need: Whether its commit gets a mark; not `ifFirst` if `body` changes something other than rows.
-    ///   - body: What to do.
-    func transaction<Result>(
-        mark need: StateMark.Need = .ifFirst, _ body: () throws(SQLiteError) -> Result
-    ) throws(SQLiteError) -> Result {
+    func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
-        let changesBefore = connection.totalChanges
         do throws(SQLiteError) {
             try begin.run()
             let result = try body()
@@ -79,12 +69,9 @@ final class WriterConnection {
                 try setCounts.run()
             }
             try versions.reserve()
-            let isChange = need != .ifFirst || connection.totalChanges != changesBefore
-            if isChange { try mark.write(need) }
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
             versions.noteCommit()
-            if isChange { mark.noteCommit() }
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
@@ -92,21 +79,7 @@ final class WriterConnection {
             (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
             endedSessions = EndedSessions()
             versions.noteRollback()
-            mark.noteRollback()
             throw error
-        }
-    }
-
-    /// Gives the last commit a mark, by an empty commit after it if it has none; to be called before each checkpoint.
-    func markLastCommit() throws(SQLiteError) {
-        // SQLite begins the WAL anew only when all of it is in the database.
-        guard let index = connection.walIndex, index.movedFrames < index.frames else { return }
-        guard !mark.isAtLastCommit || !mark.isRandom else { return }
-        do throws(SQLiteError) {
-            try transaction(mark: .afterOthers) { () throws(SQLiteError) in }
-        } catch {
-            // A checkpoint may be what makes room on a full disk.
-            guard error.isTransient else { throw error }
         }
     }
 
@@ -142,12 +115,6 @@ final class WriterConnection {
     /// Forgets the sessions that an earlier call has announced.
     func forgetAnnouncedSessions() {
         if !announcedSessions.isEmpty { announcedSessions = EndedSessions() }
-    }
-
-    /// Stores the last version exactly, before the store is closed.
-    func storeVersion() throws(SQLiteError) {
-        guard versions.isAhead else { return }
-        try transaction { () throws(SQLiteError) in try versions.storeExactly() }
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.

@@ -157,7 +157,6 @@ final class WriterThread: Sendable {
             let (batches, job, isIdle, isClosed) = take()
             defer { admission.noteResting() }
             admission.noteBusy()
-            let part = batches.isEmpty && job == nil ? nil : beginPart(&schedule, database)
             if !batches.isEmpty {
                 // On a full disk a checkpoint may make room, so failing commits must not delay it.
                 let began = ContinuousClock.now
@@ -176,10 +175,6 @@ final class WriterThread: Sendable {
                 admission.noteBusy()
                 job(database)
                 schedule.noteCommit(at: .now)
-            }
-            if let part {
-                admission.noteBusy()
-                endPart(part, &schedule, database)
             }
             if isClosed && isIdle {
                 database.close()
@@ -231,37 +226,6 @@ final class WriterThread: Sendable {
         return outcomes.contains { (try? $0.get()) != nil }
     }
 
-    /// What of the WAL is copied into the database after the next commit.
-    private struct Part {
-        let walSize: Int
-        let synchronizes: Bool
-    }
-
-    /// Begins to read the WAL's present state, if a part of it is to be copied; nil if not.
-    private func beginPart(_ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase) -> Part? {
-        guard let synchronizes = schedule.part(walSize: database.walSize) else { return nil }
-        let isHolding = try? database.perform { (writer) throws(SQLiteError) in try writer.holdWAL() }
-        let part = Part(walSize: database.walSize, synchronizes: synchronizes)
-        if isHolding == true { return part }
-        schedule.notePart(walSize: part.walSize, checkpointed: nil, synchronizes: synchronizes)
-        return nil
-    }
-
-    private func endPart(_ part: Part, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase) {
-        let hasGrown = database.walSize != part.walSize
-        // RecoveringDatabase reports errors.
-        let checkpointed = try? database.perform(looksBefore: true) { (writer) throws(SQLiteError) -> Int? in
-            guard hasGrown else {
-                writer.backgroundSync?.release()
-                return nil
-            }
-            return try writer.checkpointHeldWAL(synchronizes: part.synchronizes) { [available] in available.signal() }
-        }
-        guard hasGrown else { return }
-        schedule.notePart(
-            walSize: part.walSize, checkpointed: checkpointed ?? nil, synchronizes: part.synchronizes)
-    }
-
     private func take(
         _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase
     ) {
@@ -274,6 +238,11 @@ final class WriterThread: Sendable {
                 state.clock.use { $0.look(at: .now) }
                 if !isExpiring(database) { _ = state.clock.mayDelete(isExpiring: false, report) }
                 try saveClockLook(database)
+            case .prepareCheckpoint:
+                schedule.notePreparation(walSize: database.walSize)
+                try database.perform(looksBefore: true) { [available] (writer) throws(SQLiteError) in
+                    try writer.prepareCheckpoint { available.signal() }
+                }
             case .checkpoint(let empties):
                 var outcome = SQLiteConnection.CheckpointOutcome.heldUp
                 // After an error, the checkpoint is tried again later.
@@ -298,9 +267,6 @@ final class WriterThread: Sendable {
                 schedule.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 state.metrics.expired.add(UInt64(removed))
                 if removed > 0 { report(.expired(count: removed)) }
-            case .releasePages:
-                let more = try database.perform { (writer) throws(SQLiteError) in try writer.releasePages() }
-                schedule.noteReleasedPages(more: more, at: .now)
             }
         } catch {
             // RecoveringDatabase reports the first of successive failures; the step is tried again.
@@ -323,9 +289,6 @@ final class WriterThread: Sendable {
         state.clock.use { $0.noteSaved(time) }
     }
 }
-
-/// Erases a user; called on any thread.
-typealias Erasing = @Sendable (_ user: [UInt8]) async throws(StoreError) -> Erasure
 
 /// A database that is open for writing, with everything that works on it.
 struct OpenDatabase: Sendable {

@@ -1,5 +1,4 @@
 internal import Cryptography
-internal import Glibc
 internal import System
 
 /// Changes the key ring of an open store.
@@ -211,12 +210,7 @@ package struct KeyRingChoice: Sendable {
     private func load(isNew: Bool) throws(KeyRingError) -> (ring: KeyRing, isNew: Bool) {
         if let ring = try file.load() { return (ring, false) }
         guard isNew else { throw .missing(path: file.path) }
-        let ring: KeyRing
-        do throws(SealingError) {
-            ring = try KeyRing.random(createdAt: Int64(time(nil)))
-        } catch {
-            throw .library(error)
-        }
+        let ring = try KeyRingFile.newRing()
         return try FileReplacement.withLock(onFolderOf: file.path) { () throws(KeyRingError) in
             // Another server that names the same file may have made one: the file must not get another ring than that one uses.
             if let other = try file.load() { return (other, false) }

@@ -152,26 +152,12 @@ package struct StoreStatistics: Codable, Sendable {
     /// The version of the tables.
     package var schemaVersion: Int?
     /// Rows that did not open when a client asked for them, since the start.
-    package var unreadableReads: Int
+    package var unreadableReads = 0
     /// Where the store is: a folder, or a server.
     package var place: String
 
-    package init(
-        tokens: Int, tokensAreEstimated: Bool? = nil, databaseBytes: Int? = nil, freeBytes: Int? = nil,
-        walBytes: Int? = nil, isSealed: Bool,
-        newestKey: Int? = nil, software: String, schemaVersion: Int? = nil, unreadableReads: Int, place: String
-    ) {
-        self.tokens = tokens
-        self.tokensAreEstimated = tokensAreEstimated
-        self.databaseBytes = databaseBytes
-        self.freeBytes = freeBytes
-        self.walBytes = walBytes
-        self.isSealed = isSealed
-        self.newestKey = newestKey
-        self.software = software
-        self.schemaVersion = schemaVersion
-        self.unreadableReads = unreadableReads
-        self.place = place
+    package init(tokens: Int, isSealed: Bool, software: String, place: String) {
+        (self.tokens, self.isSealed, self.software, self.place) = (tokens, isSealed, software, place)
     }
 }
 

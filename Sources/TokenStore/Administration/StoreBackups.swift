@@ -93,28 +93,17 @@ package protocol OfflineStore: AnyObject {
 
 /// The backup that was put in the place of a store.
 package struct StoreReplacement: Codable, Sendable {
-    package var tokens: Int
-    package var bytes: Int
-    package var isSealed: Bool
+    package var tokens = 0
+    package var bytes = 0
+    package var isSealed = false
     /// Users that were erased after the backup had been made, and are left out therefore.
-    package var erasedUsers: Int
+    package var erasedUsers = 0
     /// Sessions that were left out.
-    package var endedSessions: Int
+    package var endedSessions = 0
     /// The numbers of the keys that its tokens are sealed with, in ascending order; nil in the clear.
     package var keyNumbers: [Int]?
     /// Tokens of the store that is gone; nil if there was none, or if it could not be read.
     package var replacedTokens: Int?
 
-    package init(
-        tokens: Int, bytes: Int, isSealed: Bool, erasedUsers: Int, endedSessions: Int, keyNumbers: [Int]?,
-        replacedTokens: Int?
-    ) {
-        self.tokens = tokens
-        self.bytes = bytes
-        self.isSealed = isSealed
-        self.erasedUsers = erasedUsers
-        self.endedSessions = endedSessions
-        self.keyNumbers = keyNumbers
-        self.replacedTokens = replacedTokens
-    }
+    package init() {}
 }

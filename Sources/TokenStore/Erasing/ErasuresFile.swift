@@ -1,4 +1,4 @@
-package import Cryptography
+internal import Cryptography
 internal import Glibc
 internal import System
 
@@ -61,19 +61,20 @@ package struct ErasuresFile: Hashable, Sendable {
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
             guard let descriptor = try open() else {
-                let key: SecretKey = try make { () throws(CryptographyError) in try SecretKey.random() }
-                let text = Self.heading + "key \(Self.hexadecimal(key))\n" + (try line(user, version, key))
+                var new = try library { () throws(CryptographyError) in try Erasures(key: .random()) }
+                let key = new.key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
+                let text = Self.heading + "key \(key)\n" + (try line(user, version, &new))
                 return try FileReplacement.replace(path, with: Array(text.utf8))
             }
             let bytes = try BlockingIO.read(from: descriptor.number)
-            let found = try parse(bytes)
+            var found = try parse(bytes)
             // What a crash has left of a line was never acknowledged.
             let end = bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
             if end < bytes.count {
                 try BlockingIO.truncate(descriptor.number, to: end)
                 guard lseek(descriptor.number, off_t(end), SEEK_SET) == end else { throw SystemError.last("lseek") }
             }
-            try BlockingIO.write(Array(try line(user, version, found.key).utf8), to: descriptor.number)
+            try BlockingIO.write(Array(try line(user, version, &found).utf8), to: descriptor.number)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
             throw .refused(
@@ -115,7 +116,7 @@ package struct ErasuresFile: Hashable, Sendable {
             else { throw Self.damage }
             let first = String(decoding: words[0], as: UTF8.self)
             if erasures == nil, first == "key" {
-                erasures = Erasures(key: SecretKey(hash.span))
+                erasures = try library { () throws(CryptographyError) in try Erasures(key: SecretKey(hash.span)) }
             } else if let version = Int64(first), erasures != nil {
                 erasures?.add(hash, TokenVersion(rawValue: version))
             } else {
@@ -128,33 +129,36 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private static var damage: SystemError { SystemError(call: "its content", code: EBADMSG) }
 
-    private func line(_ user: [UInt8], _ version: TokenVersion, _ key: SecretKey) throws(SystemError) -> String {
-        let hash = try make { () throws(CryptographyError) in try Erasures.hash(user, key) }
+    private func line(
+        _ user: [UInt8], _ version: TokenVersion, _ erasures: inout Erasures
+    ) throws(SystemError) -> String {
+        let hash = try library { () throws(CryptographyError) in try erasures.hash(user) }
         return "\(version) \(Hexadecimal.text(hash))\n"
     }
 
     /// A failure of OpenSSL, which no call of the system explains.
-    private func make<Value>(_ body: () throws(CryptographyError) -> Value) throws(SystemError) -> Value {
+    private func library<Value>(_ body: () throws(CryptographyError) -> Value) throws(SystemError) -> Value {
         do throws(CryptographyError) {
             return try body()
         } catch {
             throw SystemError(call: "\(error)", code: ENOMEM)
         }
     }
-
-    private static func hexadecimal(_ key: SecretKey) -> String {
-        key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
-    }
 }
 
 /// The erasures of a file.
-package struct Erasures: Sendable {
-    fileprivate let key: SecretKey
+///
+/// Used on one thread.
+package struct Erasures {
+    private let keyedHash: KeyedHash
+    private var hashed: [UInt8] = []
     private var versions: [[UInt8]: TokenVersion] = [:]
 
-    fileprivate init(key: SecretKey) {
-        self.key = key
+    fileprivate init(key: SecretKey) throws(CryptographyError) {
+        keyedHash = try KeyedHash(key)
     }
+
+    fileprivate var key: SecretKey { keyedHash.key }
 
     fileprivate mutating func add(_ hash: [UInt8], _ version: TokenVersion) {
         versions[hash] = max(versions[hash] ?? version, version)
@@ -163,33 +167,21 @@ package struct Erasures: Sendable {
     /// The latest version of all; nil without erasures.
     package var last: TokenVersion? { versions.values.max() }
 
-    fileprivate static func hash(_ user: [UInt8], _ key: SecretKey) throws(CryptographyError) -> [UInt8] {
-        var hash: [UInt8] = []
-        try KeyedHash(key).hash(user.span, into: &hash)
-        return hash
+    fileprivate mutating func hash(_ user: [UInt8]) throws(CryptographyError) -> [UInt8] {
+        try keyedHash.hash(user.span, into: &hashed)
+        return hashed
     }
 
-    /// Looks for many users, on one thread.
-    package struct Search {
-        private let versions: [[UInt8]: TokenVersion]
-        private let hash: KeyedHash
-        private var hashed: [UInt8] = []
-
-        package init(_ erasures: Erasures) throws(CryptographyError) {
-            versions = erasures.versions
-            hash = try KeyedHash(erasures.key)
-        }
-
-        /// Whether a user was erased after something was written.
-        ///
-        /// - Parameters:
-        ///   - user: Whose it is.
-        ///   - version: Of the token or session.
-        package mutating func finds(
-            _ user: [UInt8], writtenAs version: TokenVersion
-        ) throws(CryptographyError) -> Bool {
-            try hash.hash(user.span, into: &hashed)
-            return versions[hashed].map { version < $0 } ?? false
+    /// Whether a user was erased after something was written.
+    ///
+    /// - Parameters:
+    ///   - user: Whose it is.
+    ///   - version: Of the token or session.
+    package mutating func finds(_ user: [UInt8], writtenAs version: TokenVersion) throws(StoreError) -> Bool {
+        do throws(CryptographyError) {
+            return versions[try hash(user)].map { version < $0 } ?? false
+        } catch {
+            throw .sealing(SealingError(error))
         }
     }
 }

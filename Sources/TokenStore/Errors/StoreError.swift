@@ -132,14 +132,6 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     /// The store has not given an outcome within its time limit.
     case unanswered(limit: Duration)
 
-    /// Whether the store's queue was full, so that nothing was begun.
-    var isOfQueue: Bool {
-        switch self {
-        case .queue, .requests: true
-        case .buffers, .stalled, .unanswered: false
-        }
-    }
-
     package var description: String {
         switch self {
         case .buffers:

@@ -7,18 +7,13 @@ package enum PrivateFile {
     ///
     /// If root creates it, it belongs to its folder's owner.
     package static func create(_ path: String) throws(StoreError) {
+        _ = unsafe unlink(path)
         do throws(SystemError) {
-            try createEmpty(path)
+            try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
+                .adoptOwner(of: Path.folder(of: path))
         } catch {
             throw refusedCreation(in: Path.folder(of: path), error) ?? refused("written", path, error)
         }
-    }
-
-    /// Like `create`, for callers that need the error's code.
-    package static func createEmpty(_ path: String) throws(SystemError) {
-        _ = unsafe unlink(path)
-        try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-            .adoptOwner(of: Path.folder(of: path))
     }
 
     /// What to do about a folder in which no file can be created; nil if the folder is not the reason.
@@ -98,20 +93,6 @@ package enum PrivateFile {
             guard count >= 0 else { throw refused("written", target) }
             if count == 0 { return }
         }
-    }
-
-    /// Overwrites an open file with zeros, as far as the disk overwrites in place.
-    package static func overwrite(_ descriptor: Int32) {
-        // A file with another hard link, for example of a snapshot, is used by others.
-        guard let status = try? FileStatus.read(descriptor), status.linkCount == 0 else { return }
-        let zeros = [UInt8](repeating: 0, count: 1 << 20)
-        var offset = 0
-        while offset < status.size {
-            let part = zeros.prefix(status.size - offset)
-            guard (try? BlockingIO.write(part, to: descriptor, at: offset)) != nil else { return }
-            offset += part.count
-        }
-        try? BlockingIO.synchronize(descriptor)
     }
 
     /// The error of a file operation, with the system's reason.

@@ -243,8 +243,13 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
 extension KeyRingFile {
     /// The text of a new ring with one key, as its file has it.
     package static func newText() throws(KeyRingError) -> [UInt8] {
+        KeyRingText.bytes(of: try newRing())
+    }
+
+    /// A new ring with one key.
+    static func newRing() throws(KeyRingError) -> KeyRing {
         do throws(SealingError) {
-            return KeyRingText.bytes(of: try KeyRing.random(createdAt: Int64(time(nil))))
+            return try KeyRing.random(createdAt: Int64(time(nil)))
         } catch {
             throw .library(error)
         }
@@ -252,12 +257,7 @@ extension KeyRingFile {
 
     /// Makes a new ring at the path, durably; an existing file stays as it is.
     package func create() throws(KeyRingError) {
-        let ring: KeyRing
-        do throws(SealingError) {
-            ring = try KeyRing.random(createdAt: Int64(time(nil)))
-        } catch {
-            throw .library(error)
-        }
+        let ring = try Self.newRing()
         try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Only now: a server that starts may just have made its own ring here, under the same lock.
             guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }

@@ -69,7 +69,8 @@ private enum DamagedStore {
     static func checkBackup(_ database: [UInt8]) throws {
         let folder = SampleStore.folder("backup", database: database)
         let path = SampleStore.databasePath(in: folder)
-        let verifier = SQLiteBackupVerifier(keyRing: SampleStore.keyRing(in: folder), isSealed: true)
+        let options = StoreOptions(keyRing: SampleStore.keyRing(in: folder))
+        let verifier = SQLiteStoreProvider(directory: folder, options: options)
         guard let found = try? verifier.verify(path, { _ in }), found.isSound else { return }
         try compare(found.tokens, SampleStore.ids.count, "the number of tokens in a backup that is sound")
         try compare(Files.read(path), database, "a backup that was verified")

@@ -24,7 +24,6 @@ final class RemoteStore: TokenStore {
     var fault: StoreError? { nil }
     var metrics: StoreMetrics { memory.metrics }
     var administrator: any StoreAdministrator { memory.administrator }
-    var preloader: (any StorePreloader)? { nil }
 
     func change(_ retention: Retention) {}
 

@@ -22,7 +22,6 @@ final class SimulatedStore: TokenStore, @unchecked Sendable {
     var fault: StoreError? { nil }
     var metrics: StoreMetrics { Self.memory.metrics }
     var administrator: any StoreAdministrator { Self.memory.administrator }
-    var preloader: (any StorePreloader)? { nil }
 
     func change(_ retention: Retention) {}
     func report(writesTo observer: any WriteObserver) { self.observer = observer }

@@ -1,0 +1,125 @@
+internal import TokenStore
+
+/// Reads all rows of a database and opens them: tokens in the order of their slots, then sessions in that of their keys.
+///
+/// Reads some rows of one state of the database, the next ones of a later state, and so on: a long read of one state would keep
+/// the WAL from being written anew from its beginning, and it would grow with each write.
+///
+/// Used on its connection's thread.
+final class OpenedRows {
+    enum Row {
+        case token(StoredToken, Result<Token, SealingError>)
+        case session(StoredSession, Result<OpenedSession, SealingError>)
+    }
+
+    /// How many were read.
+    private(set) var (tokens, sessions) = (0, 0)
+    /// When the last of the tokens was written, in seconds since 1970; nil without tokens.
+    private(set) var lastWrittenAt: Int64?
+    /// Why rows have not opened, and how many.
+    private(set) var unreadable: [String: Int] = [:]
+    /// Bytes of the tokens' values that were read.
+    private(set) var valueBytes = 0
+    private var duplicates = DuplicateTokens()
+    private let connection: SQLiteConnection
+    private let tokenRows: SQLiteStatement
+    private let sessionRows: SQLiteStatement
+    private var coder: RowCoder
+    private var (hasTokens, hasSessions) = (true, true)
+
+    /// Rows that are read of one state.
+    private static let together = 1_000
+
+    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
+        self.connection = connection
+        tokenRows = try SQLiteStatement(
+            "SELECT \(StoredToken.columns) FROM token NOT INDEXED WHERE slot > ?1 ORDER BY slot", on: connection)
+        sessionRows = try SQLiteStatement(
+            "SELECT \(StoredSession.columns) FROM session WHERE key > ?1 ORDER BY key", on: connection)
+        coder = RowCoder(sealing)
+        // A misplaced row is found, too.
+        try tokenRows.bind(Int64.min, at: 1)
+        try sessionRows.bind([], at: 1)
+    }
+
+    /// The next row; nil at the end.
+    func next() throws(SQLiteError) -> Row? {
+        if hasTokens {
+            hasTokens = try tokenRows.step()
+            if hasTokens { return try nextToken() }
+        }
+        if hasSessions { hasSessions = try sessionRows.step() }
+        return hasSessions ? try nextSession() : nil
+    }
+
+    private func nextToken() throws(SQLiteError) -> Row {
+        let row = StoredToken(tokenRows)
+        let token = counted(row.token(of: tokenRows, &coder, &valueBytes))
+        tokens += 1
+        lastWrittenAt = max(lastWrittenAt ?? .min, row.times.writtenAt)
+        duplicates.look(at: (row.slot, row.key))
+        if tokens.isMultiple(of: Self.together) {
+            tokenRows.reset()
+            try tokenRows.bind(row.slot, at: 1)
+        }
+        return .token(row, token)
+    }
+
+    private func nextSession() throws(SQLiteError) -> Row {
+        let row = StoredSession(sessionRows)
+        sessions += 1
+        if sessions.isMultiple(of: Self.together) {
+            sessionRows.reset()
+            try sessionRows.bind(row.key, at: 1)
+        }
+        do throws(SealingError) {
+            return .session(row, .success(try coder.open(row)))
+        } catch {
+            return .session(row, counted(.failure(error)))
+        }
+    }
+
+    private func counted<Value>(_ opened: Result<Value, SealingError>) -> Result<Value, SealingError> {
+        if case .failure(let error) = opened { unreadable["\(error)", default: 0] += 1 }
+        return opened
+    }
+
+    /// Reads all rows; returns what is wrong with them although they open.
+    ///
+    /// - Parameter progress: Counted in tokens.
+    func readAll(_ progress: (StoreProgress) -> Void) throws(SQLiteError) -> [String] {
+        let total = try connection.integer("SELECT tokens FROM store")
+        while let row = try next() {
+            if case .token = row, tokens.isMultiple(of: Self.together) {
+                progress(StoreProgress(done: min(tokens, total), total: total))
+            }
+        }
+        progress(StoreProgress(done: total, total: total))
+        return [duplicates.damage, try connection.damagedCount()].compactMap(\.self)
+    }
+}
+
+/// Finds duplicate tokens, which are rows with the same key.
+///
+/// It must be shown all rows, in the order of their slots.
+///
+/// A command that reads all rows anyway finds them without another pass. For a join, SQLite would build an index of all
+/// keys in a temporary file (sqlite.org/optoverview.html, "Automatic Query-Time Indexes"): a gigabyte for 25 million tokens.
+struct DuplicateTokens {
+    /// How many rows have the key of an earlier row.
+    private(set) var count = 0
+    /// The last rows, as far as a duplicate of them could still follow.
+    private var near: [(slot: Int64, key: [UInt8])] = []
+
+    /// - Parameter row: The next row.
+    mutating func look(at row: (slot: Int64, key: [UInt8])) {
+        near.removeAll { !RowSlots.contains(row.slot, from: $0.slot) }
+        if near.contains(where: { $0.key == row.key }) { count += 1 }
+        near.append(row)
+    }
+
+    /// What an operator is told; nil if there are none.
+    var damage: String? {
+        count == 0 ? nil : "\(count) \(count == 1 ? "token is" : "tokens are") there twice"
+    }
+}

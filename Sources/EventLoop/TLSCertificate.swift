@@ -127,17 +127,17 @@ extension ClientCertificate {
 
     /// Reads a plain file, without waiting for it.
     init(file path: String) throws(TLSConfigurationError) {
-        var bytes = try Self.contents(of: path)
+        var bytes: [UInt8]
+        do throws(SystemError) {
+            bytes = try BlockingIO.contents(ofFile: path, limit: Self.sizeLimit)
+        } catch {
+            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
+        }
         defer {
             unsafe bytes.withUnsafeMutableBytes { bytes in
                 if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
             }
         }
-        try self.init(bytes[...], of: path)
-    }
-
-    /// A part of a file.
-    init(_ bytes: ArraySlice<UInt8>, of path: String) throws(TLSConfigurationError) {
         OpenSSLErrors.clear()
         let source = unsafe BIO_new(BIO_s_mem())
         // The copy that it takes is wiped when it is freed.
@@ -151,14 +151,6 @@ extension ClientCertificate {
 
     deinit {
         unsafe BIO_free_all(source)
-    }
-
-    static func contents(of path: String) throws(TLSConfigurationError) -> [UInt8] {
-        do throws(SystemError) {
-            return try BlockingIO.contents(ofFile: path, limit: sizeLimit)
-        } catch {
-            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
-        }
     }
 }
 

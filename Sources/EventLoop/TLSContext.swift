@@ -15,15 +15,11 @@ package typealias TLSContext = WatchedFiles<TLSFiles, TLSCredentials, TLSConfigu
 extension TLSContext {
     /// Reads the files; blocks for as long as that takes.
     ///
-    /// - Parameters:
-    ///   - files: What to read.
-    ///   - applicationProtocols: The names of the protocols that are spoken over TLS, for clients that ask (ALPN, RFC 7301),
-    ///     the preferred one first. A client that offers only others is refused.
-    package convenience init(_ files: TLSFiles, applicationProtocols: [String]) throws(TLSConfigurationError) {
+    package convenience init(_ files: TLSFiles) throws(TLSConfigurationError) {
         let trusted = TLSTrustedAuthorities()
         try self.init(
             files, paths: \.paths,
-            { files throws(TLSConfigurationError) in try TLSCredentials(files, applicationProtocols, trusted) },
+            { files throws(TLSConfigurationError) in try TLSCredentials(files, trusted) },
             didUse: { trusted.number.store($0.authoritiesNumber, ordering: .relaxed) })
     }
 
@@ -32,7 +28,7 @@ extension TLSContext {
 
     /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
     package static func examine(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) -> TLSCertificate {
-        try TLSServerContext(pair, nil, applicationProtocols: []).certificate(from: pair.certificateChain)
+        try TLSServerContext(pair, nil).certificate(from: pair.certificateChain)
     }
 
     /// Reads the authorities for clients' certificates as a listener does, without using them.
@@ -128,7 +124,8 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
             case .keyMismatch(let certificate):
                 "does not belong to the certificate in \(certificate); put the pair in place together"
             case .noClientAuthority:
-                "holds no certificate authority for client certificates; give a PEM file with at least one"
+                "holds no usable certificate authorities for client certificates; give a PEM file with at least one, and "
+                    + "none that is damaged"
             case .unusable:
                 "cannot be used"
             }
@@ -143,22 +140,19 @@ package final class TLSCredentials: @unchecked Sendable {
     // Unchecked: nothing changes after init, and OpenSSL counts references to its contexts atomically.
 
     private var contexts: [TLSServerContext] = []
-    private var names = TLSServerNames()
     private let authorities: TLSAuthorities?
     private let trusted: TLSTrustedAuthorities
     /// In the order of the files.
     private(set) var certificates: [TLSCertificate] = []
 
-    fileprivate init(
-        _ files: TLSFiles, _ applicationProtocols: [String], _ trusted: TLSTrustedAuthorities
-    ) throws(TLSConfigurationError) {
+    fileprivate init(_ files: TLSFiles, _ trusted: TLSTrustedAuthorities) throws(TLSConfigurationError) {
         self.trusted = trusted
         authorities = try files.clientAuthorities.map { (path) throws(TLSConfigurationError) in
             try TLSAuthorities(file: path)
         }
         var places: [Set<String>: Int] = [:]
         for pair in files.pairs {
-            let context = try TLSServerContext(pair, authorities, applicationProtocols: applicationProtocols)
+            let context = try TLSServerContext(pair, authorities)
             let certificate = context.certificate(from: pair.certificateChain)
             certificates.append(certificate)
             let place = Set(certificate.names.map { $0.lowercased() })
@@ -168,7 +162,6 @@ package final class TLSCredentials: @unchecked Sendable {
                 continue
             }
             places[place] = contexts.count
-            for name in certificate.names { names.add(name, at: contexts.count) }
             contexts.append(context)
         }
         // One certificate leaves no choice.
@@ -224,13 +217,21 @@ package final class TLSCredentials: @unchecked Sendable {
 
     /// Gives a session the certificate for the name that its client asks for (RFC 6066, section 3).
     ///
-    /// An unknown name gets the first certificate rather than an alert: clients without names and probes by address work.
+    /// Exact names come before wildcards, and earlier certificates before later ones. An unknown name gets the first certificate
+    /// rather than an alert: clients without names and probes by address work.
     private func choose(for session: OpaquePointer?) -> Int32 {
-        guard let asked = unsafe SSL_get_servername(session, TLSEXT_NAMETYPE_host_name),
-            let index = names.index(for: unsafe String(cString: asked))
+        guard let asked = unsafe SSL_get_servername(session, TLSEXT_NAMETYPE_host_name) else {
+            return SSL_TLSEXT_ERR_NOACK
+        }
+        var name = unsafe String(cString: asked)
+        // Complete names end with a dot, as a client may have them (RFC 1034, section 3.1), and certificates do not.
+        if name.last == "." { name.removeLast() }
+        guard
+            let context = contexts.first(where: { $0.isFor(name, isExact: true) })
+                ?? contexts.first(where: { $0.isFor(name, isExact: false) })
         else { return SSL_TLSEXT_ERR_NOACK }
         // Tickets stay with the first context's key, so that they work for every name.
-        _ = unsafe SSL_set_SSL_CTX(session, contexts[index].handle)
+        _ = unsafe SSL_set_SSL_CTX(session, context.handle)
         return SSL_TLSEXT_ERR_OK
     }
 }

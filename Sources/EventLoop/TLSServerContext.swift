@@ -19,17 +19,13 @@ internal import System
     private static let groups = "X25519:prime256v1:secp384r1"
     private static let sessionLifetimeInSeconds = 3_600
 
-    /// The names for ALPN.
-    private let applicationProtocols: [[UInt8]]
+    /// The protocols that are spoken over TLS, each behind its length (ALPN; RFC 7301, section 3.1).
+    private static let applicationProtocols: StaticString = "\u{8}http/1.1"
 
     /// - Parameters:
     ///   - pair: The files of the certificate and its key.
     ///   - authorities: Those of which one must have issued a client's certificate; nil if no client shows one.
-    ///   - applicationProtocols: As for `TLSContext`.
-    init(
-        _ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?, applicationProtocols: [String]
-    ) throws(TLSConfigurationError) {
-        self.applicationProtocols = applicationProtocols.map { Array($0.utf8) }
+    init(_ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?) throws(TLSConfigurationError) {
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
             throw .fromOpenSSL(pair.certificateChain, .unusable)
@@ -68,16 +64,18 @@ internal import System
         unsafe copenssl_set_read_ahead(handle)
         // Sessions are kept in the clients' tickets only, one for each handshake: API clients open few connections at once.
         unsafe copenssl_set_tickets(handle, 1, Self.sessionLifetimeInSeconds)
-        // Unretained: sessions keep this context, and only their handshakes call back.
-        let argument = unsafe Unmanaged.passUnretained(self).toOpaque()
         unsafe SSL_CTX_set_alpn_select_cb(
             handle,
-            { _, chosen, length, offered, count, argument in
-                guard let argument = unsafe argument else { return SSL_TLSEXT_ERR_NOACK }
-                let context = unsafe Unmanaged<TLSServerContext>.fromOpaque(argument).takeUnretainedValue()
-                return unsafe context.chooseProtocol(
-                    chosen, length, UnsafeBufferPointer(start: offered, count: Int(count)))
-            }, argument
+            { _, chosen, length, offered, count, _ in
+                let names = TLSServerContext.applicationProtocols
+                var found: UnsafeMutablePointer<UInt8>?
+                let result = unsafe SSL_select_next_proto(
+                    &found, length, names.utf8Start, UInt32(names.utf8CodeUnitCount), offered, count)
+                // A client that offers only other protocols gets the alert no_application_protocol.
+                guard result == OPENSSL_NPN_NEGOTIATED else { return SSL_TLSEXT_ERR_ALERT_FATAL }
+                unsafe chosen?.pointee = UnsafePointer(found)
+                return SSL_TLSEXT_ERR_OK
+            }, nil
         )
         return unsafe copenssl_set_versions(handle, TLS1_2_VERSION, TLS1_3_VERSION) == 1
             && SSL_CTX_set_cipher_list(handle, Self.ciphers) == 1
@@ -85,27 +83,14 @@ internal import System
             && copenssl_set_groups(handle, Self.groups) == 1
     }
 
-    /// Chooses our first protocol that a client offers, in a list of names behind their lengths (RFC 7301, section 3.1).
+    /// Whether the certificate is for a name (RFC 9525), and not only for all names of a domain if `isExact`.
     ///
-    /// A client that offers only other protocols gets the alert no_application_protocol.
-    private func chooseProtocol(
-        _ chosen: UnsafeMutablePointer<UnsafePointer<UInt8>?>?, _ length: UnsafeMutablePointer<UInt8>?,
-        _ offered: UnsafeBufferPointer<UInt8>
-    ) -> Int32 {
-        for name in applicationProtocols {
-            var start = 0
-            while start < offered.count {
-                let end = unsafe min(start + 1 + Int(offered[start]), offered.count)
-                if unsafe offered[(start + 1)..<end].elementsEqual(name) {
-                    // It has to point into the offer or to a constant (SSL_CTX_set_alpn_select_cb(3)).
-                    unsafe chosen?.pointee = unsafe offered.baseAddress?.advanced(by: start + 1)
-                    unsafe length?.pointee = UInt8(name.count)
-                    return SSL_TLSEXT_ERR_OK
-                }
-                start = end
-            }
-        }
-        return SSL_TLSEXT_ERR_ALERT_FATAL
+    /// Its common name is ignored. A wildcard stands for exactly one label, the leftmost.
+    func isFor(_ name: String, isExact: Bool) -> Bool {
+        let flags =
+            X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
+            | (isExact ? X509_CHECK_FLAG_NO_WILDCARDS : 0)
+        return unsafe X509_check_host(SSL_CTX_get0_certificate(handle), name, 0, UInt32(flags), nil) == 1
     }
 
     // MARK: - Files
@@ -201,31 +186,21 @@ enum CertificateTime {
 
     init(file path: String) throws(TLSConfigurationError) {
         summary = TLSClientAuthorities(path: path)
-        let text = try PEMText.contents(of: path)
-        let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        let starts = lines.indices.filter { lines[$0].starts(with: Self.beginning) }
+        let text = try PEMText(file: path)
         var digests = Hasher()
-        // One by one, so that a block that is damaged costs only itself.
-        for (start, end) in zip(starts, starts.dropFirst() + [lines.endIndex]) {
-            let block = try PEMText(ArraySlice(lines[start..<end].joined(separator: [UInt8(ascii: "\n")])), of: path)
-            guard let certificate = unsafe PEM_read_bio_X509_AUX(block.source, nil, { _, _, _, _ in -1 }, nil) else {
-                let reason = OpenSSLErrors.drain().first
-                let kind = reason?.isEndOfPEM == true ? "it is no certificate" : "OpenSSL: \(reason?.text ?? "unknown")"
-                summary.leftOut.append("line \(start + 1) (\(kind))")
-                continue
-            }
+        while let certificate = unsafe PEM_read_bio_X509_AUX(text.source, nil, { _, _, _, _ in -1 }, nil) {
             unsafe certificates.append(certificate)
             unsafe digests.combine(ClientCertificate(certificate)?.thumbprint)
             unsafe summary.taken.append(
                 .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
         }
-        guard unsafe !certificates.isEmpty else {
-            throw TLSConfigurationError(file: path, problem: .noClientAuthority, reason: "")
+        let end = OpenSSLErrors.drain().first
+        guard end?.isEndOfPEM == true, unsafe !certificates.isEmpty else {
+            throw TLSConfigurationError(
+                file: path, problem: .noClientAuthority, reason: end?.isEndOfPEM == true ? "" : end?.text ?? "")
         }
         number = digests.finalize()
     }
-
-    private static let beginning = Array("-----BEGIN ".utf8)
 
     deinit {
         for index in unsafe certificates.indices { unsafe X509_free(certificates[index]) }
@@ -255,38 +230,6 @@ package struct TLSClientAuthorities: Hashable, Sendable {
     package let path: String
     /// The authorities that are trusted.
     package internal(set) var taken: [Authority] = []
-    /// Where the blocks of PEM begin that are no certificate or cannot be read, and why: `line 12 (it is no certificate)`.
-    package internal(set) var leftOut: [String] = []
-}
-
-/// Finds the certificate for a name: exact names before wildcards, earlier certificates before later ones.
-struct TLSServerNames {
-    private var exact: [String: Int] = [:]
-    /// Keyed by what follows `*.`.
-    private var wildcards: [String: Int] = [:]
-
-    /// Adds a name as certificates have them, for example `example.com` or `*.example.com`.
-    mutating func add(_ name: String, at index: Int) {
-        let name = name.lowercased()
-        if name.hasPrefix("*.") {
-            let rest = String(name.dropFirst(2))
-            wildcards[rest] = wildcards[rest] ?? index
-        } else {
-            exact[name] = exact[name] ?? index
-        }
-    }
-
-    /// The certificate for a name that a client asks for.
-    ///
-    /// A wildcard stands for exactly one label, the leftmost (RFC 9525, section 6.3).
-    func index(for asked: String) -> Int? {
-        var name = asked.lowercased()
-        // Complete names end with a dot, as a client may have them (RFC 1034, section 3.1), and certificates do not.
-        if name.last == "." { name.removeLast() }
-        if let index = exact[name] { return index }
-        guard let dot = name.firstIndex(of: "."), dot != name.startIndex else { return nil }
-        return wildcards[String(name[name.index(after: dot)...])]
-    }
 }
 
 /// Whether the clients of a listener show certificates in the handshake.

@@ -7,13 +7,6 @@ import Testing
 
 @testable import EventLoop
 
-extension TLSContext {
-    /// For clients that offer what most tests offer.
-    convenience init(_ files: TLSFiles) throws(TLSConfigurationError) {
-        try self.init(files, applicationProtocols: ["http/1.1"])
-    }
-}
-
 /// A server's answer to one client: the handshake, then every byte back until the client has had enough.
 ///
 /// - Parameter note: Gets the client's certificate after the handshake.

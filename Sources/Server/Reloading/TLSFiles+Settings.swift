@@ -51,16 +51,10 @@ extension TLSClientAuthorities {
         return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
     }
 
-    /// Warnings about entries in the file that admit no client.
+    /// Warnings about authorities that admit no client any more.
     package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
-        var warnings = taken.filter { $0.expiry < now }.map {
+        taken.filter { $0.expiry < now }.map {
             "the authority \"\($0.name)\" in \(path) has expired: clients with its certificates are refused; replace it"
         }
-        if !leftOut.isEmpty {
-            let places = leftOut.prefix(Self.nameLimit).joined(separator: ", ")
-            warnings.append(
-                "\(path) has parts that are left out: \(places); remove them, or replace them by certificates in PEM")
-        }
-        return warnings
     }
 }

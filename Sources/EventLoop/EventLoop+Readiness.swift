@@ -68,8 +68,11 @@ extension EventLoop {
     func wait(
         for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
     ) async -> WakeReason {
-        if let reason = outcome(of: direction, id, isIdle: isIdle) { return reason }
-        return await Waiter.suspend { begin(.task($0), for: direction, of: id, until: deadline, isIdle: isIdle) }
+        await Waiter.suspend { waiter in
+            let reason = wait(
+                for: direction, of: id, until: deadline, isIdle: isIdle, calling: WaitingTask(waiter))
+            if let reason { waiter.resume(returning: reason) }
+        }
     }
 
     /// Begins the same wait for a handler, which is called when the wait ends.
@@ -82,38 +85,20 @@ extension EventLoop {
         assertCurrent()
         if isAbandoned { return .abandoned }
         let row = Int(id.descriptor)
-        let (isReady, needsTimer) = registrations[row].waitUnlessReady(
-            .handler(handler), for: direction, until: deadline, isIdle: isIdle, mayBegin: !(isIdle && hasEndedIdleWaits)
-        )
-        if needsTimer { timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row))) }
-        if isReady { return .ready }
-        return isIdle && hasEndedIdleWaits ? .draining : nil
+        if isReady(direction, of: id) { return .ready }
+        if isIdle && hasEndedIdleWaits { return .draining }
+        // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
+        // does, costs nothing here.
+        if registrations[row].wait(handler, for: direction, until: deadline, isIdle: isIdle) {
+            timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
+        }
+        return nil
     }
 
     /// Ends the wait on a descriptor, if there is one, without waking the waiter.
     func endWait(of id: RegistrationID) {
         assertCurrent()
         _ = registrations[Int(id.descriptor)].takeWaiter()
-    }
-
-    /// The outcome of a wait that need not begin; nil if it must begin.
-    private func outcome(of direction: Readiness, _ id: RegistrationID, isIdle: Bool) -> WakeReason? {
-        assertCurrent()
-        if isAbandoned { return .abandoned }
-        if isReady(direction, of: id) { return .ready }
-        return isIdle && hasEndedIdleWaits ? .draining : nil
-    }
-
-    private func begin(
-        _ waiter: ReadinessWaiter, for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime,
-        isIdle: Bool
-    ) {
-        let row = Int(id.descriptor)
-        // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
-        // does, costs nothing here.
-        if registrations[row].wait(waiter, for: direction, until: deadline, isIdle: isIdle) {
-            timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
-        }
     }
 
     func deliver(_ events: Epoll.Events, to id: RegistrationID) {

@@ -4,17 +4,7 @@ extension EventLoop {
     /// Suspends a task of this loop until the deadline, which draining does not shorten.
     package func sleep(until deadline: MonotonicTime) async {
         assertCurrent()
-        await Waiter<Void>.suspend { waiter in
-            let place: Int
-            if let free = freeSleepers.popLast() {
-                place = free
-                sleepers[free] = waiter
-            } else {
-                place = sleepers.count
-                sleepers.append(waiter)
-            }
-            timers.insert(TimerHeap.Entry(deadline: deadline, target: .sleeper(place)))
-        }
+        await Waiter<Void>.suspend { timers.insert(TimerHeap.Entry(deadline: deadline, target: .sleeper($0))) }
     }
 
     /// Ends the waits whose deadline has passed, as many as the budget allows; the others stay due in the next turn.
@@ -25,11 +15,7 @@ extension EventLoop {
         while let entry = due {
             switch entry.target {
             case .row(let row): fire(row, scheduled: entry.deadline)
-            case .sleeper(let place):
-                let sleeper = sleepers[place]
-                sleepers[place] = nil
-                freeSleepers.append(place)
-                sleeper?.resume(returning: ())
+            case .sleeper(let sleeper): sleeper.resume(returning: ())
             }
             due = budget.isSpent ? nil : timers.popDue(at: now)
         }
@@ -63,8 +49,8 @@ struct TimerHeap {
     enum Target {
         /// The wait on this descriptor: the one that set the deadline, or a later one of a descriptor with the same number.
         case row(Int)
-        /// A task that sleeps, by its place in the loop's table of sleepers.
-        case sleeper(Int)
+        /// A task that sleeps.
+        case sleeper(Waiter<Void>)
     }
 
     private var entries: [Entry] = []

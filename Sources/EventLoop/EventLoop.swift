@@ -24,8 +24,6 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var epoll: Epoll  // loop
     let registrations = RegistrationTable()  // loop
     var timers = TimerHeap()  // loop
-    var sleepers: [Waiter<Void>?] = []  // loop
-    var freeSleepers: [Int] = []  // loop
     private var jobs: [UnownedJob] = []  // loop
     /// Handlers that continue in the next turn, one queue for each `TurnPart`.
     var queue = TurnQueue()  // loop
@@ -226,17 +224,16 @@ package protocol ReadinessHandler: AnyObject {
     func resume()
 }
 
-/// A task or handler that waits for a descriptor.
-enum ReadinessWaiter {
-    case task(Waiter<WakeReason>)
-    case handler(any ReadinessHandler)
+/// A task that waits for a descriptor.
+final class WaitingTask: ReadinessHandler {
+    private let waiter: Waiter<WakeReason>
 
-    func wake(_ reason: WakeReason) {
-        switch self {
-        case .task(let waiter): waiter.resume(returning: reason)
-        case .handler(let handler): handler.wake(reason)
-        }
+    init(_ waiter: Waiter<WakeReason>) {
+        self.waiter = waiter
     }
+
+    func wake(_ reason: WakeReason) { waiter.resume(returning: reason) }
+    func resume() {}
 }
 
 /// The outcome of reading from a stream.

@@ -61,19 +61,16 @@ struct Registration {
     var isShared = false
     /// Whether the wait may end without loss, for example between two requests.
     var isIdle = false
-    var waiter: ReadinessWaiter?
-    /// Whether a handler waits, and may be told at any time that its wait is over.
-    var isIdleHandler: Bool {
-        guard isIdle, case .handler = waiter else { return false }
-        return true
-    }
+    var waiter: (any ReadinessHandler)?
+    /// Whether a handler waits that is no task, and may be told at any time that its wait is over.
+    var isIdleHandler: Bool { isIdle && waiter != nil && !(waiter is WaitingTask) }
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
 
     /// Records the waiter; returns whether a timer entry must be made for the deadline.
     mutating func wait(
-        _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
+        _ waiter: any ReadinessHandler, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool {
         precondition(self.waiter == nil, "a descriptor has one wait at a time")
         self.waiter = waiter
@@ -85,18 +82,8 @@ struct Registration {
         return true
     }
 
-    /// Calls `wait`, unless the descriptor is ready already or `mayBegin` is false.
-    mutating func waitUnlessReady(
-        _ waiter: ReadinessWaiter, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool,
-        mayBegin: Bool
-    ) -> (isReady: Bool, needsTimer: Bool) {
-        if !readiness.isDisjoint(with: direction) { return (true, false) }
-        guard mayBegin else { return (false, false) }
-        return (false, wait(waiter, for: direction, until: deadline, isIdle: isIdle))
-    }
-
     /// Records what epoll reports; removes and returns the waiter if it waited for that.
-    mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> ReadinessWaiter? {
+    mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> (any ReadinessHandler)? {
         guard generation == self.generation else { return nil }
         var ready: Readiness = []
         if events.contains(.readable) { ready.insert(.readable) }
@@ -110,7 +97,7 @@ struct Registration {
         return ready.isDisjoint(with: interest) ? nil : takeWaiter()
     }
 
-    mutating func takeWaiter() -> ReadinessWaiter? {
+    mutating func takeWaiter() -> (any ReadinessHandler)? {
         interest = []
         return waiter.take()
     }

@@ -36,32 +36,27 @@ package struct TCPStream: ~Copyable {
     /// - Parameter room: The most that is read, at least 1.
     package func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         if let tls { return try tls.receive(into: &buffer, room: room) }
-        var result = 0
-        buffer.append(addingCapacity: room) { span in
-            result = unsafe span.withUnsafeMutableBufferPointer { bytes, initialized in
-                let target = bytes.baseAddress
-                let count = retryingInterrupts { unsafe recv(descriptor.number, target, room, 0) }
-                initialized = max(0, count)
-                return count >= 0 ? count : -Int(errno)
-            }
+        let result = try receive(into: &buffer, room: room, flags: 0)
+        switch result {
+        case .received(room), .endOfInput: break
+        case .received: loop.markDrained(id)
+        case .wouldBlock: loop.markBlocked(.readable, of: id)
         }
-        if result > 0 {
-            if result < room { loop.markDrained(id) }
-            return .received(result)
-        }
-        if result == 0 { return .endOfInput }
-        guard result == -Int(EAGAIN) else { throw SystemError(call: "recv", code: Int32(-result)) }
-        loop.markBlocked(.readable, of: id)
-        return .wouldBlock
+        return result
     }
 
     /// Appends what has arrived to a buffer's end, and also leaves it on the socket; only before TLS.
     package func peek(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
+        try receive(into: &buffer, room: room, flags: Int32(MSG_PEEK))
+    }
+
+    @inline(__always)
+    private func receive(into buffer: inout [UInt8], room: Int, flags: Int32) throws(SystemError) -> ReceiveResult {
         var result = 0
         buffer.append(addingCapacity: room) { span in
             result = unsafe span.withUnsafeMutableBufferPointer { bytes, initialized in
                 let target = bytes.baseAddress
-                let count = retryingInterrupts { unsafe recv(descriptor.number, target, room, Int32(MSG_PEEK)) }
+                let count = retryingInterrupts { unsafe recv(descriptor.number, target, room, flags) }
                 initialized = max(0, count)
                 return count >= 0 ? count : -Int(errno)
             }

@@ -1,70 +1,32 @@
 internal import CLinux
 internal import Glibc
 
-/// Reads the limits of a process's control groups (cgroups(7)).
+/// Reads the limits of this process's control group and of those above it, of which the lowest is in force (cgroups(7)).
 ///
-/// A group's limit holds for all groups below it: the lowest limit of a group and its ancestors is the one in force.
-package struct ControlGroups {
-    /// The hierarchies that the process is in: the controllers of version 1, none for version 2, and the group's path.
-    private var memberships: [(controllers: [Substring], path: Substring)] = []
-    /// Where the hierarchies are mounted.
-    private let folder: String
+/// Version 2 only: where version 1 limits the cores, `loops` says how many there are.
+package struct ControlGroup {
+    /// The folders of the group and of those above it.
+    private let folders: [String]
 
-    /// The control groups of this process; nil if the system has none.
-    package static var own: ControlGroups? {
-        guard let text = TextFile.contents(of: "/proc/self/cgroup") else { return nil }
-        return ControlGroups(text, under: "/sys/fs/cgroup")
+    /// The control group of this process; nil if the system has none.
+    package static var own: ControlGroup? {
+        TextFile.contents(of: "/proc/self/cgroup").flatMap { ControlGroup($0, under: "/sys/fs/cgroup") }
     }
 
     /// - Parameters:
-    ///   - text: The process's `/proc/PID/cgroup`: a line `number:controllers:path` for each hierarchy.
-    ///   - folder: Has version 2 itself or in `unified`, and the hierarchies of version 1 in folders named after their
-    ///     controllers.
-    package init(_ text: String, under folder: String) {
-        self.folder = folder
-        for line in text.split(separator: "\n") {
-            let parts = line.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
-            guard parts.count == 3 else { continue }
-            memberships.append((parts[1].split(separator: ","), parts[2]))
-        }
+    ///   - text: The process's `/proc/PID/cgroup`, of which the line `0::path` counts.
+    ///   - folder: Where the hierarchy is mounted.
+    package init?(_ text: String, under folder: String) {
+        guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("0::/") }) else { return nil }
+        // In a container, the mount may begin at the container's own group although the path does not: the folders of the path are
+        // then missing, and the root has the limit. A process that was moved out of its namespace has a path that leads up.
+        folders = line.dropFirst(4).split(separator: "/").filter { $0 != ".." }
+            .reduce(into: [folder]) { $0.append("\($0[$0.count - 1])/\($1)") }
     }
 
-    /// The contents of a file of version 2, for each group that has it.
-    package func texts(of file: String) -> [String] {
-        memberships.filter(\.controllers.isEmpty).flatMap { membership in
-            lineage(of: membership.path, in: [folder, "\(folder)/unified"]).compactMap { Self.text("\($0)/\(file)") }
-        }
-    }
-
-    /// The contents of files of version 1, for each group that has all of them.
-    package func texts(of files: [String], controller: String) -> [[String]] {
-        memberships.filter { $0.controllers.contains { $0 == controller } }.flatMap { membership in
-            let mounts = ["\(folder)/\(membership.controllers.joined(separator: ","))", "\(folder)/\(controller)"]
-            return lineage(of: membership.path, in: mounts).compactMap { group in
-                let texts = files.compactMap { Self.text("\(group)/\($0)") }
-                return texts.count == files.count ? texts : nil
-            }
-        }
-    }
-
-    /// The folders of a group and its ancestors.
-    ///
-    /// In a container, the mount may begin at the container's own group although the path does not: the folders of the path
-    /// are then missing, and the root has the limit.
-    private func lineage(of path: Substring, in mounts: [String]) -> [String] {
-        mounts.flatMap { mount in
-            var lineage = [mount]
-            // A process that was moved out of its namespace has a path that leads up and out of it.
-            for name in path.split(separator: "/") where name != ".." {
-                lineage.append("\(lineage[lineage.count - 1])/\(name)")
-            }
-            return lineage
-        }
-    }
-
-    private static func text(_ path: String) -> String? {
-        guard let text = TextFile.contents(of: path) else { return nil }
-        return text.last == "\n" ? String(text.dropLast()) : text
+    /// The words in a file of each group that has it.
+    package func words(of file: String) -> [[Substring]] {
+        folders.compactMap { TextFile.contents(of: "\($0)/\(file)")?.split { $0.isWhitespace } }
     }
 }
 
@@ -74,7 +36,7 @@ package enum Processors {
     /// (containers, `CPUQuota=`).
     package static var usable: Int {
         let processors = max(1, affinityCount)
-        guard let quota = ControlGroups.own.flatMap(quota) else { return processors }
+        guard let quota = ControlGroup.own.flatMap(quota) else { return processors }
         return min(processors, max(1, Int(quota.rounded(.up))))
     }
 
@@ -86,15 +48,11 @@ package enum Processors {
         return size < 0 ? 1 : mask.reduce(0) { $0 + $1.nonzeroBitCount }
     }
 
-    /// The processor time that control groups allow, in cores; nil without a limit.
+    /// The processor time that the control group allows, in cores; nil without a limit.
     ///
-    /// `cpu.max` contains quota and period in microseconds, or `max` for no quota (kernel: admin-guide/cgroup-v2). In
-    /// version 1 each has its own file, and a quota of -1 means none (kernel: scheduler/sched-bwc).
-    static func quota(_ groups: ControlGroups) -> Double? {
-        let pairs =
-            groups.texts(of: "cpu.max").map { $0.split { $0.isWhitespace }.map(String.init) }
-            + groups.texts(of: ["cpu.cfs_quota_us", "cpu.cfs_period_us"], controller: "cpu")
-        return pairs.compactMap { pair in
+    /// `cpu.max` contains quota and period in microseconds, or `max` for no quota (kernel: admin-guide/cgroup-v2).
+    static func quota(_ group: ControlGroup) -> Double? {
+        group.words(of: "cpu.max").compactMap { pair in
             guard pair.count == 2, let quota = Int(pair[0]), let period = Int(pair[1]), quota > 0, period > 0 else {
                 return nil
             }
@@ -108,18 +66,12 @@ package enum SystemMemory {
     /// In bytes: the machine's, or less where a control group allows less; 0 if it cannot be told.
     package static var bytes: Int {
         let machine = max(0, sysconf(Int32(_SC_PHYS_PAGES))) * max(0, sysconf(Int32(_SC_PAGESIZE)))
-        return min(machine, ControlGroups.own.flatMap(limit) ?? .max)
+        return min(machine, ControlGroup.own.flatMap(limit) ?? .max)
     }
 
-    /// What control groups allow, in bytes; nil for no limit.
-    ///
-    /// `memory.max` is a number or `max` (kernel: admin-guide/cgroup-v2), `memory.limit_in_bytes` of version 1 a number, which
-    /// without a limit is larger than any memory.
-    package static func limit(_ groups: ControlGroups) -> Int? {
-        let texts =
-            groups.texts(of: "memory.max")
-            + groups.texts(of: ["memory.limit_in_bytes"], controller: "memory").flatMap(\.self)
-        return texts.compactMap { Int($0) }.min()
+    /// What the control group allows, in bytes; nil for no limit, which `memory.max` calls `max`.
+    package static func limit(_ group: ControlGroup) -> Int? {
+        group.words(of: "memory.max").compactMap { $0.first.flatMap { Int($0) } }.min()
     }
 }
 

@@ -1,9 +1,9 @@
 package import Glibc
 
-/// An IPv4 or IPv6 address with a port, or the nameless other end of a Unix socket.
-package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConvertible {
-    // The larger of the two families' structures; every connection keeps one, so not the 128 bytes of sockaddr_storage.
-    private var storage: sockaddr_in6
+/// The address of a socket: IPv4 or IPv6 with a port, or that of a Unix socket (unix(7)).
+package struct SocketAddress: Sendable, CustomStringConvertible {
+    /// The longest of the families' structures.
+    private var storage = sockaddr_un()
     private let length: socklen_t
 
     /// Why a host has no address.
@@ -45,13 +45,11 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
         guard let pointer = unsafe pointer else { return nil }
         let family = Int32(unsafe pointer.pointee.sa_family)
         guard family == AF_INET || family == AF_INET6 else { return nil }
-        var storage = sockaddr_in6()
-        guard Int(length) <= MemoryLayout<sockaddr_in6>.size else { return nil }
+        guard Int(length) <= MemoryLayout<sockaddr_un>.size else { return nil }
+        self.length = length
         unsafe withUnsafeMutableBytes(of: &storage) { bytes in
             unsafe bytes.copyMemory(from: UnsafeRawBufferPointer(start: pointer, count: Int(length)))
         }
-        self.storage = storage
-        self.length = length
     }
 
     /// Fills an address by a system call such as `getsockname` or `accept4`.
@@ -59,26 +57,48 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
         _ call: String,
         _ fill: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
     ) throws(SystemError) {
-        var storage = sockaddr_in6()
-        var length = socklen_t(MemoryLayout<sockaddr_in6>.size)
+        var storage = sockaddr_un()
+        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
         let result = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe fill($0, &length) }
         }
         guard result >= 0 else { throw SystemError.last(call) }
-        self.storage = storage
-        self.length = length
+        (self.storage, self.length) = (storage, length)
     }
 
+    /// That of a Unix socket's file.
+    ///
+    /// - Parameters:
+    ///   - path: At most 107 bytes.
+    ///   - call: What the error names.
+    package init(path: String, call: String = "bind") throws(SystemError) {
+        try self.init(Array(path.utf8) + [0], call)
+    }
+
+    /// - Parameters:
+    ///   - name: A path, or `@` and a name in the abstract namespace.
+    ///   - call: What the error names.
+    package init(name: String, call: String) throws(SystemError) {
+        // A name begins with a NUL byte and has none at its end: the length is part of it.
+        try self.init(name.hasPrefix("@") ? [0] + Array(name.utf8.dropFirst()) : Array(name.utf8) + [0], call)
+    }
+
+    private init(_ bytes: [UInt8], _ call: String) throws(SystemError) {
+        let capacity = MemoryLayout.size(ofValue: storage.sun_path)
+        guard bytes.count <= capacity else { throw SystemError(call: call, code: ENAMETOOLONG) }
+        length = socklen_t(MemoryLayout<sa_family_t>.size + bytes.count)
+        storage.sun_family = sa_family_t(AF_UNIX)
+        unsafe withUnsafeMutableBytes(of: &storage.sun_path) { unsafe $0.copyBytes(from: bytes) }
+    }
+
+    /// Lends the address in the form that system calls take.
     package func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         unsafe withUnsafePointer(to: storage) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe body($0, length) }
         }
     }
 
-    package var family: Int32 { Int32(storage.sin6_family) }
-
-    /// The address without brackets, for example `127.0.0.1` or `::1`; `unix` for a Unix socket.
-    package var host: String { isUnix ? "unix" : numeric.host }
+    package var family: Int32 { Int32(storage.sun_family) }
 
     /// In host byte order.
     package var port: UInt16 { UInt16(numeric.port) ?? 0 }
@@ -96,22 +116,17 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
 
     package var isUnix: Bool { family == AF_UNIX }
 
-    /// `127.0.0.1:8080`, `[::1]:8080` or `unix`.
+    /// `127.0.0.1:8080`, `[::1]:8080`, `unix:/run/http.sock`, `unix:@name`, or `unix` for a socket without a name.
     package var description: String {
-        if isUnix { return "unix" }
+        if isUnix {
+            let start = MemoryLayout<sa_family_t>.size
+            guard Int(length) > start else { return "unix" }
+            var bytes = unsafe withUnsafeBytes(of: storage) { unsafe Array($0[start..<Int(length)]) }
+            if bytes[0] == 0 { bytes[0] = UInt8(ascii: "@") }
+            return "unix:" + String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
         let (host, port) = numeric
         return family == AF_INET6 ? "[\(host)]:\(port)" : "\(host):\(port)"
-    }
-
-    /// True for 0.0.0.0 and `::`, which stand for all addresses of their family.
-    package var isWildcard: Bool { !isUnix && addressBytes.allSatisfy { $0 == 0 } }
-
-    /// Whether only one of two can be listened on.
-    ///
-    /// Port 0 conflicts with nothing, and an IPv6 listener leaves IPv4 alone.
-    package func conflicts(with other: SocketAddress) -> Bool {
-        guard !isUnix, family == other.family, port == other.port, port != 0 else { return false }
-        return isWildcard || other.isWildcard || description == other.description
     }
 
     /// True for 127.0.0.0/8 and `::1`, which only this machine reaches.
@@ -138,16 +153,7 @@ package struct SocketAddress: ConnectableAddress, Sendable, CustomStringConverti
     }
 }
 
-/// An address that a socket can be bound or connected to.
-package protocol ConnectableAddress {
-    /// Such as `AF_UNIX`.
-    var family: Int32 { get }
-
-    /// Lends the address in the form that `bind` and `connect` take.
-    func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result
-}
-
-extension ConnectableAddress {
+extension SocketAddress {
     /// A blocking stream socket that is connected to the address, for programs that do nothing but wait for an answer.
     ///
     /// - Parameter timeoutInSeconds: For connecting, and for each later call; nil waits without limit.
@@ -170,68 +176,5 @@ extension ConnectableAddress {
     package func bind(_ descriptor: borrowing FileDescriptor) throws(SystemError) {
         let number = descriptor.number
         guard unsafe withPointer({ unsafe Glibc.bind(number, $0, $1) }) == 0 else { throw SystemError.last("bind") }
-    }
-}
-
-/// The address of a Unix socket (unix(7)): the path of its file, or a name in the abstract namespace.
-package struct UnixSocketAddress: ConnectableAddress, Sendable {
-    private var storage = sockaddr_un()
-    private let length: socklen_t
-
-    package var family: Int32 { AF_UNIX }
-
-    /// - Parameters:
-    ///   - path: At most 107 bytes.
-    ///   - call: What the error names.
-    package init(path: String, call: String = "bind") throws(SystemError) {
-        try self.init(Array(path.utf8) + [0], call: call)
-    }
-
-    /// - Parameters:
-    ///   - name: A path, or `@` and a name in the abstract namespace.
-    ///   - call: What the error names.
-    package init(name: String, call: String) throws(SystemError) {
-        guard name.hasPrefix("@") else {
-            try self.init(path: name, call: call)
-            return
-        }
-        // Begins with a NUL byte and has none at its end: the length is part of the name.
-        try self.init([0] + Array(name.utf8.dropFirst()), call: call)
-    }
-
-    private init(_ bytes: [UInt8], call: String) throws(SystemError) {
-        let capacity = MemoryLayout.size(ofValue: storage.sun_path)
-        guard bytes.count <= capacity else { throw SystemError(call: call, code: ENAMETOOLONG) }
-        storage.sun_family = sa_family_t(AF_UNIX)
-        unsafe withUnsafeMutableBytes(of: &storage.sun_path) { unsafe $0.copyBytes(from: bytes) }
-        length = socklen_t(MemoryLayout<sa_family_t>.size + bytes.count)
-    }
-
-    /// What a Unix socket is bound to.
-    package init(boundBy descriptor: Int32) throws(SystemError) {
-        var storage = sockaddr_un()
-        var length = socklen_t(MemoryLayout<sockaddr_un>.size)
-        let status = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                unsafe getsockname(descriptor, $0, &length)
-            }
-        }
-        guard status == 0 else { throw SystemError.last("getsockname") }
-        (self.storage, self.length) = (storage, length)
-    }
-
-    /// The path, or `@` and the name in the abstract namespace; nil for a socket without a name.
-    package var name: String? {
-        let start = MemoryLayout<sa_family_t>.size
-        guard Int(length) > start else { return nil }
-        var bytes = unsafe withUnsafeBytes(of: storage) { unsafe Array($0[start..<Int(length)]) }
-        if bytes[0] == 0 { bytes[0] = UInt8(ascii: "@") }
-        return String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-    }
-
-    package func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
-        unsafe withUnsafePointer(to: storage) { pointer in
-            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe body($0, length) }
-        }
     }
 }

@@ -14,7 +14,7 @@ import Testing
                 at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
             try text.write(to: file, atomically: false, encoding: .utf8)
         }
-        return Processors.quota(ControlGroups(groups, under: folder.path))
+        return ControlGroup(groups, under: folder.path).flatMap(Processors.quota)
     }
 
     @Test(
@@ -36,21 +36,12 @@ import Testing
             ("0::/a:b\n", ["a:b/cpu.max": "100000 100000\n"], 1),
             ("0::/a\n", ["a/cpu.max": "1 0\n"], nil), ("0::/a\n", ["a/cpu.max": "x y\n"], nil), ("", [:], nil),
             ("nonsense\n0::/a\n", ["a/cpu.max": "100000 50000\n"], 2),
-            // Version 1, alone and beside version 2.
+            // Version 1 does not count.
             (
-                "5:memory:/m\n4:cpu,cpuacct:/a/b\n",
-                [
-                    "cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n", "cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
-                    "cpu,cpuacct/a/b/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/a/b/cpu.cfs_period_us": "100000\n",
-                    "memory/m/cpu.cfs_quota_us": "1\n", "memory/m/cpu.cfs_period_us": "100000\n",
-                ], 0.5
+                "4:cpuacct,cpu:/a\n0::/a\n",
+                ["cpu/cpu.cfs_quota_us": "1\n", "cpu/cpu.cfs_period_us": "1\n", "a/cpu.max": "300000 100000\n"], 3
             ),
-            (
-                "4:cpuacct,cpu:/docker/1\n0::/docker/1\n",
-                ["cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"], 3
-            ),
-            ("1:name=systemd:/a\n0::/a\n", ["unified/a/cpu.max": "100000 100000\n"], 1),
-            ("3:cpuset:/a\n", ["cpu/a/cpu.cfs_quota_us": "1\n", "cpu/a/cpu.cfs_period_us": "1\n"], nil),
+            ("3:cpuset:/a\n", ["a/cpu.max": "1 1\n"], nil),
         ] as [(String, [String: String], Double?)]
     )
     func `the least quota of a process's own control group and its ancestors counts`(

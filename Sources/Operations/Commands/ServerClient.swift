@@ -196,7 +196,7 @@ struct BlockingSocket: ~Copyable {
     ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
     init(unixPath path: String, timeoutInSeconds: Int?) throws(Failure) {
         do throws(SystemError) {
-            let address = try UnixSocketAddress(path: path, call: "connect")
+            let address = try SocketAddress(path: path, call: "connect")
             descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
         } catch {
             throw Failure(

@@ -69,7 +69,7 @@ package final class ServiceNotifier: Sendable {
 /// The socket on which the service manager receives messages from its services (sd_notify(3)).
 struct NotificationSocket: ~Copyable, Sendable {
     private let socket: FileDescriptor
-    private let address: UnixSocketAddress
+    private let address: SocketAddress
 
     /// - Parameter text: `NOTIFY_SOCKET`: the path of a Unix socket, or `@` and a name in the abstract namespace.
     ///   `vsock:...`, with which a virtual machine reaches its host, is not supported.
@@ -77,7 +77,7 @@ struct NotificationSocket: ~Copyable, Sendable {
         guard text.hasPrefix("/") || text.hasPrefix("@") else {
             throw SystemError(call: "NOTIFY_SOCKET", code: EAFNOSUPPORT)
         }
-        let address = try UnixSocketAddress(name: text, call: "NOTIFY_SOCKET")
+        let address = try SocketAddress(name: text, call: "NOTIFY_SOCKET")
         socket = try Self.socket()
         self.address = address
     }

@@ -7,7 +7,7 @@ package import System
 package final class Listener: Sendable {
     let descriptor: FileDescriptor
     /// What it listens on: `127.0.0.1:8080` with the real port where 0 was asked for, or `unix:/run/token-cache.sock`.
-    package let name: String
+    package var name: String { address.description }
     /// True when only programs on this machine can reach it.
     package var isLocal: Bool { address.isUnix || address.isLoopback }
     /// The port that it listens on; 0 for a Unix socket.
@@ -32,7 +32,6 @@ package final class Listener: Sendable {
         try Self.listen(on: number)
         let bound = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         self.address = bound
-        name = bound.description
         port = bound.port
         path = nil
         isAdopted = false
@@ -57,52 +56,21 @@ package final class Listener: Sendable {
     ///
     /// It goes on listening when we stop: clients that connect then wait for the next server that the owner passes it to. A
     /// Unix socket's file stays, too, and the length of the queue remains as the owner chose it.
-    package init(adopting socket: consuming FileDescriptor) throws(AdoptionError) {
-        let number = socket.number
-        try Self.checkListening(number)
-        do throws(SystemError) {
-            guard fcntl(number, F_SETFL, O_NONBLOCK) == 0, fcntl(number, F_SETFD, FD_CLOEXEC) == 0 else {
-                throw SystemError.last("fcntl")
-            }
-            address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
-        } catch {
-            throw .system(error)
-        }
-        name = address.isUnix ? Self.unixName(number) : address.description
+    ///
+    /// - Parameter number: The descriptor, which is taken over.
+    /// - Returns: Nil if it is no such socket.
+    package init?(adopting number: Int32) {
+        guard Self.option(SO_ACCEPTCONN, of: number) == 1,
+            Self.option(SO_TYPE, of: number) == Int32(SOCK_STREAM.rawValue),
+            let family = Self.option(SO_DOMAIN, of: number), [AF_INET, AF_INET6, AF_UNIX].contains(family),
+            fcntl(number, F_SETFL, O_NONBLOCK) == 0, fcntl(number, F_SETFD, FD_CLOEXEC) == 0,
+            let address = unsafe try? SocketAddress("getsockname", { unsafe getsockname(number, $0, $1) })
+        else { return nil }
+        self.address = address
         port = address.isUnix ? 0 : address.port
         path = nil
         isAdopted = true
-        descriptor = socket
-    }
-
-    /// Why a socket cannot be taken over.
-    package enum AdoptionError: Error, Hashable, CustomStringConvertible {
-        case notOpen
-        /// A file, a pipe, or a socket that takes no connections of bytes, such as a datagram socket.
-        case notAStreamSocket
-        /// A stream socket that is connected, or for which `listen` was not called.
-        case notListening
-        case system(SystemError)
-
-        package var description: String {
-            switch self {
-            case .notOpen: "is not open"
-            case .notAStreamSocket: "is no stream socket"
-            case .notListening: "does not listen"
-            case .system(let error): "cannot be used: \(error)"
-            }
-        }
-    }
-
-    private static func checkListening(_ number: Int32) throws(AdoptionError) {
-        guard fcntl(number, F_GETFD) >= 0 else { throw .notOpen }
-        guard let type = option(SO_TYPE, of: number), type == Int32(SOCK_STREAM.rawValue) else {
-            throw .notAStreamSocket
-        }
-        guard let family = option(SO_DOMAIN, of: number), [AF_INET, AF_INET6, AF_UNIX].contains(family) else {
-            throw .notAStreamSocket
-        }
-        guard option(SO_ACCEPTCONN, of: number) == 1 else { throw .notListening }
+        descriptor = FileDescriptor(owning: number)
     }
 
     /// An option of a socket (socket(7)); nil if it is not a socket.
@@ -110,12 +78,6 @@ package final class Listener: Sendable {
         var value: Int32 = 0
         var length = socklen_t(MemoryLayout<Int32>.size)
         return unsafe getsockopt(number, SOL_SOCKET, option, &value, &length) == 0 ? value : nil
-    }
-
-    /// `unix:` and the path of a Unix socket's file, or `@` and its name in the abstract namespace (unix(7)).
-    private static func unixName(_ number: Int32) -> String {
-        guard let name = try? UnixSocketAddress(boundBy: number).name else { return "unix" }
-        return "unix:\(name)"
     }
 
     /// Listens on a Unix socket.
@@ -126,10 +88,9 @@ package final class Listener: Sendable {
     /// - Parameters:
     ///   - path: At most 107 bytes (unix(7)).
     ///   - mode: The file's permission bits, whatever the umask is.
-    ///   - owner: The file's user and group; nil leaves them.
-    package init(unixPath path: String, mode: UInt32, owner: (user: UInt32, group: UInt32)?) throws(SystemError) {
+    package init(unixPath path: String, mode: UInt32) throws(SystemError) {
         descriptor = try Self.makeSocket(AF_UNIX)
-        let unixAddress = try UnixSocketAddress(path: path)
+        let unixAddress = try SocketAddress(path: path)
         if try Self.isAbandonedSocket(path, unixAddress) { _ = unsafe unlink(path) }
         let number = descriptor.number
         // The file gets the mode of the socket, less the umask.
@@ -139,14 +100,12 @@ package final class Listener: Sendable {
             // Only if necessary: others who may write to the folder could have put a link to another file there. Whatever
             // the file's mode is until then, no client can connect before it listens.
             if !Self.isSocket(path, mode: mode), unsafe chmod(path, mode) != 0 { throw SystemError.last("chmod") }
-            if let owner, unsafe chown(path, owner.user, owner.group) != 0 { throw SystemError.last("chown") }
             try Self.listen(on: number)
             address = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         } catch {
             _ = unsafe unlink(path)
             throw error
         }
-        name = "unix:\(path)"
         self.path = path
         port = 0
         isAdopted = false
@@ -167,7 +126,7 @@ package final class Listener: Sendable {
     }
 
     /// Whether the path is a socket that refuses connections; fails if this user may not find out.
-    private static func isAbandonedSocket(_ path: String, _ address: UnixSocketAddress) throws(SystemError) -> Bool {
+    private static func isAbandonedSocket(_ path: String, _ address: SocketAddress) throws(SystemError) -> Bool {
         guard FileStatus(path, followingLinks: false)?.isSocket == true else { return false }
         do throws(SystemError) {
             try address.connect(makeSocket(AF_UNIX))

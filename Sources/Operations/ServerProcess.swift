@@ -24,9 +24,8 @@ package struct ServerProcess: Sendable {
     ) throws(StartError) {
         let logger = log.logger
         let setup = try ProcessSetup(logger: logger)
-        let (clients, operators) = try ClientListeners.open(settings, setup.passedSockets) { () throws(StartError) in
-            try AdministrationListener.open(settings.admin.listen)
-        }
+        let clients = try ClientListeners.open(settings, setup.passedSockets)
+        let operators = try AdministrationListener.open(settings.admin.listen)
         let ignored = loader.ignoredVariables
         if !ignored.isEmpty {
             logger.info("not settings, but variables of a Service of Kubernetes: \(ignored.joined(separator: ", "))")

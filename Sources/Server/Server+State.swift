@@ -111,7 +111,7 @@ extension Server {
                 logger.log(level: notice.isAlarm ? .error : .notice, "\(notice)")
             }
         } catch {
-            throw .audit("the audit log cannot be opened: \(error)")
+            throw StartError("the audit log cannot be opened: \(error)")
         }
     }
 
@@ -160,7 +160,7 @@ extension Server {
             do throws(SystemError) {
                 try AccessLogFile.examine(path)
             } catch {
-                throw AccessLogFile.fault(path, error)
+                throw .accessLog(path, error)
             }
         }
         guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
@@ -170,7 +170,7 @@ extension Server {
             // The server itself may have it open.
             try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath, isAlone: false)
         } catch {
-            throw .audit("the audit log cannot be opened: \(error)")
+            throw StartError("the audit log cannot be opened: \(error)")
         }
     }
 }

@@ -30,19 +30,28 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         return unsafe String(cString: strerror(code))
     }
 
+    /// What an operator can do if the process or the machine lacks descriptors or memory, as the end of an error message; nil if
+    /// the call failed for another reason.
+    package var shortageAdvice: String? {
+        switch code {
+        case EMFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
+        case ENFILE: "; the whole machine has too many files open: raise that limit with sysctl fs.file-max"
+        case ENOMEM, ENOBUFS: "; the machine or its container is short of memory: free some, or raise MemoryMax="
+        default: nil
+        }
+    }
+
     /// What an operator can do after a call on a file has failed with this error.
     ///
     /// - Parameter otherwise: The advice for codes without an advice of their own, most of which mean that access was denied.
     /// - Returns: The end of an error message, such as `; make room on its disk`; empty if there is nothing to advise.
     package func fileAdvice(otherwise: String) -> String {
         switch code {
-        case EMFILE, ENFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
         case ENOSPC, EDQUOT: "; make room on its disk"
         case EIO: "; look for errors of its disk in the kernel's log (dmesg)"
-        case ENOMEM: ""
         case Self.notPlain, EISDIR: "; name a regular file"
         case EFBIG: "; name the right file"
-        default: "; \(otherwise)"
+        default: shortageAdvice ?? "; \(otherwise)"
         }
     }
 
@@ -51,6 +60,5 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
     /// The address is taken by another socket.
     package var isAddressInUse: Bool { code == EADDRINUSE }
 
-    /// Ports below 1024 need a capability.
     package var isPermissionDenied: Bool { code == EACCES || code == EPERM }
 }

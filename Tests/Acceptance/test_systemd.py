@@ -180,10 +180,10 @@ def unheard():
 
 # Passed sockets, variables, and a part of the error message
 FAULTS = {
-    "a datagram socket": (datagram, {}, "socket 3 is no stream socket"),
-    "a file": (lambda: open("/dev/null", "rb"), {}, "socket 3 is no stream socket"),
-    "a socket that does not listen": (unheard, {"LISTEN_FDNAMES": "http"}, "socket 3 (http) does not listen"),
-    "a connected socket": (lambda: socket.socketpair()[0], {}, "socket 3 does not listen"),
+    "a datagram socket": (datagram, {}, "socket 3 is not open, or is no stream socket that listens"),
+    "a file": (lambda: open("/dev/null", "rb"), {}, "socket 3 is not open, or is no stream socket that listens"),
+    "a socket that does not listen": (unheard, {"LISTEN_FDNAMES": "http"}, "socket 3 (http) is not open, or is no"),
+    "a connected socket": (lambda: socket.socketpair()[0], {}, "socket 3 is not open, or is no stream socket that listens"),
     "a name without meaning": (listening, {"LISTEN_FDNAMES": "htpp"}, "http, https, proxy, https-proxy"),
     "more names than sockets": (listening, {"LISTEN_FDNAMES": "http:http"}, "LISTEN_FDNAMES has 2 names"),
     "more sockets than are there": (listening, {"LISTEN_FDS": "9000"}, "socket "),

@@ -72,16 +72,20 @@ struct RecentLogTests {
 
 struct StartErrorTests {
     @Test(arguments: [
-        (EMFILE, "LimitNOFILE="), (ENFILE, "fs.file-max"), (ENOMEM, "short of memory"), (ENOBUFS, "short of memory"),
+        (EMFILE, "LimitNOFILE="), (ENFILE, "fs.file-max"), (ENOMEM, "MemoryMax="), (ENOBUFS, "MemoryMax="),
     ])
     func `a shortage names the address that could not be listened on, and the limit to raise`(
         code: Int32, advice: String
     ) throws {
         let error = SystemError(call: "socket", code: code)
-        let text = try #require(StartError.shortage(error, listeningOn: "127.0.0.1:8080")).description
-        #expect(text.contains("listening on 127.0.0.1:8080 failed (socket: \(error.reason))") && text.contains(advice))
-        let other = try #require(StartError.shortage(error)).description
-        #expect(other.contains(advice) && !other.contains("listening"))
+        for (text, name) in [
+            (StartError.listening(on: "127.0.0.1:80", error), "127.0.0.1:80"),
+            (.listening(onSocketAt: "/run/a.sock", error), "unix:/run/a.sock"),
+        ] {
+            #expect("\(text)".hasPrefix("\(name) cannot be listened on (socket: \(error.reason))"))
+            #expect("\(text)".hasSuffix(advice))
+        }
+        #expect("\(StartError.system(error))".hasSuffix(advice))
     }
 
     @Test func `what helps an access log that cannot be opened depends on what is there`() throws {
@@ -92,14 +96,28 @@ struct StartErrorTests {
             ("/dev/stdout", "leave access_log_file empty"), ("/proc/self/fd/1", "leave access_log_file empty"),
             (path, "start its reader first"), (directory.path + "/none/a.log", "its folder has to exist"),
         ] {
-            let text = StartError.accessLog(path: path, SystemError(call: "open", code: ENXIO)).description
+            let text = StartError.accessLog(path, SystemError(call: "open", code: ENXIO)).description
             #expect(text.contains(advice))
         }
     }
 
-    @Test func `another reason is no shortage`() {
-        #expect(
-            StartError.shortage(SystemError(call: "bind", code: EADDRNOTAVAIL), listeningOn: "127.0.0.1:8080") == nil)
+    @Test(arguments: [
+        ("bind", EADDRINUSE, "in use by another program"), ("bind", EACCES, "CAP_NET_BIND_SERVICE"),
+        ("bind", EADDRNOTAVAIL, "choose an address of this machine"),
+    ])
+    func `an address that cannot be listened on comes with what helps`(call: String, code: Int32, advice: String) {
+        #expect("\(StartError.listening(on: "127.0.0.1:80", SystemError(call: call, code: code)))".contains(advice))
+    }
+
+    @Test(arguments: [
+        ("bind", EADDRINUSE, "is not a socket"), ("bind", ENOENT, "the folder of unix:"),
+        ("bind", EACCES, "may not write"),
+        ("bind", EROFS, "name a path elsewhere"), ("connect", EACCES, "may not see"),
+    ])
+    func `a Unix socket that cannot be made comes with what helps`(call: String, code: Int32, advice: String) throws {
+        let path = try TemporaryDirectory().path + "/none.sock"
+        let error = StartError.listening(onSocketAt: path, SystemError(call: call, code: code))
+        #expect("\(error)".contains(advice))
     }
 }
 

@@ -125,7 +125,7 @@ import Testing
                 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its absolute \
                 path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
                 ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket \
-                also ?mode=0660 and ?owner=user:group
+                also ?mode=0660
                 """
             ),
             (

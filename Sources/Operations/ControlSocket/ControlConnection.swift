@@ -226,7 +226,7 @@ final class ControlSocket: Sendable {
 
     init(directory: String) throws(SystemError) {
         listener = AdministrationListener(
-            try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600, owner: nil),
+            try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600),
             // A request that has begun is not interrupted by a new connection.
             evictingUpTo: .firstByte
         )

@@ -223,7 +223,7 @@ struct CommandAuditLog: Sendable {
             return CommandAuditLog(
                 trail: OperatorTrail(log, by: .operator(uid: getuid())) { settings.audit }, log: log)
         } catch {
-            throw .audit("nothing was done: \(error)")
+            throw StartError("nothing was done: \(error)")
         }
     }
 

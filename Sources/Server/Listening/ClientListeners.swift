@@ -10,36 +10,22 @@ package struct ClientListeners: Sendable {
     package let tls: TLSContext?
 
     /// Takes over the sockets that the service manager passed, and binds the other addresses of `listen`.
-    ///
-    /// - Parameters:
-    ///   - settings: The addresses and certificates.
-    ///   - passedSockets: The sockets that the service manager passed.
-    ///   - openOthers: Opens the listeners that are not for clients. It is called here so that an address which the
-    ///     settings name twice is recognized whichever listener is opened second.
-    package static func open<Others>(
-        _ settings: Settings, _ passedSockets: [PassedSocket], openOthers: () throws(StartError) -> Others
-    ) throws(StartError) -> (ClientListeners, Others) {
+    package static func open(
+        _ settings: Settings, _ passedSockets: [PassedSocket]
+    ) throws(StartError) -> ClientListeners {
         let plan = try ListenPlan(settings.listen, passedSockets)
         let tls = plan.usesTLS ? try tlsContext(settings) : nil
-        do throws(StartError) {
-            var listeners: [ClientListener] = []
-            for (socket, address) in plan.adopted {
-                let clients = TLSClientAuthentication(of: address, among: settings.listen)
-                listeners.append(try ClientListener.adopt(socket, as: address, tls: tls, clients: clients))
-            }
-            for address in plan.bound {
-                let clients = TLSClientAuthentication(of: address, among: settings.listen)
-                listeners += try ClientListener.open(address, tls: tls, clients: clients)
-            }
-            for index in listeners.indices { listeners[index].number = index }
-            return (ClientListeners(all: listeners, tls: tls), try openOthers())
-        } catch {
-            // The program that uses the address may be this one, through an earlier entry of the settings.
-            guard error.isAddressInUse,
-                let conflict = AddressConflict.find(listen: plan.bound, administration: settings.admin.listen)
-            else { throw error }
-            throw .conflict(conflict)
+        var listeners: [ClientListener] = []
+        for (socket, address) in plan.adopted {
+            let clients = TLSClientAuthentication(of: address, among: settings.listen)
+            listeners.append(try ClientListener.adopt(socket, as: address, tls: tls, clients: clients))
         }
+        for address in plan.bound {
+            let clients = TLSClientAuthentication(of: address, among: settings.listen)
+            listeners += try ClientListener.open(address, tls: tls, clients: clients)
+        }
+        for index in listeners.indices { listeners[index].number = index }
+        return ClientListeners(all: listeners, tls: tls)
     }
 
     /// Loads the certificates of all `https://` listeners.
@@ -48,9 +34,9 @@ package struct ClientListeners: Sendable {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
         do throws(TLSConfigurationError) {
-            return try TLSContext(TLSFiles(settings), applicationProtocols: ["http/1.1"])
+            return try TLSContext(TLSFiles(settings))
         } catch {
-            throw .tls("\(error)")
+            throw StartError(error)
         }
     }
 }
@@ -58,16 +44,13 @@ package struct ClientListeners: Sendable {
 extension ClientListeners {
     /// Fails if listening is bound to fail, whatever other programs do; does not listen anywhere itself.
     ///
-    /// Looks at addresses that exclude each other or that this machine does not have, folders of Unix sockets, and certificates.
+    /// Looks at addresses that this machine does not have, folders of Unix sockets, and certificates.
     ///
     /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
     /// - Returns: The authorities for clients' certificates; nil if there are none, or none that could be checked.
     package static func examine(
         _ settings: Settings, except isAwaited: (String) -> Bool
     ) throws(StartError) -> TLSClientAuthorities? {
-        if let conflict = AddressConflict.find(listen: settings.listen, administration: settings.admin.listen) {
-            throw .conflict(conflict)
-        }
         for address in settings.listen {
             if case .unix(let path) = address.place, isAwaited(path) { continue }
             try examine(address)
@@ -94,7 +77,7 @@ extension ClientListeners {
             guard let authorities = files.clientAuthorities, !isAwaited(authorities) else { return nil }
             return try TLSContext.examine(authorities: authorities)
         } catch {
-            throw .tls("\(error)")
+            throw StartError(error)
         }
     }
 
@@ -103,31 +86,25 @@ extension ClientListeners {
         case .systemd: return
         case .tcp(let host, _):
             // Without its port, which another program or the running server may be using.
-            for resolved in try ClientListener.resolve(host, 0, address) { try examine(resolved, named: "\(address)") }
+            for resolved in try ClientListener.resolve(host, 0, address) {
+                do throws(SystemError) {
+                    try Listener.tryBinding(resolved)
+                } catch {
+                    throw .listening(on: "\(address)", error)
+                }
+            }
         case .unix(let path):
-            if let owner = address.owner { _ = try ClientListener.owner(owner, path) }
             try examine(unixPath: path)
-        }
-    }
-
-    private static func examine(_ address: SocketAddress, named name: String) throws(StartError) {
-        do throws(SystemError) {
-            try Listener.tryBinding(address)
-        } catch {
-            throw StartError.shortage(error, listeningOn: name) ?? .listen(address: name, false, error.description)
         }
     }
 
     /// Fails if no socket could be made at the path; changes nothing.
     private static func examine(unixPath path: String) throws(StartError) {
         if let found = FileStatus(path, followingLinks: false), !found.isSocket {
-            throw .unixSocket(UnixSocketFault(path, .notASocket))
+            throw .listening(onSocketAt: path, SystemError(call: "bind", code: EADDRINUSE))
         }
-        guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return }
-        switch errno {
-        case ENOENT, ENOTDIR: throw .unixSocket(UnixSocketFault(path, .noFolder))
-        case EROFS: throw .unixSocket(UnixSocketFault(path, .readOnly))
-        default: throw .unixSocket(UnixSocketFault(path, .closedFolder))
+        guard unsafe access(Path.folder(of: path), W_OK | X_OK) == 0 else {
+            throw .listening(onSocketAt: path, .last("bind"))
         }
     }
 }
@@ -161,16 +138,17 @@ package struct ClientListener: Sendable {
         switch address.place {
         case .tcp(let host, let port):
             for resolved in try resolve(host, port, address) {
-                listeners.append(
-                    try opening(resolved) { () throws(SystemError) in try Listener(binding: resolved) })
+                do throws(SystemError) {
+                    listeners.append(try Listener(binding: resolved))
+                } catch {
+                    throw .listening(on: "\(resolved)", error)
+                }
             }
         case .unix(let path):
-            let owner = try address.owner.map { (name) throws(StartError) in try Self.owner(name, path) }
             do throws(SystemError) {
-                listeners.append(try Listener(unixPath: path, mode: address.mode, owner: owner))
+                listeners.append(try Listener(unixPath: path, mode: address.mode))
             } catch {
-                throw StartError.shortage(error, listeningOn: "unix:\(path)")
-                    ?? .unixSocket(UnixSocketFault(error, path: path, owner: address.owner ?? ""))
+                throw .listening(onSocketAt: path, error)
             }
         case .systemd:
             preconditionFailure("passed sockets are taken over by adopt")
@@ -188,30 +166,16 @@ package struct ClientListener: Sendable {
     static func adopt(
         _ socket: PassedSocket, as address: ListenAddress, tls: TLSContext?, clients: TLSClientAuthentication
     ) throws(StartError) -> ClientListener {
-        do throws(Listener.AdoptionError) {
-            let listener = try Listener(adopting: FileDescriptor(owning: socket.descriptor))
-            return ClientListener(
-                listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
-                tls: address.isTLS ? tls : nil, clientAuthentication: clients
-            )
-        } catch {
+        guard let listener = Listener(adopting: socket.descriptor) else {
             throw .passedSockets(
-                "\(socket) \(error); a socket unit needs ListenStream= and must not have Accept=yes"
-            )
+                """
+                \(socket) is not open, or is no stream socket that listens; a socket unit needs ListenStream= and must not \
+                have Accept=yes
+                """)
         }
-    }
-
-    private static func opening(
-        _ address: SocketAddress, _ open: () throws(SystemError) -> Listener
-    ) throws(StartError) -> Listener {
-        do throws(SystemError) {
-            return try open()
-        } catch {
-            let name = "\(address)"
-            if error.isAddressInUse { throw .addressInUse(address: name) }
-            throw StartError.shortage(error, listeningOn: name)
-                ?? .listen(address: name, error.isPermissionDenied, error.description)
-        }
+        return ClientListener(
+            listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
+            tls: address.isTLS ? tls : nil, clientAuthentication: clients)
     }
 
     static func resolve(
@@ -220,18 +184,8 @@ package struct ClientListener: Sendable {
         do throws(SocketAddress.ResolutionError) {
             return try SocketAddress.resolve(host: host, port: port)
         } catch {
-            throw .resolution(address: "\(address)", reason: error.reason)
+            throw StartError("the address \(address) cannot be resolved: \(error.reason)")
         }
-    }
-
-    /// Looks up the numeric ids of `user` or `user:group`; without a group, returns the user's primary group.
-    package static func owner(_ name: String, _ path: String) throws(StartError) -> (user: UInt32, group: UInt32) {
-        let parts = name.split(separator: ":", maxSplits: 1).map(String.init)
-        guard let user = unsafe getpwnam(parts[0]) else { throw .owner(path: path, name: parts[0]) }
-        let (userID, groupID) = unsafe (user.pointee.pw_uid, user.pointee.pw_gid)
-        guard parts.count == 2 else { return (userID, groupID) }
-        guard let group = unsafe getgrnam(parts[1]) else { throw .owner(path: path, name: parts[1]) }
-        return (userID, unsafe group.pointee.gr_gid)
     }
 }
 

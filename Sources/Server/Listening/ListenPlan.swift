@@ -20,7 +20,10 @@ struct ListenPlan: Sendable {
 
     init(_ listen: [ListenAddress], _ sockets: [PassedSocket]) throws(StartError) {
         let asked = listen.filter { $0.place == .systemd }
-        guard asked.isEmpty || !sockets.isEmpty else { throw .noPassedSockets }
+        guard asked.isEmpty || !sockets.isEmpty else {
+            throw StartError(
+                "listen names systemd, but systemd has passed no sockets; start the server through its socket unit")
+        }
         for socket in sockets {
             adopted.append((socket, try Self.address(of: socket, among: listen)))
         }

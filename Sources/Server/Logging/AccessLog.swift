@@ -121,7 +121,7 @@ private struct Line {
     private static func commonTime(_ unixTime: Int64) -> String {
         let date = CalendarDay(daysSince1970: unixTime / 86_400)
         let day = "\(HTTPDate.twoDigits(date.day))/\(HTTPDate.months[Int(date.month) - 1])/\(date.year)"
-        return "\(day):\(LogTime.clock(unixTime)) +0000"
+        return "\(day):\(HTTPDate.clock(unixTime)) +0000"
     }
 }
 
@@ -142,10 +142,5 @@ package enum AccessLogFile {
             guard error.code == ENOENT else { throw error }
             guard unsafe access(Path.folder(of: path), W_OK | X_OK) == 0 else { throw SystemError.last("open") }
         }
-    }
-
-    /// The server's message for an error.
-    package static func fault(_ path: String, _ error: SystemError) -> StartError {
-        .accessLog(path: path, error)
     }
 }

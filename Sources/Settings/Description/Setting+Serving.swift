@@ -50,7 +50,7 @@ extension Setting {
           https://0.0.0.0:8443                   the same over TLS, with the files of the section tls;
                                                  ?client-certificate=required or optional asks clients for certificates
           unix:/run/token-cache/http.sock        a Unix socket, by a path of at most 107 bytes; ?mode=0660 sets who may
-                                                 connect, and &owner=user:group its owner if root runs the server
+                                                 connect; its group is that of a folder with the mode g+s
           systemd                                the sockets that systemd socket units pass on
 
         With ?proxy-protocol=required, each connection has to begin with a PROXY protocol header (version 1 or 2) from

@@ -25,8 +25,6 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package private(set) var clientCertificate: ClientCertificate?
     /// The permission bits of a Unix socket's file.
     package private(set) var mode: UInt32 = 0o660
-    /// `user` or `user:group` of a Unix socket's file; nil leaves it to the server's user.
-    package private(set) var owner: String?
 
     package static let `default` = ListenAddress(place: .tcp(host: "127.0.0.1", port: 8080))
 
@@ -35,7 +33,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         an address (0.0.0.0 and [::] for all) and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a \
         Unix socket by its absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
         ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket also \
-        ?mode=0660 and ?owner=user:group
+        ?mode=0660
         """
 
     package init(place: Place) {
@@ -99,7 +97,6 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         case ("mode", let value) where isUnix:
             guard let bits = UInt32(value, radix: 8), bits <= 0o777 else { return false }
             mode = bits
-        case ("owner", let value) where isUnix && !value.isEmpty: owner = String(value)
         default: return false
         }
         return true
@@ -128,7 +125,6 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         if requiresProxyProtocol { options.append("proxy-protocol=required") }
         if let clientCertificate { options.append("client-certificate=\(clientCertificate.rawValue)") }
         if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
-        if let owner { options.append("owner=\(owner)") }
         let scheme = isTLS ? "https://" : ""
         let text =
             switch place {

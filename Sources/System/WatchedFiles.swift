@@ -3,36 +3,24 @@ internal import Synchronization
 
 /// What files say, which are read again when they change; while they cannot be used, what was read before stays in use.
 ///
-/// Readings may overlap and end in any order: one never takes the place of a later one.
-///
-/// Any thread.
+/// Any thread may look at the contents. Whoever reads again does that in an order, so that what is read last is used last.
 package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, Failure: Error>: Sendable {
     private let paths: @Sendable (Names) -> [String]
     private let load: @Sendable (Names) throws(Failure) -> Content
     private let didUse: @Sendable (Content) -> Void
-    /// How many readings have begun.
-    private let begun = Atomic<Int>(0)
     private let state: Mutex<State>
 
     /// Files that were read and need not be in use yet.
     package struct Reading: Sendable {
         fileprivate let names: Names
-        fileprivate let attempt: Attempt
-        fileprivate let content: Content
-    }
-
-    /// A reading that has begun.
-    fileprivate struct Attempt: Sendable {
-        let number: Int
         /// The files as they were before, so that a change in between is noticed.
-        let stamps: [FileStamp?]
+        fileprivate let stamps: [FileStamp?]
+        fileprivate let content: Content
     }
 
     private struct State {
         var used: Reading
-        /// The last one of these files, whether or not it succeeded: a failure is reported once.
-        var last: Attempt
-        /// Why the last attempt failed; nil if it succeeded.
+        /// Why the last reading of these files failed; nil if it succeeded.
         var fault: Failure?
     }
 
@@ -48,10 +36,9 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
         _ read: @escaping @Sendable (Names) throws(Failure) -> Content,
         didUse: @escaping @Sendable (Content) -> Void = { _ in }
     ) throws(Failure) {
-        let attempt = Attempt(number: 0, stamps: Self.stamps(paths(names)))
-        let reading = Reading(names: names, attempt: attempt, content: try read(names))
+        let reading = Reading(names: names, stamps: Self.stamps(paths(names)), content: try read(names))
         didUse(reading.content)
-        state = Mutex(State(used: reading, last: attempt))
+        state = Mutex(State(used: reading))
         self.paths = paths
         load = read
         self.didUse = didUse
@@ -65,50 +52,35 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     /// Why the files could not be used when they were last read; nil if they are in use.
     package var fault: Failure? { state.withLock(\.fault) }
 
-    /// Whether a file was written or replaced since the last attempt to read it, successful or not.
+    /// Whether a file was written or replaced since those in use were read, or the last reading has failed: the reason may have
+    /// passed, and files that are replaced one after the other may not match in between.
     ///
-    /// Costs a stat(2) for each file. Files that are replaced one after the other may not match in between; after a failure the
-    /// next change leads to another attempt.
+    /// Costs a stat(2) for each file.
     package var haveChanged: Bool {
-        let (names, stamps) = state.withLock { ($0.used.names, $0.last.stamps) }
-        return Self.stamps(paths(names)) != stamps
+        let (used, fault) = state.withLock { ($0.used, $0.fault) }
+        return fault != nil || Self.stamps(paths(used.names)) != used.stamps
     }
 
     /// Reads the files again, and uses what they say; blocks for as long as that takes, and must not run on a loop.
-    package func reload() throws(Failure) {
-        let reading = try read(names)
-        // If a reload of the settings has named other files meanwhile, those stay in use.
-        state.withLock { if $0.used.names == reading.names { use(reading, in: &$0) } }
-    }
+    package func reload() throws(Failure) { use(try read(names)) }
 
     /// Reads files without using them yet; blocks for as long as that takes.
     package func read(_ names: Names) throws(Failure) -> Reading {
-        let number = begun.add(1, ordering: .relaxed).newValue
-        let attempt = Attempt(number: number, stamps: Self.stamps(paths(names)))
+        let stamps = Self.stamps(paths(names))
         do throws(Failure) {
-            return Reading(names: names, attempt: attempt, content: try load(names))
+            return Reading(names: names, stamps: stamps, content: try load(names))
         } catch {
-            state.withLock { state in
-                guard state.used.names == names, attempt.number > state.last.number else { return }
-                (state.last, state.fault) = (attempt, error)
-            }
+            state.withLock { if $0.used.names == names { $0.fault = error } }
             throw error
         }
     }
 
-    /// Uses what was read, unless the same files were read later and are in use.
+    /// Uses what was read.
     package func use(_ reading: Reading) {
-        state.withLock { use(reading, in: &$0) }
-    }
-
-    private func use(_ reading: Reading, in state: inout State) {
-        let areOthers = reading.names != state.used.names
-        guard areOthers || reading.attempt.number > state.used.attempt.number else { return }
-        state.used = reading
-        if areOthers || reading.attempt.number > state.last.number {
-            (state.last, state.fault) = (reading.attempt, nil)
+        state.withLock { state in
+            state = State(used: reading)
+            didUse(reading.content)
         }
-        didUse(reading.content)
     }
 
     private static func stamps(_ paths: [String]) -> [FileStamp?] { paths.map { FileStamp(path: $0) } }

@@ -41,7 +41,7 @@ package final class AccessResources: Sendable {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
         } catch {
-            throw .access("\(error)")
+            throw StartError(error)
         }
         let path = settings.access.bearer.keysFile
         do throws(JWTKeyError) {
@@ -52,7 +52,7 @@ package final class AccessResources: Sendable {
                 jwtKeys = nil
             }
         } catch {
-            throw .access("the keys of JWTs in access.bearer.keys_file: \(path) \(error)")
+            throw StartError("the keys of JWTs in access.bearer.keys_file: \(path) \(error)")
         }
     }
 }
@@ -64,12 +64,12 @@ extension AccessResources {
         case jwtKeys = "keys for JWTs"
     }
 
-    /// Reads the files of keys again that have changed; those that cannot be used leave the present keys in use.
+    /// Reads the files of keys again that have changed or could not be used; those that cannot be used leave the present keys in use.
     ///
     /// - Parameters:
     ///   - files: Those to look at.
-    ///   - rereads: Whether files are read that have not changed either, so that a fault is reported again.
-    /// - Returns: What is wrong with the files, as it was logged.
+    ///   - rereads: Whether files are read that have not changed either, and a fault that is known is reported again.
+    /// - Returns: What is wrong with the files that were read.
     @discardableResult
     func reloadChangedFiles(
         _ logger: Logger, _ files: [KeyFile] = KeyFile.allCases, rereads: Bool = false
@@ -83,9 +83,10 @@ extension AccessResources {
         return faults
     }
 
-    /// - Returns: What is wrong with the file, as it was logged; nil for nothing.
+    /// - Returns: What is wrong with the file; nil for nothing.
     private func reload(_ file: KeyFile, _ logger: Logger, rereads: Bool) -> String? {
         record([])
+        let known = fault(of: file)
         switch file {
         case .apiKeys:
             guard let apiKeys, rereads || apiKeys.haveChanged else { return nil }
@@ -102,7 +103,7 @@ extension AccessResources {
             }
         }
         let fault = fault(of: file)
-        if let fault { logger.error("\(fault)") }
+        if let fault, rereads || fault != known { logger.error("\(fault)") }
         return fault
     }
 

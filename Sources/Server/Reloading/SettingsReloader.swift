@@ -38,8 +38,8 @@ final class SettingsReloader: Sendable {
     private let running: Mutex<Settings>
     private let sources: Mutex<SettingsSources>
     private let ended: Mutex<LastReload>
-    /// The most recently requested reload; reloads run one at a time, in the order of their requests.
-    private let last = Mutex<Task<ReloadOutcome, Never>?>(nil)
+    /// The most recently requested reload or look at the certificates; they run one at a time, in the order of their requests.
+    private let last = Mutex<Task<Void, Never>?>(nil)
 
     /// - Parameters:
     ///   - settings: The settings at the start.
@@ -79,15 +79,21 @@ final class SettingsReloader: Sendable {
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
     func reload(_ reason: String) async -> ReloadOutcome {
+        await inOrder { [self] in
+            let outcome = await reloadNow(reason)
+            ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
+            return outcome
+        }
+    }
+
+    private func inOrder<Result: Sendable>(_ work: @escaping @Sendable () async -> Result) async -> Result {
         await last.withLock { last in
             // In a separate task, because the caller's loop must not wait for files.
             let task = Task { [previous = last] in
-                _ = await previous?.value
-                let outcome = await reloadNow(reason)
-                ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
-                return outcome
+                await previous?.value
+                return await work()
             }
-            last = task
+            last = Task { _ = await task.value }
             return task
         }.value
     }
@@ -138,19 +144,22 @@ final class SettingsReloader: Sendable {
             loaded: loaded, change: change, certificates: try parts.tls?.read(TLSFiles(change.settings)))
     }
 
-    /// Reads only the certificates again, if their files have changed or a reason is given.
+    /// Reads only the certificates again, if their files have changed or could not be used, or a reason is given.
     ///
     /// - Returns: Whether they were read.
     func reloadCertificates(_ reason: String?) async -> Bool {
-        await reader.run { [self] in
-            guard reason != nil || parts.tls?.haveChanged == true else { return false }
-            readCertificates(reason ?? "certificate files have changed")
-            return true
+        await inOrder { [self] in
+            await reader.run { [self] in
+                guard reason != nil || parts.tls?.haveChanged == true else { return false }
+                readCertificates(reason ?? "certificate files have changed")
+                return true
+            }
         }
     }
 
     private func readCertificates(_ reason: String) {
         guard let tls = parts.tls else { return }
+        let known = tls.fault
         do throws(TLSConfigurationError) {
             try tls.reload()
             let outcome = Self.text(tls)
@@ -160,9 +169,11 @@ final class SettingsReloader: Sendable {
             }
             logger.notice("\(reason): \(outcome)")
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
-        } catch {
+        } catch  where error != known {
             ended.withLock { $0.note(reason, "the certificates in use stay: \(error)", isRefused: true) }
             logger.error("\(reason), and the certificates in use stay: \(error)")
+        } catch {
+            // It was told of when it was found.
         }
     }
 
@@ -172,7 +183,7 @@ final class SettingsReloader: Sendable {
         do throws(SystemError) {
             return try LineWriter.Destination(path)
         } catch {
-            throw AccessLogFile.fault(path, error)
+            throw .accessLog(path, error)
         }
     }
 

@@ -1,27 +1,18 @@
-internal import EventLoop
+internal import Dispatch
 internal import Glibc
 internal import Synchronization
 internal import System
 
-/// Writes lines to standard output or to a file on its own thread, so that a slow reader or disk does not block a loop.
+/// Writes lines to standard output or to a file on a thread of Dispatch's, so that a slow reader or disk does not block a loop.
 ///
 /// Any thread.
 final class LineWriter: Sendable {
     private struct State {
-        /// The lines waiting to be written; new lines are added to the last batch.
-        var batches: [Batch]
-        /// The bytes in all batches together.
-        var count = 0
+        var destination: Destination
+        /// The lines waiting to be written.
+        var lines: [UInt8] = []
         /// Lines dropped since the last write.
         var dropped = 0
-        var isRunning = false
-        var isClosed = false
-    }
-
-    /// Lines for one destination.
-    private struct Batch {
-        let destination: Destination
-        var lines: [UInt8] = []
     }
 
     /// Standard output, or an open file, which is closed with the last reference.
@@ -66,96 +57,61 @@ final class LineWriter: Sendable {
     private static let limit = 4 << 20
 
     private let state: Mutex<State>
-    private let available = Semaphore()
-    private let finished = Semaphore()
+    private let queue = DispatchQueue(label: "access log")
     /// Reports lost lines.
     private let failures: RateLimitedLog
 
     init(_ destination: Destination, failures: RateLimitedLog) {
-        state = Mutex(State(batches: [Batch(destination: destination)]))
+        state = Mutex(State(destination: destination))
         self.failures = failures
     }
 
     /// Queues one line, which includes its newline.
     func append(_ line: [UInt8]) {
-        let (isFirst, starts) = state.withLock { state in
-            guard state.count + line.count <= Self.limit else {
+        let isFirst = state.withLock { state in
+            guard state.lines.count + line.count <= Self.limit else {
                 state.dropped += 1
-                return (false, false)
+                return false
             }
-            state.batches[state.batches.count - 1].lines.append(contentsOf: line)
-            state.count += line.count
-            defer { state.isRunning = true }
-            return (state.count == line.count, !state.isRunning)
+            defer { state.lines.append(contentsOf: line) }
+            return state.lines.isEmpty
         }
-        if starts { start() }
-        if isFirst { available.signal() }
+        if isFirst { queue.async { [self] in write() } }
     }
 
-    /// Sends all further lines to another destination; lines already queued still go to the previous one.
+    /// Sends all lines that are not being written yet to another destination.
     ///
     /// After logrotate has renamed the file, pass the same path opened again.
     func change(to destination: Destination) {
-        let starts = state.withLock { state in
-            // Drop the previous destination if no lines wait for it, so that its file is closed.
-            if state.batches[state.batches.count - 1].lines.isEmpty { state.batches.removeLast() }
-            state.batches.append(Batch(destination: destination))
-            defer { state.isRunning = true }
-            return !state.isRunning
-        }
-        if starts { start() }
-        available.signal()
+        state.withLock { $0.destination = destination }
     }
 
     /// Writes the remaining lines, and returns after a second at the latest, even if the reader does not accept them.
     func close() {
-        let isRunning = state.withLock { state in
-            state.isClosed = true
-            return state.isRunning
+        let finished = Semaphore()
+        queue.async { [self] in
+            write()
+            finished.signal()
         }
-        guard isRunning else { return }
-        available.signal()
         finished.wait(atMost: .seconds(1))
     }
 
-    private func start() {
-        do throws(ThreadShortage) {
-            try NamedThread.start("access log") { [self] in
-                run()
-                finished.signal()
-            }
-        } catch {
-            // The next line tries it again; meanwhile they gather.
-            state.withLock { $0.isRunning = false }
-            failures.log("lines of the access log wait: \(error)")
+    private func write() {
+        let taken = state.withLock { state in
+            defer { (state.lines, state.dropped) = ([], 0) }
+            return state
         }
-    }
-
-    private func run() {
-        while true {
-            available.wait()
-            let (batches, dropped, isClosed) = state.withLock { state in
-                let taken = state.batches
-                // Further lines go to the last destination, until the next change.
-                state.batches = taken.suffix(1).map { Batch(destination: $0.destination) }
-                defer { (state.count, state.dropped) = (0, 0) }
-                return (taken, state.dropped, state.isClosed)
-            }
-            for batch in batches { write(batch.lines, to: batch.destination) }
-            if dropped > 0 {
-                failures.log("\(dropped) lines of the access log were dropped, its reader or its disk is too slow")
-            }
-            if isClosed { return }
-        }
-    }
-
-    private func write(_ bytes: [UInt8], to destination: Destination) {
         do throws(SystemError) {
-            try BlockingIO.write(bytes, to: destination.number)
+            try BlockingIO.write(taken.lines, to: taken.destination.number)
         } catch {
             // Requests are answered all the same. An error on standard output means that its reader has ended.
-            guard !destination.path.isEmpty else { return }
-            failures.log("lines of the access log are lost, as \(destination.path) cannot be written to: \(error)")
+            if !taken.destination.path.isEmpty {
+                failures.log(
+                    "lines of the access log are lost, as \(taken.destination.path) cannot be written to: \(error)")
+            }
+        }
+        if taken.dropped > 0 {
+            failures.log("\(taken.dropped) lines of the access log were dropped, its reader or its disk is too slow")
         }
     }
 }

@@ -56,8 +56,9 @@ import Testing
             forwarding.requestID, body,
         ]
         let lines = [
-            forwarding.protos(in: bytes), forwarding.addresses(in: bytes), forwarding.elements(in: bytes),
-            head.fields.authorization.values(named: "authorization", in: bytes), head.values(of: .ifMatch, in: bytes),
+            head.forwardedProtos(in: bytes), head.forwardedAddresses(in: bytes), head.forwardedElements(in: bytes),
+            head.fields.authorization.isEmpty ? [] : head.values(of: .authorization, in: bytes),
+            head.values(of: .ifMatch, in: bytes),
         ]
         var texts: [[String]] = []
         for ranges in [ranges] + lines { texts.append(ranges.map { bytes.text($0) }) }

@@ -164,6 +164,6 @@ import Testing
         }
         _ = reader.next()
         let bytes = reader.requestBytes
-        #expect(reader.request.head.fields.forwarding.protos(in: bytes).map { bytes.text($0) } == expected)
+        #expect(reader.request.head.forwardedProtos(in: bytes).map { bytes.text($0) } == expected)
     }
 }

@@ -87,6 +87,7 @@ struct HeadParser {
         head.fields.count += 1
         guard head.fields.count <= limits.fieldCount else { throw .tooManyFields }
         let (name, value) = try Self.split(line, of: bytes)
+        head.length = line.upperBound + 2
         switch HeaderField(name, in: bytes) {
         case nil: break
         case .host: try readHost(value, of: bytes)

@@ -127,50 +127,16 @@ package struct FieldLines: Hashable, Sendable {
     }
 
     private var count = Count.none
-    /// The value of the only line, or all from the first line's value to the end of the last one's.
-    private var range = ByteRange.empty
+    private var first = ByteRange.empty
 
     /// Whether there is no line.
     package var isEmpty: Bool { count == .none }
 
     /// The value of the only line; nil if there is none, or several.
-    package var only: ByteRange? { count == .one ? range : nil }
+    package var only: ByteRange? { count == .one ? first : nil }
 
     mutating func add(_ value: ByteRange) {
-        if count == .none {
-            (count, range) = (.one, value)
-        } else {
-            (count, range.end) = (.several, value.end)
-        }
-    }
-
-    /// The lines' values, in order.
-    ///
-    /// - Parameters:
-    ///   - name: The field's, in lower case.
-    ///   - bytes: The request's bytes.
-    func values(named name: StaticString, in bytes: Span<UInt8>) -> [ByteRange] {
-        switch count {
-        case .none: return []
-        case .one: return [range]
-        case .several: break
-        }
-        var values: [ByteRange] = []
-        var start = Int(range.start)
-        while true {
-            let lineFeed = bytes.firstIndex(of: .lineFeed, in: start..<Int(range.end))
-            // Before each line feed of a head that was read is a carriage return.
-            let line = ByteRange(start, lineFeed.map { $0 - 1 } ?? Int(range.end))
-            if values.isEmpty {
-                values.append(bytes.trimmed(line))
-            } else if let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices),
-                bytes.equalsIgnoringCase(ByteRange(start, colon), name)
-            {
-                values.append(bytes.trimmed(ByteRange(colon + 1, Int(line.end))))
-            }
-            guard let lineFeed else { return values }
-            start = lineFeed + 1
-        }
+        (count, first) = count == .none ? (.one, value) : (.several, first)
     }
 }
 
@@ -188,19 +154,4 @@ package struct Forwarding: Sendable {
     ///
     /// Says nothing about the request's way.
     package internal(set) var requestID = ByteRange.empty
-
-    /// The value of each X-Forwarded-Proto, in order.
-    package func protos(in bytes: Span<UInt8>) -> [ByteRange] {
-        protos.values(named: HeaderField.forwardedProto.name, in: bytes)
-    }
-
-    /// The value of each X-Forwarded-For, in order: the last element of the last one is the nearest proxy's.
-    package func addresses(in bytes: Span<UInt8>) -> [ByteRange] {
-        addresses.values(named: HeaderField.forwardedFor.name, in: bytes)
-    }
-
-    /// The value of each Forwarded, in order: the last element of the last one is the nearest proxy's.
-    package func elements(in bytes: Span<UInt8>) -> [ByteRange] {
-        elements.values(named: HeaderField.forwarded.name, in: bytes)
-    }
 }

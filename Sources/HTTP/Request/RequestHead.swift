@@ -28,7 +28,7 @@ package struct RequestHead: Sendable {
     var expectsContinue = false
     /// Whether the connection stays open after the answer (RFC 9112, section 9.3).
     package internal(set) var keepsAlive = true
-    /// The bytes of the head with the empty line that ends it.
+    /// The bytes of the head with the empty line that ends it, or of the fields that were read.
     package internal(set) var length = 0
 
     package init() {}
@@ -52,6 +52,26 @@ extension RequestHead {
     /// Searches the whole head: for requests that are rare.
     package func values(of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
         values(in: bytes) { bytes.equalsIgnoringCase($0, field.name) }
+    }
+
+    /// The value of each X-Forwarded-Proto, in order.
+    package func forwardedProtos(in bytes: Span<UInt8>) -> [ByteRange] {
+        values(fields.forwarding.protos, of: .forwardedProto, in: bytes)
+    }
+
+    /// The value of each X-Forwarded-For, in order: the last element of the last one is the nearest proxy's.
+    package func forwardedAddresses(in bytes: Span<UInt8>) -> [ByteRange] {
+        values(fields.forwarding.addresses, of: .forwardedFor, in: bytes)
+    }
+
+    /// The value of each Forwarded, in order: the last element of the last one is the nearest proxy's.
+    package func forwardedElements(in bytes: Span<UInt8>) -> [ByteRange] {
+        values(fields.forwarding.elements, of: .forwarded, in: bytes)
+    }
+
+    private func values(_ lines: FieldLines, of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
+        if lines.isEmpty { return [] }
+        return lines.only.map { [$0] } ?? values(of: field, in: bytes)
     }
 
     /// The values of all lines of the field with this name, in order; `name` is in lower case.

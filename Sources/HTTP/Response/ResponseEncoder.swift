@@ -235,12 +235,16 @@ package enum HTTPDate {
 
     /// - Parameter unixTime: Seconds since 1970, not negative.
     package static func text(unixTime: Int64) -> [UInt8] {
-        let (days, second) = unixTime.quotientAndRemainder(dividingBy: 86_400)
-        let day = CalendarDay(daysSince1970: days)
-        let (hour, minute) = (second / 3_600, second / 60 % 60)
-        let weekday = weekdays[Int(days % 7)]
-        let time = "\(twoDigits(hour)):\(twoDigits(minute)):\(twoDigits(second % 60))"
-        return Array("\(weekday), \(twoDigits(day.day)) \(months[Int(day.month) - 1]) \(day.year) \(time) GMT".utf8)
+        let days = unixTime / 86_400
+        let (day, weekday) = (CalendarDay(daysSince1970: days), weekdays[Int(days % 7)])
+        let date = "\(weekday), \(twoDigits(day.day)) \(months[Int(day.month) - 1]) \(day.year)"
+        return Array("\(date) \(clock(unixTime)) GMT".utf8)
+    }
+
+    /// The time of day: `02:03:04`.
+    package static func clock(_ unixTime: Int64) -> String {
+        let second = unixTime % 86_400
+        return "\(twoDigits(second / 3_600)):\(twoDigits(second / 60 % 60)):\(twoDigits(second % 60))"
     }
 
     /// A number below 100 with a leading zero.

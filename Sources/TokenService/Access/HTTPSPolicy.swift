@@ -96,21 +96,20 @@ package struct HTTPSPolicy: Sendable {
             }
             return .served(isSecure: false)
         }
-        let forwarding = head.fields.forwarding
         // Only what is believed is read.
         func isSecure() -> Bool {
-            peer.isTLS || peer.isTrusted && claims(of: forwarding, in: bytes) == [.https]
+            peer.isTLS || peer.isTrusted && claims(of: head, in: bytes) == [.https]
         }
         switch mode {
         case .off: return .served(isSecure: isSecure())
         case .proxy:
             let isExempt = peer.address == Self.scriptsLoopback
-            let saysHTTP = forwarding.protos(in: bytes).contains { bytes.equals($0, Words.http) }
+            let saysHTTP = head.forwardedProtos(in: bytes).contains { bytes.equals($0, Words.http) }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure())
         case .strict:
             guard isSecure() else { return .redirected }
             // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
-            if peer.isTLS && claims(of: forwarding, in: bytes).contains(.http) { return .redirected }
+            if peer.isTLS && claims(of: head, in: bytes).contains(.http) { return .redirected }
             return isRebound(head, in: bytes, from: peer) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
@@ -126,12 +125,12 @@ package struct HTTPSPolicy: Sendable {
         static let other = Claims(rawValue: 4)
     }
 
-    private func claims(of forwarding: Forwarding, in bytes: Span<UInt8>) -> Claims {
+    private func claims(of head: RequestHead, in bytes: Span<UInt8>) -> Claims {
         var claims: Claims = []
-        for element in bytes.lastElements(of: forwarding.protos(in: bytes)) {
+        for element in bytes.lastElements(of: head.forwardedProtos(in: bytes)) {
             claims.insert(Self.claim(element, in: bytes))
         }
-        guard let value = forwarding.elements(in: bytes).last else { return claims }
+        guard let value = head.forwardedElements(in: bytes).last else { return claims }
         let forwarded = ForwardedElements(value, in: bytes)
         // The nearest proxy wrote the last element; the elements before it were there when the request reached that proxy.
         if let proto = forwarded.elements.last?.proto {
@@ -207,7 +206,7 @@ package struct HTTPSPolicy: Sendable {
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> IPAddress? {
         guard peer.isTrusted, head.fields.forwarding.isPresent else { return peer.address }
         var client = peer.address
-        for hop in Self.hops(of: head.fields.forwarding, in: bytes) {
+        for hop in Self.hops(of: head, in: bytes) {
             // An invalid address proves nothing, and neither do the hops before it.
             guard let hop else { break }
             client = hop
@@ -217,14 +216,14 @@ package struct HTTPSPolicy: Sendable {
     }
 
     /// The address from which each proxy got the request, that of the nearest proxy first; nil for an invalid one.
-    private static func hops(of forwarding: Forwarding, in bytes: Span<UInt8>) -> [IPAddress?] {
-        let addresses = forwarding.addresses(in: bytes)
+    private static func hops(of head: RequestHead, in bytes: Span<UInt8>) -> [IPAddress?] {
+        let addresses = head.forwardedAddresses(in: bytes)
         // Most proxies set X-Forwarded-For and pass on any Forwarded header that a client has made up.
         guard addresses.isEmpty else {
             return bytes.lastElements(of: addresses).map { ForwardedElements.address(bytes.text($0)) }
         }
         var hops: [IPAddress?] = []
-        for value in forwarding.elements(in: bytes).reversed() where hops.count < ForwardedElements.limit {
+        for value in head.forwardedElements(in: bytes).reversed() where hops.count < ForwardedElements.limit {
             let forwarded = ForwardedElements(value, in: bytes)
             hops += forwarded.isWellFormed ? forwarded.elements.reversed().map(\.address) : [nil]
         }

@@ -82,9 +82,9 @@ private struct Reading: Equatable, CustomStringConvertible {
             contentType: head.fields.contentType.map(text),
             authorization: head.fields.authorization.only.map(text),
             forwarded: [
-                head.fields.forwarding.addresses(in: bytes).map(text),
-                head.fields.forwarding.protos(in: bytes).map(text),
-                head.fields.forwarding.elements(in: bytes).map(text),
+                head.forwardedAddresses(in: bytes).map(text),
+                head.forwardedProtos(in: bytes).map(text),
+                head.forwardedElements(in: bytes).map(text),
             ],
             matches: head.values(of: .ifMatch, in: bytes).map(text), body: text(request.body)
         )

@@ -87,12 +87,22 @@ final class ConnectionDistributor: Sendable {
         }
         let context = exceedsLimit ? context(with: >) : context(with: <)
         context.expectConnection()
-        if context === acceptor {
+        if context === acceptor, !exceedsLimit || context.makeRoom() {
+            return context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
+        }
+        Task(executorPreference: context.loop) { [self] in
+            if exceedsLimit, !context.makeRoom() { await noticeEnds() }
             context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
-        } else {
-            context.loop.execute {
-                context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
-            }
+        }
+    }
+
+    /// Returns when each loop has had the events that had arrived before: connections that have ended are counted until then.
+    private func noticeEnds() async {
+        for context in contexts {
+            await Task(executorPreference: context.loop) {
+                // After the first the loop asks for events, and before the second returns it has delivered them.
+                for _ in 0..<2 { await Task.yield() }
+            }.value
         }
     }
 

@@ -14,33 +14,34 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
     // Unchecked: only code that runs on the loop refers to it.
 
     private var connection: Connection
+    /// Whether the connection exceeds the limit, and is answered with 503 and closed.
+    private let isRefused: Bool
     private let context: LoopContext
 
-    init(_ connection: consuming Connection, on context: LoopContext) {
+    init(_ connection: consuming Connection, isRefused: Bool, on context: LoopContext) {
         self.connection = connection
+        self.isRefused = isRefused
         self.context = context
     }
 
     deinit {
         context.bufferBudget.giveBack(connection.countedBytes)
-        context.noteEnd()
+        context.noteEnd(isRefused: isRefused)
     }
 
     /// Serves the connection from its first byte to its last.
     ///
-    /// - Parameters:
-    ///   - listener: The listener that accepted the connection.
-    ///   - exceedsLimit: Whether the connection exceeds the limit, and is to be answered with 503 and closed.
-    func start(through listener: ClientListener, exceedsLimit: Bool) {
-        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve(exceedsLimit: exceedsLimit) }
+    /// - Parameter listener: The listener that accepted the connection.
+    func start(through listener: ClientListener) {
+        guard listener.requiresProxyProtocol || listener.tls != nil else { return serve() }
         Task(executorPreference: context.loop) { [self] in
             await connection.open(through: listener, on: context)
-            serve(exceedsLimit: exceedsLimit)
+            serve()
         }
     }
 
-    private func serve(exceedsLimit: Bool) {
-        if exceedsLimit, case .answering = connection.state { connection.refuse(.tooManyConnections, on: context) }
+    private func serve() {
+        if isRefused, case .answering = connection.state { connection.refuse(.tooManyConnections, on: context) }
         connection.run(on: context, for: self)
     }
 

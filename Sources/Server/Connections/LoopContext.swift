@@ -152,23 +152,33 @@ package final class LoopContext: @unchecked Sendable {
     ///   - descriptor: A connected socket that this call owns.
     ///   - client: Its address.
     ///   - listener: The listener that accepted the connection.
-    ///   - exceedsLimit: Whether there were too many connections when this one came. Idle ones are then closed in its favour; if
-    ///     there are none, it is answered with 503 and closed.
+    ///   - exceedsLimit: Whether there were too many connections when this one came; if there still are, it is answered with 503 and
+    ///     closed.
     func serve(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
-        if exceedsLimit, totalCount.isExceeded { loop.endLongestIdleWaits() }
-        let exceedsLimit = exceedsLimit && totalCount.isExceeded
-        if exceedsLimit { metrics.refused.add() }
+        let isRefused = exceedsLimit && totalCount.isExceeded
+        if isRefused {
+            totalCount.refuse()
+            metrics.refused.add()
+        }
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
         } catch {
             // The client has disconnected already.
-            return noteEnd()
+            return noteEnd(isRefused: isRefused)
         }
         let peer = connectionSettings.https.peer(
             address: IPAddress(networkOrder: client.addressBytes[...]), isTLS: false, port: listener.listener.port)
         let connection = Connection(stream, from: peer, through: listener.number, on: self)
-        ConnectionDriver(connection, on: self).start(through: listener, exceedsLimit: exceedsLimit)
+        ConnectionDriver(connection, isRefused: isRefused, on: self).start(through: listener)
+    }
+
+    /// Closes idle connections in favour of a new one if there are too many.
+    ///
+    /// - Returns: Whether there is room now.
+    func makeRoom() -> Bool {
+        if totalCount.isExceeded { loop.endLongestIdleWaits() }
+        return !totalCount.isExceeded
     }
 
     /// Counts a connection that is about to be served here.
@@ -179,8 +189,8 @@ package final class LoopContext: @unchecked Sendable {
     }
 
     /// Counts a connection that has ended.
-    func noteEnd() {
-        totalCount.subtract()
+    func noteEnd(isRefused: Bool) {
+        totalCount.subtract(isRefused: isRefused)
         if connectionCount.subtract(1, ordering: .relaxed).newValue == 0 { connectionsWaiter.take()?.resume() }
     }
 

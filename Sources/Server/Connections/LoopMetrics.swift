@@ -104,7 +104,9 @@ package final class ListenerCounts: Sendable {
 ///
 /// Any thread.
 final class ConnectionCount: Sendable {
-    private let count = Atomic<Int>(0)
+    private let served = Atomic<Int>(0)
+    /// Those that get 503, which are counted apart: while their clients read it, they take the place of none that could be served.
+    private let refused = Atomic<Int>(0)
     /// `limits.connections`.
     private let setting: Atomic<Int>
     /// The connections for which there are descriptors.
@@ -145,7 +147,7 @@ final class ConnectionCount: Sendable {
     }
 
     /// Whether there are more.
-    var isExceeded: Bool { count.load(ordering: .relaxed) > limit }
+    var isExceeded: Bool { served.load(ordering: .relaxed) > limit }
 
     /// A warning if there can be fewer connections than `limits.connections`; nil otherwise.
     var warning: String? {
@@ -161,15 +163,27 @@ final class ConnectionCount: Sendable {
     ///
     /// - Returns: Whether it exceeds the limit; nil if it was not counted.
     func add() -> Bool? {
-        let (open, limit) = (count.add(1, ordering: .relaxed).newValue, limit)
+        let (count, limit) = (served.add(1, ordering: .relaxed).newValue, limit)
+        let open = count + refused.load(ordering: .relaxed)
         guard open <= min(limit + Self.refusedLimit, possible.load(ordering: .relaxed)) else {
             subtract()
             return nil
         }
-        return open > limit
+        return count > limit
     }
 
-    func subtract() {
-        count.subtract(1, ordering: .relaxed)
+    /// Counts a connection that was added among those that get 503.
+    func refuse() {
+        served.subtract(1, ordering: .relaxed)
+        refused.add(1, ordering: .relaxed)
+    }
+
+    /// - Parameter isRefused: Whether `refuse` was called for the connection.
+    func subtract(isRefused: Bool = false) {
+        if isRefused {
+            refused.subtract(1, ordering: .relaxed)
+        } else {
+            served.subtract(1, ordering: .relaxed)
+        }
     }
 }

@@ -120,11 +120,15 @@ package final class PostgresTokenStore: TokenStore {
         upkeep.wake()
     }
 
-    package func close() {
+    package func finishWrites() {
         state.isClosed.store(true, ordering: .releasing)
         // The handles' loops go on with what was handed over.
         let end = MonotonicTime.now + Nanoseconds(options.timeout)
         while state.waitingRequests.load(ordering: .acquiring) > 0, .now < end { usleep(1_000) }
+    }
+
+    package func close() {
+        finishWrites()
         opening?.close()
         finder.close()
         upkeep.stop()

@@ -121,9 +121,13 @@ package final class SQLiteTokenStore: TokenStore {
         preloader.start()
     }
 
-    package func close() {
+    package func finishWrites() {
         runningPreloader.withLock { $0.take() }?.stop()
         writerThread.close()
+    }
+
+    package func close() {
+        finishWrites()
         directory.unlock()
     }
 }

@@ -26,10 +26,6 @@ extension Server {
         return outcome
     }
 
-    func reload(on hangUps: AsyncStream<Signal>) async {
-        for await signal in hangUps { _ = await reload("\(signal) received", by: .signal("\(signal)")) }
-    }
-
     /// Logs what a command did with an API key, and takes it over at once.
     ///
     /// - Parameter act: Who did it and what, for the log.
@@ -74,18 +70,16 @@ extension Server {
     /// A busy client may have sent its next request already: the server answers it with `Connection: close`.
     private static let idleTimeWhenDraining = Duration.milliseconds(250)
 
-    /// Drains at the first signal, and closes the remaining connections at the second.
-    func stop(by signals: AsyncStream<Signal>) async {
-        var count = 0
-        for await signal in signals {
-            count += 1
-            if count == 1 {
-                // A drain that has begun before, such as for a store that was lost, goes on unchanged.
-                drain("\(signal) received", by: .signal("\(signal)"))
-            } else {
-                logger.warning("\(signal) received again, closing the remaining connections")
-                for context in contexts { context.loop.abandon() }
-            }
+    /// Reloads at SIGHUP; drains at the first other signal, and closes the remaining connections at the second.
+    func handle(_ signal: Signal) {
+        let reason = "\(signal) received"
+        if signal == .hangUp {
+            Task { await reload(reason, by: .signal("\(signal)")) }
+        } else if stopSignals.add(1, ordering: .relaxed).newValue == 1 {
+            // A drain that has begun before, such as for a store that was lost, goes on unchanged.
+            drain(reason, by: .signal("\(signal)"))
+        } else {
+            abandon("\(reason) again")
         }
     }
 
@@ -103,15 +97,19 @@ extension Server {
         let timeout = reloader.settings.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }
-        Task { [contexts, logger] in
-            let idleTime = min(timeout, Self.idleTimeWhenDraining)
-            try await Task.sleep(for: idleTime)
+        Signal.perform(after: min(timeout, Self.idleTimeWhenDraining)) { [contexts] in
             for context in contexts { context.loop.endIdleWaits() }
-            try await Task.sleep(for: timeout - idleTime)
-            logger.warning("drain_timeout is over, closing the remaining connections")
-            for context in contexts { context.loop.abandon() }
-            try await Task.sleep(for: Self.abandonTime)
-            // A disk operation that does not return cannot be cancelled. Its tokens were not acknowledged.
+        }
+        Signal.perform(after: timeout) { [self] in abandon("drain_timeout is over") }
+    }
+
+    /// Closes the remaining connections, and ends the process soon even if a disk operation does not return, which cannot be
+    /// cancelled: its tokens were not acknowledged.
+    private func abandon(_ reason: String) {
+        logger.warning("\(reason), closing the remaining connections")
+        for context in contexts { context.loop.abandon() }
+        Signal.perform(after: Self.abandonTime) { [self] in
+            let reason = stopReason.withLock(\.self)
             logger.critical("the store does not close, its disk seems to hang; ending without it: \(reason)")
             _exit(EXIT_FAILURE)
         }
@@ -134,13 +132,15 @@ enum Signal: String, CustomStringConvertible {
         }
     }
 
+    /// Its thread is Dispatch's own, as files that hang may hold all of Swift's.
     private static let queue = DispatchQueue(label: "signals")
-    /// How many signals that stop the server have arrived.
-    private static let stops = Atomic<Int>(0)
-    /// How long an orderly end may take after the second of them.
-    private static let lastWait = DispatchTimeInterval.seconds(5)
 
-    /// Has the signals that stop the server end the process at once until `caught` is called, also as the first process of a
+    /// Does something on the queue of the signals later, if the process still runs then.
+    static func perform(after time: Duration, _ action: @escaping @Sendable () -> Void) {
+        queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
+    }
+
+    /// Has the signals that stop the server end the process at once until `handle` is called, also as the first process of a
     /// container, for which the kernel ignores signals without a handler: a start may wait for a file system.
     static func endBeforeServing() {
         for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_FAILURE) } }
@@ -148,24 +148,17 @@ enum Signal: String, CustomStringConvertible {
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
-    /// - Returns: The signals that arrive, at the latest from the return on. Several of one kind that arrive at the same
-    ///   time can appear as one.
-    static func caught(_ signals: Signal...) async -> AsyncStream<Signal> {
-        let (stream, continuation) = AsyncStream.makeStream(of: Signal.self)
-        for signal in signals { await signal.catch { continuation.yield(signal) } }
-        return stream
+    /// - Parameter handle: Called on the queue for the signals that arrive, at the latest from the return on. Several of one kind that
+    ///   arrive at the same time can appear as one.
+    static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
+        for signal in signals { await signal.catch { handle(signal) } }
     }
 
     private func `catch`(_ action: @escaping @Sendable () -> Void) async {
         // Once the source is active, only the queue's handlers use it, one after the other. The handler keeps the source
         // alive, which would otherwise be released at the end of this function.
         nonisolated(unsafe) let source = DispatchSource.makeSignalSource(signal: number, queue: Self.queue)
-        unsafe source.setEventHandler {
-            withExtendedLifetime(unsafe source) { action() }
-            guard self != .hangUp, Self.stops.add(1, ordering: .relaxed).newValue == 2 else { return }
-            // Here, on a thread of Dispatch's own, because files that hang may hold all of Swift's threads.
-            Self.queue.asyncAfter(deadline: .now() + Self.lastWait) { _exit(EXIT_FAILURE) }
-        }
+        unsafe source.setEventHandler { withExtendedLifetime(unsafe source) { action() } }
         await withCheckedContinuation { registered in
             unsafe source.setRegistrationHandler { registered.resume() }
             unsafe source.activate()

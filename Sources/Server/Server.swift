@@ -41,6 +41,8 @@ package final class Server: Sendable {
     private let heapMemory: HeapMemory
     /// Set once, when the stop begins.
     let isDraining = Atomic<Bool>(false)
+    /// How many signals that stop the server have arrived.
+    let stopSignals = Atomic<Int>(0)
     /// Why the server stops, such as `SIGTERM received`; empty before.
     let stopReason = Mutex("")
     /// The task that records the stop in the audit log; nil before the stop.
@@ -101,7 +103,7 @@ package final class Server: Sendable {
             self.contexts = contexts
             administrationLoop = try EventLoop()
         } catch {
-            throw (error as? SystemError).flatMap { StartError.shortage($0) } ?? .system("\(error)")
+            throw (error as? SystemError).map { .system($0) } ?? StartError("the server cannot be set up: \(error)")
         }
         let parts = SettingsReloader.Parts(
             store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,
@@ -123,10 +125,12 @@ package final class Server: Sendable {
     ///   - administration: Runs at least as long as the clients' loops, and stops last.
     package func run(version: String, beside administration: some Administration) async throws(StartError) {
         // Before Dispatch needs threads of its own: if it gets none, it waits for ever and says nothing.
-        try startThreads()
+        NamedThread.startOrExit("administration") { [administrationLoop] in administrationLoop.run() }
+        for (index, context) in contexts.enumerated() {
+            NamedThread.startOrExit("loop \(index)") { context.loop.run() }
+        }
         // Before the first request, so that no signal is missed.
-        let signals = await Signal.caught(.terminate, .interrupt)
-        let hangUps = await Signal.caught(.hangUp)
+        await Signal.handle(.terminate, .interrupt, .hangUp) { [self] in handle($0) }
         let administrationTask = Task(executorPreference: administrationLoop) { [administrationLoop] in
             await administration.serve(on: administrationLoop)
         }
@@ -137,8 +141,6 @@ package final class Server: Sendable {
         let periodicTasks = [
             // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
             Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
-            Task { await self.stop(by: signals) },
-            Task { await self.reload(on: hangUps) },
             Task { await self.reloadChangedFiles() },
             Task { await self.trimHeap() },
             Task { await self.keepUpAuditLog() },
@@ -156,6 +158,9 @@ package final class Server: Sendable {
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
+        store.finishWrites()
+        // What they came to is recorded, also for clients that have left.
+        for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
         audit?.close()
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
@@ -182,23 +187,8 @@ package final class Server: Sendable {
         }
         let status = statusLine
         // Also if it is not ready for clients: it goes on by itself, and is not to be started again.
-        notifier.send(.ready, .status(status))
+        if !isStopping { notifier.send(.ready, .status(status)) }
         return status
-    }
-
-    private func startThreads() throws(StartError) {
-        do throws(ThreadShortage) {
-            try NamedThread.start("administration") { [administrationLoop] in administrationLoop.run() }
-            for (index, context) in contexts.enumerated() {
-                try NamedThread.start("loop \(index)") { context.loop.run() }
-            }
-        } catch {
-            for loop in loops { loop.stop() }
-            audit?.close()
-            accessLog.close()
-            store.close()
-            throw .system("\(error)")
-        }
     }
 
     /// The most connections that are served at a time.

@@ -48,8 +48,11 @@ package protocol TokenStore: Sendable {
     /// Puts another retention into force: tokens that it has expired are no longer fetched.
     func change(_ retention: Retention) async throws(StoreError)
 
-    /// Finishes the writes that were handed over, and closes the store. Blocks the calling thread until then, while the threads
-    /// of the handles must go on. Handles must not be used afterwards.
+    /// Finishes the writes that were handed over, and takes no further ones. Blocks the calling thread until then, while the
+    /// threads of the handles must go on.
+    func finishWrites()
+
+    /// Closes the store after `finishWrites`. Handles must not be used afterwards.
     func close()
 }
 

@@ -56,6 +56,8 @@ package final class MemoryStore: TokenStore {
         state.withLock { $0.retention = retention }
     }
 
+    package func finishWrites() {}
+
     package func close() {
         state.withLock { $0.isClosed = true }
     }

@@ -139,14 +139,7 @@ package enum LogTime {
     package static func text(_ unixTime: Int64, fraction: String = "") -> String {
         let date = CalendarDay(daysSince1970: unixTime / 86_400)
         let day = "\(date.year)-\(HTTPDate.twoDigits(date.month))-\(HTTPDate.twoDigits(date.day))"
-        return "\(day)T\(clock(unixTime))\(fraction)Z"
-    }
-
-    /// The time of day: `02:03:04`.
-    static func clock(_ unixTime: Int64) -> String {
-        let second = unixTime % 86_400
-        let (hour, minute) = (HTTPDate.twoDigits(second / 3_600), HTTPDate.twoDigits(second / 60 % 60))
-        return "\(hour):\(minute):\(HTTPDate.twoDigits(second % 60))"
+        return "\(day)T\(HTTPDate.clock(unixTime))\(fraction)Z"
     }
 }
 

@@ -11,11 +11,17 @@ final class RemoteStore: TokenStore {
         MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
     )
 
+    private let finishing: @Sendable (RemoteStoreHandle) -> Void
     private let closing: @Sendable () -> Void
 
-    /// - Parameter closing: Called when the store is closed.
-    init(timeLimit: Duration?, closing: @escaping @Sendable () -> Void = {}) {
-        (self.timeLimit, self.closing) = (timeLimit, closing)
+    /// - Parameters:
+    ///   - finishing: Called when the store is to finish its writes.
+    ///   - closing: Called when the store is closed.
+    init(
+        timeLimit: Duration?, finishing: @escaping @Sendable (RemoteStoreHandle) -> Void = { _ in },
+        closing: @escaping @Sendable () -> Void = {}
+    ) {
+        (self.timeLimit, self.finishing, self.closing) = (timeLimit, finishing, closing)
     }
 
     var software: StoreSoftware { memory.software }
@@ -36,6 +42,8 @@ final class RemoteStore: TokenStore {
         handle.withLock { $0 = made }
         return made
     }
+
+    func finishWrites() { handle.withLock { $0.map(finishing) } }
 
     func close() { closing() }
 

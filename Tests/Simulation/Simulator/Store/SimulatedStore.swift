@@ -25,6 +25,7 @@ final class SimulatedStore: TokenStore, @unchecked Sendable {
 
     func change(_ retention: Retention) {}
     func report(writesTo observer: any WriteObserver) { self.observer = observer }
+    func finishWrites() {}
     func close() {}
 
     func makeHandle(

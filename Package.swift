@@ -73,7 +73,7 @@ let package = Package(
         .target(name: "Cryptography", dependencies: ["COpenSSL"], swiftSettings: strict),
 
         // The audit log: lines that nobody can change unnoticed, and what verifies them.
-        .target(name: "Audit", dependencies: ["Cryptography", "System"], swiftSettings: strict),
+        .target(name: "Audit", dependencies: ["Cryptography", "JSON", "System"], swiftSettings: strict),
 
         // Three modules that do not import one another.
         .target(

@@ -18,10 +18,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case ofAnotherChain(path: String)
     /// A file that shall continue the log has lines of its own.
     case notEmpty(path: String)
-    /// A file to verify is compressed by this program.
-    case compressed(path: String, program: String)
-    /// Files to verify were not given in the order in which they were written, which is probably this one.
-    case order([String])
     /// The head that a log is verified against is a line before the first one of the files.
     case headInEarlierFile(head: UInt64, first: UInt64)
     case noRunningKey(path: String)
@@ -54,16 +50,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             own key, or put the right running key in its place
             """
         case .notEmpty(let path): "\(path) is not empty; a file that continues the audit log has to be new or empty"
-        case .compressed(let path, let program):
-            """
-            \(path) is compressed with \(program); unpack it with \(program) --decompress, or pass the lines on by standard \
-            input: \(program) --decompress --stdout FILE | token-cache audit verify - --key KEY
-            """
-        case .order(let paths):
-            """
-            the files were not given in the order in which they were written, the earliest first; by the numbers of their first \
-            lines it is: \(paths.joined(separator: " "))
-            """
         case .headInEarlierFile(let head, let first):
             "the head is line \(head), and the first line of these files is \(first); give the earlier files too"
         case .noRunningKey(let path):

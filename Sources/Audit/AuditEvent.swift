@@ -1,3 +1,5 @@
+package import Cryptography
+
 /// Something that a client, the app's server or an operator did or tried, as the audit log records it.
 package struct AuditEvent: Hashable, Sendable {
     /// Whose credential or command it was.
@@ -177,4 +179,46 @@ enum LogEvent {
 
     /// Whether the line names the chain and the line before, so that a file that begins with it can be verified alone.
     var isAnchor: Bool { action == .openLog || action == .continueLog }
+}
+
+/// What stands for a user or a session in the audit log: the first 16 bytes of an HMAC.
+///
+/// Only who has the key can find out whom it stands for, by trying. The key stays the same as long as the log's first key,
+/// so that a user's lines can be found over the years.
+package struct AuditPseudonym: Hashable, Sendable {
+    /// What is hashed; a user and a session with the same bytes have different pseudonyms.
+    package enum Kind: String, Sendable, CaseIterable {
+        /// The bytes that are the row key's input.
+        case user
+        /// The 16 bytes of the session's public id: a session that is ended by its id is found again.
+        case session
+    }
+
+    /// As it stands in the log: 22 characters of base64url.
+    package let text: String
+}
+
+/// Makes pseudonyms.
+///
+/// Used by one thread at a time: each loop has its own.
+package final class AuditHasher {
+    private let hash: KeyedHash
+
+    package init(_ key: SecretKey) throws(AuditError) {
+        hash = try .forLog(key)
+    }
+
+    package func pseudonym(
+        _ kind: AuditPseudonym.Kind, of identifier: Span<UInt8>
+    ) throws(AuditError) -> AuditPseudonym {
+        var message: [UInt8] = []
+        defer { SecretKey.wipe(&message) }
+        // Enough, so that growing leaves no copies in memory.
+        message.reserveCapacity(16 + identifier.count)
+        // The kinds' names have no NUL.
+        message += kind.rawValue.utf8 + [0]
+        message.append(span: identifier)
+        let mac = try hash.mac(of: message.span)
+        return AuditPseudonym(text: Base64URL.encode(mac.span.extracting(..<16)))
+    }
 }

@@ -13,16 +13,20 @@ final class AuditFile: Sendable {
     private let tornBytes = Atomic<Int>(0)
 
     /// Opens a file, and creates it (mode 0640) if it does not exist.
-    init(_ path: String) throws(AuditError) {
+    ///
+    /// - Parameter locks: Whether other processes are kept from it.
+    init(_ path: String, locks: Bool = true) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
-            descriptor = try Self.open(path, Self.flags)
+            descriptor = try Self.open(path)
         } catch {
             throw .file(path: path, error)
         }
         guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
         // Two servers would tear each other's chain. A file on a file system without locks is used without one.
-        guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else { throw .inUse(path: path) }
+        guard !locks || flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
+            throw .inUse(path: path)
+        }
     }
 
     deinit {
@@ -30,23 +34,10 @@ final class AuditFile: Sendable {
         _ = flock(descriptor.number, LOCK_UN)
     }
 
-    /// Opens a file that nothing is appended to, and does not lock it; nil if it does not exist and could be created.
-    init?(examining path: String) throws(AuditError) {
-        self.path = path
-        do throws(SystemError) {
-            descriptor = try FileDescriptor(opening: path, Self.flags)
-        } catch {
-            guard error.code == ENOENT else { throw .file(path: path, error) }
-            guard unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 else { return nil }
-            throw .file(path: path, SystemError.last("open"))
-        }
-        guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
-    }
-
     /// O_NONBLOCK makes it fail at once for a pipe, which cannot be an audit log anyway.
     private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
 
-    private static func open(_ path: String, _ flags: Int32) throws(SystemError) -> FileDescriptor {
+    private static func open(_ path: String) throws(SystemError) -> FileDescriptor {
         do throws(SystemError) {
             return try FileDescriptor(opening: path, flags)
         } catch {
@@ -157,7 +148,7 @@ struct LogEnd {
         {
             known = saved
         }
-        let tail = LogTail(file)
+        let tail = LogTail(file: file)
         try tail.checkOrigin(chain: running.chain)
         removedBytes = try tail.cutHalfLine()
         let knownKey = try Self.key(of: known.period, from: running.chainKey)
@@ -187,44 +178,31 @@ struct LogEnd {
     private static let periodLimit: UInt64 = 1_000
 
     private static func key(of period: UInt64, from key: ChainKey) throws(AuditError) -> ChainKey {
-        do throws(CryptographyError) {
-            var key = key
-            while key.period < period { key = try key.next() }
-            return key
-        } catch {
-            throw .library(error)
-        }
+        var key = key
+        while key.period < period { key = try key.next() }
+        return key
     }
 
     /// Accepts lines from an end on, until one does not follow.
     private static func follow(
         _ tail: LogTail, from head: ChainHead, _ key: ChainKey
     ) throws(AuditError) -> (head: ChainHead, key: ChainKey) {
-        let bytes = try tail.bytes(after: head.sequence)
-        do throws(CryptographyError) {
-            var check = try LineCheck(after: head, key)
-            for text in bytes.split(separator: UInt8(ascii: "\n")) {
-                guard let line = AuditLine(text) else { break }
-                if line.sequence <= head.sequence { continue }
-                guard line.sequence == check.head.sequence + 1, line.period == check.key.period,
-                    try check.accept(line, text, after: check.head.mac)
-                else { break }
-                if check.isPeriodEnded { try check.enterNextPeriod() }
-            }
-            return (check.head, check.key)
-        } catch {
-            throw .library(error)
+        var check = try LineCheck(after: head, key)
+        for text in try tail.bytes(after: head.sequence).split(separator: UInt8(ascii: "\n")) {
+            guard let line = AuditLine(text) else { break }
+            if line.sequence <= head.sequence { continue }
+            guard line.sequence == check.head.sequence + 1, line.period == check.key.period,
+                try check.accept(line, text)
+            else { break }
+            if check.isPeriodEnded { try check.enterNextPeriod() }
         }
+        return (check.head, check.key)
     }
 }
 
 /// Reads the end of a log's file, however long the file is.
 struct LogTail {
-    private let file: AuditFile
-
-    init(_ file: AuditFile) {
-        self.file = file
-    }
+    let file: AuditFile
 
     /// How much is read at once.
     private static let window = 1 << 20

@@ -50,12 +50,7 @@ package final class AuditLog: Sendable {
         let file = try AuditFile(path)
         let headFile = try HeadFile(RunningKey.headPath(beside: keyPath))
         let end = try LogEnd(of: file, running, saved: headFile.load())
-        var writer: ChainWriter
-        do throws(CryptographyError) {
-            writer = try ChainWriter(file, running, headFile, after: end)
-        } catch {
-            throw .library(error)
-        }
+        var writer = try ChainWriter(file, running, headFile, after: end)
         try writer.write([], .opened(end.finding, removedBytes: end.removedBytes), at: clock())
         published = Mutex(writer.figures)
         self.writer = Mutex(writer)
@@ -68,17 +63,18 @@ package final class AuditLog: Sendable {
         keepUp()
     }
 
-    /// Fails if a log could not be opened; changes nothing.
+    /// Fails if a log could not be opened; changes nothing, and does not mind a server that has it open.
     ///
     /// - Parameters:
     ///   - path: The log's path; the file need not exist.
     ///   - keyPath: The path of the running key.
-    ///   - isAlone: True if no server runs in the data folder, so that a process that holds the log's lock is a foreign one.
-    package static func examine(path: String, keyPath: String, isAlone: Bool) throws(AuditError) {
+    package static func examine(path: String, keyPath: String) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
-        guard let file = try AuditFile(examining: path) else { return }
-        if isAlone, FileLock.isHeld(path) { throw .inUse(path: path) }
-        try LogTail(file).checkOrigin(chain: running.chain)
+        if FileStatus.exists(path) {
+            try LogTail(file: AuditFile(path, locks: false)).checkOrigin(chain: running.chain)
+        } else if unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 {
+            throw .file(path: path, .last("open"))
+        }
     }
 
     /// The time as the lines show it: microseconds since 1970.
@@ -89,13 +85,7 @@ package final class AuditLog: Sendable {
     }
 
     /// Makes the pseudonyms for the events of one thread.
-    package func makeHasher() throws(AuditError) -> AuditHasher {
-        do throws(CryptographyError) {
-            return try AuditHasher(pseudonymKey)
-        } catch {
-            throw .library(error)
-        }
-    }
+    package func makeHasher() throws(AuditError) -> AuditHasher { try AuditHasher(pseudonymKey) }
 
     /// Whether the disk has not answered for too long.
     package var isStalled: Bool { hasStalled.load(ordering: .relaxed) }
@@ -121,17 +111,17 @@ package final class AuditLog: Sendable {
     }
 
     private func writeSubmitted() {
-        let (events, lost) = submitted.withLock { $0.take(at: .now) }
+        let (taken, wasStalled) = submitted.withLock {
+            ($0.take(at: .now), hasStalled.exchange(false, ordering: .relaxed))
+        }
         let isWritten =
             (try? perform { (writer, now) throws(AuditError) -> Void in
-                writer.lose(lost)
-                try writer.write(events, at: now)
+                if wasStalled || taken.lost > 0 { writer.noteStall(lostEvents: taken.lost) }
+                try writer.write(taken.events, at: now)
             }) != nil
-        let (done, wasStalled) = submitted.withLock {
-            ($0.finish(at: .now), hasStalled.exchange(false, ordering: .relaxed))
-        }
-        for done in done { done(isWritten) }
-        if wasStalled, isWritten { report(.working(lostEvents: 0)) }
+        for done in submitted.withLock({ $0.finish(at: .now) }) { done(isWritten) }
+        // The disk answers again: the lines tell it, with the number of events that were lost meanwhile.
+        if isStalled { writeSubmitted() }
     }
 
     /// Gives up waiting for a disk that has not answered for too long; to be called every second or so.
@@ -153,8 +143,8 @@ package final class AuditLog: Sendable {
 
     /// Writes all of the events or, if it throws, none of them; waits for the disk.
     ///
-    /// - Parameter retried: How many of the events the caller appends again if they cannot be written; these do not count as
-    ///   lost.
+    /// - Parameter retried: How many of the last events the caller appends again if they cannot be written; these do not count
+    ///   as lost.
     package func append(_ events: [AuditEvent], retrying retried: Int = 0) throws(AuditError) {
         guard !events.isEmpty else { return }
         try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
@@ -177,8 +167,8 @@ package final class AuditLog: Sendable {
     ///
     /// To be called every second or so, on a thread that may wait for the disk.
     package func keepUp() {
-        record(repeated.withLock { $0.takeDue(at: clock()) })
         // What fails is reported when it begins, and tried again at the next call.
+        try? append(repeated.withLock { $0.takeDue(at: clock()) })
         let isRemoved = try? perform { (writer, now) throws(AuditError) in
             if writer.figures.isFailing { try writer.write([], at: now) }
             let age = now / 1_000_000 - writer.running.periodStart
@@ -211,21 +201,12 @@ package final class AuditLog: Sendable {
     /// Records the server's end; later events are refused.
     package func close() {
         queue.sync {}
-        record(repeated.withLock { $0.takeAll() })
+        try? append(repeated.withLock { $0.takeAll() })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }
             try writer.endPeriod(.closed, at: now)
         }
         saveKey()
-    }
-
-    /// Records numbers of repeated events, or keeps them for the next time.
-    private func record(_ sums: [AuditEvent]) {
-        do throws(AuditError) {
-            try append(sums, retrying: sums.count)
-        } catch {
-            repeated.withLock { $0.restore(sums) }
-        }
     }
 
     /// Replaces the running key's file if the key has changed.

@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import Glibc
 internal import System
 
 /// Verifies the files of a log with its first key.
@@ -30,13 +31,7 @@ package struct AuditVerifier: ~Copyable {
     private var (file, lineNumber) = ("", 0)
 
     package init(_ key: AuditFirstKey, head: Head? = nil) throws(AuditError) {
-        let (firstKey, chain): (ChainKey, String)
-        do throws(CryptographyError) {
-            (firstKey, chain) = (try key.chainKey(), try key.chainName())
-        } catch {
-            throw .library(error)
-        }
-        (self.firstKey, self.chain, seenHead) = (firstKey, chain, head)
+        (firstKey, chain, seenHead) = (try key.chainKey(), try key.chainName(), head)
     }
 
     /// Goes on with a file, in the order in which the server wrote them; without effect after a fault.
@@ -69,33 +64,41 @@ package struct AuditVerifier: ~Copyable {
 
     private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
         guard let line = AuditLine(bytes) else { return refuse(.malformed) }
-        do throws(CryptographyError) {
-            if check == nil { try begin(with: line) }
-            guard found.fault == nil, let expected = check?.head.sequence.advanced(by: 1) else { return }
+        var missing: ClosedRange<UInt64>?
+        if let expected = check?.head.sequence.advanced(by: 1) {
             if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
             if check?.isPeriodEnded == true { try check?.enterNextPeriod() }
-            let missing = line.sequence > expected ? expected...(line.sequence - 1) : nil
-            if let missing {
-                guard line.reason == LogEvent.Finding.linesMissing.rawValue else {
-                    return refuse(.missing(missing), line.sequence)
+            if line.sequence > expected {
+                let gap = expected...(line.sequence - 1)
+                // Only a start that has found lines missing follows a line that is not there.
+                guard line.reason == LogEvent.Finding.linesMissing.rawValue, let previous = line.previous else {
+                    return refuse(.missing(gap), line.sequence)
                 }
-                if line.period < Self.periodLimit { try check?.enterPeriod(of: line, after: missing) }
+                try go(to: line, after: previous)
+                missing = gap
             }
-            if let period = check?.key.period, line.period != period {
-                return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence)
-            }
-            // Only a start that has found lines missing follows a line that is not there.
-            guard let previous = missing != nil ? line.previous : check?.head.mac,
-                try check?.accept(line, bytes, after: previous) == true,
-                line.previous.map({ $0 == previous }) ?? true, line.chain.map({ $0 == chain }) ?? true
-            else { return refuse(.changed, line.sequence) }
-            if let missing {
-                found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
-            }
-        } catch {
-            throw .library(error)
+        } else if line.sequence == 1, line.period == 0 {
+            check = try LineCheck(after: .start, firstKey)
+        } else {
+            guard line.sequence > 1, let previous = line.previous else { return refuse(.noAnchor, line.sequence) }
+            try go(to: line, after: previous)
+        }
+        guard let period = check?.key.period, let previous = check?.head.mac else { return }
+        if line.period != period { return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence) }
+        guard try check?.accept(line, bytes) == true, line.previous.map({ $0 == previous }) ?? true,
+            line.chain.map({ $0 == chain }) ?? true
+        else { return refuse(.changed, line.sequence) }
+        if let missing {
+            found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
         }
         accept(line)
+    }
+
+    /// Prepares for an anchor that begins a file in the chain's midst, or follows missing lines.
+    private mutating func go(to line: AuditLine, after previous: [UInt8]) throws(AuditError) {
+        var key = check?.key ?? firstKey
+        while key.period < min(line.period, Self.periodLimit) { key = try key.next() }
+        check = try LineCheck(after: ChainHead(sequence: line.sequence - 1, mac: previous), key)
     }
 
     private mutating func accept(_ line: AuditLine) {
@@ -108,40 +111,8 @@ package struct AuditVerifier: ~Copyable {
         }
     }
 
-    /// Prepares for the first line of all: that of the chain, or that of a file in its midst.
-    private mutating func begin(with line: AuditLine) throws(CryptographyError) {
-        guard line.sequence > 1 || line.period > 0 else {
-            check = try LineCheck(after: .start, firstKey)
-            return
-        }
-        guard let previous = line.previous else { return refuse(.noAnchor, line.sequence) }
-        guard line.sequence > 1, line.period < Self.periodLimit else { return refuse(.malformed, line.sequence) }
-        var key = firstKey
-        while key.period < line.period { key = try key.next() }
-        check = try LineCheck(after: ChainHead(sequence: line.sequence - 1, mac: previous), key)
-    }
-
     private mutating func refuse(_ kind: AuditFault.Kind, _ sequence: UInt64? = nil) {
         found.fault = AuditFault(file: file, line: lineNumber, sequence: sequence, kind: kind)
-    }
-}
-
-/// The order in which files of a log were written, by the sequence numbers of their first lines, which nobody has verified.
-package enum FileOrder {
-    /// Fails if files that do not verify are probably given in the wrong order.
-    ///
-    /// - Parameter paths: Files that can be read again, in the order in which they were given.
-    package static func check(_ paths: [String]) throws(AuditError) {
-        var starts: [(path: String, sequence: UInt64)] = []
-        for path in paths {
-            var reader = try LineReader(path)
-            // What is no line of a log has no place in an order.
-            guard case .whole(let bytes) = try reader.next(), let line = AuditLine(bytes) else { return }
-            starts.append((path, line.sequence))
-        }
-        let sorted = starts.sorted { $0.sequence < $1.sequence }.map(\.path)
-        guard Set(starts.map(\.sequence)).count == paths.count, sorted != paths else { return }
-        throw .order(sorted)
     }
 }
 
@@ -184,7 +155,10 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
 
     private var reason: String {
         switch kind {
-        case .malformed: "this is not a line of an audit log; it was changed or inserted"
+        case .malformed:
+            """
+            this is not a line of an audit log; it was changed or inserted\(line == 1 ? ", or the file is compressed" : "")
+            """
         case .changed: "this line was changed, or it is not the first key of this log"
         case .missing(let range):
             range.count == 1
@@ -193,7 +167,11 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
                 before it lines \(range.lowerBound) to \(range.upperBound) are missing; they were removed or moved\
                 \(fileIsMissing)
                 """
-        case .misplaced(let expected): "line \(expected) should be here; lines were reordered or duplicated"
+        case .misplaced(let expected):
+            """
+            line \(expected) should be here; lines were reordered or duplicated\
+            \(line == 1 ? ", or the files were not given with the earliest first" : "")
+            """
         case .wrongPeriod(let found, let expected):
             "it is of period \(found) and should be of period \(expected); lines were removed, or it was forged"
         case .halfLine: "the line is not complete; the file was cut off"
@@ -233,4 +211,101 @@ package struct AuditVerification: Sendable {
     package internal(set) var fault: AuditFault?
 
     package var isSound: Bool { fault == nil && gaps.isEmpty }
+}
+
+/// Reads a file line by line.
+struct LineReader: ~Copyable {
+    enum Line {
+        /// Without its newline.
+        case whole(ArraySlice<UInt8>)
+        /// The file ends in it.
+        case cut
+        /// Longer than any line of a log; the reader ends there.
+        case long
+    }
+
+    private let path: String
+    private let file: FileDescriptor
+    private var buffer: [UInt8] = []
+    /// Where the next line begins in the buffer.
+    private var position = 0
+    private var isAtEnd = false
+
+    private static let chunk = 1 << 18
+
+    init(_ path: String) throws(AuditError) {
+        self.path = path
+        do throws(SystemError) {
+            // A pipe by name may have no writer to wait for; standard input may be one.
+            file =
+                path == "/dev/stdin"
+                ? try FileDescriptor(opening: path, O_RDONLY) : try FileDescriptor(openingFile: path)
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+
+    /// Nil at the end.
+    mutating func next() throws(AuditError) -> Line? {
+        while true {
+            if let end = buffer[position...].firstIndex(of: UInt8(ascii: "\n")) {
+                defer { position = end + 1 }
+                return end - position > AuditLine.lengthLimit ? .long : .whole(buffer[position..<end])
+            }
+            let rest = buffer.count - position
+            if rest > AuditLine.lengthLimit { return .long }
+            if isAtEnd {
+                position = buffer.count
+                return rest > 0 ? .cut : nil
+            }
+            buffer.removeFirst(position)
+            position = 0
+            do throws(SystemError) {
+                let more = try BlockingIO.read(from: file.number, limit: Self.chunk)
+                isAtEnd = more.isEmpty
+                buffer += more
+            } catch {
+                throw .file(path: path, error)
+            }
+        }
+    }
+}
+
+/// Follows a chain line by line, with the key of each period.
+///
+/// Used by one thread at a time.
+struct LineCheck: ~Copyable {
+    /// The end of what was accepted.
+    private(set) var head: ChainHead
+    private(set) var key: ChainKey
+    /// Whether the last accepted line was the last one of its period.
+    private(set) var isPeriodEnded = false
+    private var hash: KeyedHash
+
+    /// - Parameters:
+    ///   - head: What the first line follows.
+    ///   - key: That of the first line.
+    init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
+        (self.head, self.key) = (head, key)
+        hash = try key.lineHash()
+    }
+
+    /// Goes to the key of the next period; called when the last one has ended.
+    mutating func enterNextPeriod() throws(AuditError) {
+        key = try key.next()
+        hash = try key.lineHash()
+        isPeriodEnded = false
+    }
+
+    /// Whether a line follows the end; if so, it is the end from then on.
+    ///
+    /// Sequence and period are for the caller to look at.
+    mutating func accept(_ line: AuditLine, _ bytes: ArraySlice<UInt8>) throws(AuditError) -> Bool {
+        let covered = head.mac + bytes.prefix(line.coveredCount)
+        let mac = try hash.mac(of: covered.span)
+        guard ConstantTime.areEqual(mac.span, line.mac.span) else { return false }
+        head = ChainHead(sequence: line.sequence, mac: line.mac)
+        isPeriodEnded = LogEvent.Action(rawValue: line.action)?.endsPeriod ?? false
+        return true
+    }
 }

@@ -26,7 +26,7 @@ struct ChainWriter: ~Copyable {
     ///   - end: Where the chain goes on.
     init(
         _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after end: LogEnd
-    ) throws(CryptographyError) {
+    ) throws(AuditError) {
         self.file = file
         self.running = running
         // The period's beginning stays, so that its key is replaced when its time is over.
@@ -54,7 +54,7 @@ struct ChainWriter: ~Copyable {
         } catch {
             encoder.revert(to: before)
             figures.failures += 1
-            lostEvents += UInt64(events.count - retried)
+            lostEvents += events.dropLast(retried).reduce(0) { $0 + ($1.count ?? 1) }
             if !figures.isFailing && !isClosed { notices.append(.failing(error)) }
             figures.isFailing = true
             throw error
@@ -68,9 +68,8 @@ struct ChainWriter: ~Copyable {
         headFile.save(encoder.head, period: encoder.period)
     }
 
-    /// Notes that events were dropped, which the next lines tell.
-    mutating func lose(_ count: UInt64) {
-        guard count > 0 else { return }
+    /// Notes that events were dropped, or that the disk did not answer, which the next lines tell.
+    mutating func noteStall(lostEvents count: UInt64) {
         lostEvents += count
         figures.isFailing = true
     }
@@ -78,16 +77,12 @@ struct ChainWriter: ~Copyable {
     private mutating func encode(_ events: [AuditEvent], _ own: LogEvent?, _ microseconds: Int64) throws(AuditError) {
         lines.removeAll(keepingCapacity: true)
         let chain = running.chain
-        do throws(CryptographyError) {
-            if let own, own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
-            if figures.isFailing {
-                try encoder.append(.resumed(lostEvents: lostEvents), chain: chain, at: microseconds, to: &lines)
-            }
-            for event in events { try encoder.append(event, at: microseconds, to: &lines) }
-            if let own, !own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
-        } catch {
-            throw .library(error)
+        if let own, own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
+        if figures.isFailing {
+            try encoder.append(.resumed(lostEvents: lostEvents), chain: chain, at: microseconds, to: &lines)
         }
+        for event in events { try encoder.append(event, at: microseconds, to: &lines) }
+        if let own, !own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
     }
 
     /// Writes the last line of the period and goes on with the next key.
@@ -96,13 +91,8 @@ struct ChainWriter: ~Copyable {
     ///   - event: The line's.
     ///   - microseconds: The present time, since 1970.
     mutating func endPeriod(_ event: LogEvent, at microseconds: Int64) throws(AuditError) {
-        let (key, hash): (ChainKey, KeyedHash)
-        do throws(CryptographyError) {
-            key = try running.chainKey.next()
-            hash = try KeyedHash(key.macKey())
-        } catch {
-            throw .library(error)
-        }
+        let key = try running.chainKey.next()
+        let hash = try key.lineHash()
         try write([], event, at: microseconds)
         encoder.enter(key.period, hash)
         running.chainKey = key
@@ -221,7 +211,7 @@ struct RepeatedEvents {
             series[event] = Series(count: 0, writtenAt: now)
             return false
         }
-        add(event, 1)
+        series[event]?.count += 1
         return true
     }
 
@@ -247,18 +237,5 @@ struct RepeatedEvents {
             sums.append(sum)
         }
         return sums
-    }
-
-    /// Takes back what could not be written.
-    mutating func restore(_ sums: [AuditEvent]) {
-        for sum in sums {
-            var event = sum
-            event.count = nil
-            add(event, sum.count ?? 0)
-        }
-    }
-
-    private mutating func add(_ event: AuditEvent, _ count: UInt64) {
-        series[event, default: Series(count: 0, writtenAt: 0)].count += count
     }
 }

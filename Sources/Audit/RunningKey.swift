@@ -28,7 +28,7 @@ package struct RunningKey: Sendable {
     var head: ChainHead
 
     /// The key of a chain that begins.
-    package init(_ first: AuditFirstKey, at unixTime: Int64) throws(CryptographyError) {
+    package init(_ first: AuditFirstKey, at unixTime: Int64) throws(AuditError) {
         chain = try first.chainName()
         pseudonymKey = try first.pseudonymKey()
         chainKey = try first.chainKey()
@@ -38,10 +38,6 @@ package struct RunningKey: Sendable {
 
     /// The path of the file with the chain's end, see `HeadFile`.
     static func headPath(beside path: String) -> String { path + ".head" }
-
-    private static func removeHead(beside path: String) {
-        _ = unsafe unlink(headPath(beside: path))
-    }
 
     private static let heading = """
         # The running key of token-cache's audit log, which the server replaces every 15 minutes. It verifies nothing:
@@ -72,22 +68,14 @@ package struct RunningKey: Sendable {
         head = ChainHead(sequence: UInt64(sequence), mac: mac)
     }
 
-    /// Writes a file that must not exist.
-    package func create(_ path: String) throws(AuditError) {
-        var text = bytes
-        defer { SecretKey.wipe(&text) }
-        try KeyFile.create(path, text)
-    }
-
     /// Puts the key of a new chain in the place of a former one, if there is one, and forgets where that ended.
     package func install(_ path: String) throws(AuditError) {
-        guard FileStatus.exists(path) else { return try create(path) }
         // First: the end of another chain would be taken for this one's.
-        Self.removeHead(beside: path)
+        _ = unsafe unlink(Self.headPath(beside: path))
         try save(path)
     }
 
-    /// Replaces the file.
+    /// Replaces the file, or makes it.
     package func save(_ path: String) throws(AuditError) {
         var text = bytes
         defer { SecretKey.wipe(&text) }
@@ -117,22 +105,20 @@ package struct RunningKey: Sendable {
 package struct AuditFirstKey: Sendable {
     private let key: SecretKey
 
-    package static func random() throws(CryptographyError) -> AuditFirstKey {
-        AuditFirstKey(key: try .random())
-    }
+    package static func random() throws(CryptographyError) -> AuditFirstKey { AuditFirstKey(key: try .random()) }
 
     /// The key of the first period.
-    func chainKey() throws(CryptographyError) -> ChainKey {
+    func chainKey() throws(AuditError) -> ChainKey {
         ChainKey(period: 0, key: try ChainKey.derive(key, "token-cache audit: chain"))
     }
 
     /// The key of users' and sessions' pseudonyms.
-    package func pseudonymKey() throws(CryptographyError) -> SecretKey {
+    package func pseudonymKey() throws(AuditError) -> SecretKey {
         try ChainKey.derive(key, "token-cache audit: pseudonyms")
     }
 
     /// Names the chain in the log; no secret.
-    func chainName() throws(CryptographyError) -> String {
+    func chainName() throws(AuditError) -> String {
         try ChainKey.derive(key, "token-cache audit: name").withBytes { Base64URL.encode($0.extracting(..<16)) }
     }
 
@@ -183,21 +169,41 @@ struct ChainKey: Sendable {
     let period: UInt64
     let key: SecretKey
 
-    /// The key that makes the lines' MACs; it does not lead to the next period's.
-    func macKey() throws(CryptographyError) -> SecretKey {
-        try Self.derive(key, "token-cache audit: lines")
+    /// Makes the lines' MACs, with a key that does not lead to the next period's.
+    func lineHash() throws(AuditError) -> KeyedHash {
+        try .forLog(Self.derive(key, "token-cache audit: lines"))
     }
 
-    func next() throws(CryptographyError) -> ChainKey {
+    func next() throws(AuditError) -> ChainKey {
         ChainKey(period: period + 1, key: try Self.derive(key, "token-cache audit: next period"))
     }
 
     /// A key that another one leads to, and that does not lead back (NIST SP 800-108, with HMAC for a single block).
-    static func derive(_ key: SecretKey, _ purpose: String) throws(CryptographyError) -> SecretKey {
-        var bytes: [UInt8] = []
+    static func derive(_ key: SecretKey, _ purpose: String) throws(AuditError) -> SecretKey {
+        let purpose = Array(purpose.utf8)
+        var bytes = try KeyedHash.forLog(key).mac(of: purpose.span)
         defer { SecretKey.wipe(&bytes) }
-        try KeyedHash(key).hash(Array(purpose.utf8).span, into: &bytes)
         return SecretKey(bytes.span)
+    }
+}
+
+extension KeyedHash {
+    static func forLog(_ key: SecretKey) throws(AuditError) -> KeyedHash {
+        do throws(CryptographyError) {
+            return try KeyedHash(key)
+        } catch {
+            throw .library(error)
+        }
+    }
+
+    func mac(of bytes: Span<UInt8>) throws(AuditError) -> [UInt8] {
+        var mac: [UInt8] = []
+        do throws(CryptographyError) {
+            try hash(bytes, into: &mac)
+        } catch {
+            throw .library(error)
+        }
+        return mac
     }
 }
 
@@ -270,5 +276,48 @@ enum KeyFile {
         guard var bytes = Base64URL.decode(Array(text).span) else { return nil }
         defer { SecretKey.wipe(&bytes) }
         return bytes.count == SecretKey.length ? SecretKey(bytes.span) : nil
+    }
+}
+
+/// The chain's end, written again after each turn, so that the next start notices if the log has lost lines at its end.
+///
+/// It is not synced: after a power cut it may be older than the log, which the start then goes through. What is in it is no
+/// secret. Used by one thread at a time.
+struct HeadFile: ~Copyable, Sendable {
+    private let descriptor: FileDescriptor
+
+    /// A chain's end, and the period of the line that follows it.
+    struct Place {
+        let head: ChainHead
+        let period: UInt64
+    }
+
+    /// More lines than any log has: a larger number comes from damage, and counting on from it could overflow.
+    private static let sequenceLimit: UInt64 = 1 << 62
+
+    init(_ path: String) throws(AuditError) {
+        do throws(SystemError) {
+            descriptor = try FileDescriptor(openingOrCreating: path)
+        } catch {
+            throw .file(path: path, error)
+        }
+    }
+
+    /// Nil in a new file, and if something else is there.
+    func load() -> Place? {
+        let bytes = (try? BlockingIO.read(from: descriptor.number, at: 0, count: 128)) ?? []
+        let words = bytes.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
+        guard words.count == 3, let sequence = UInt64(String(decoding: words[0], as: UTF8.self)),
+            sequence < Self.sequenceLimit,
+            let period = UInt64(String(decoding: words[1], as: UTF8.self)),
+            let mac = Base64URL.decode(Array(words[2]).span), mac.count == ChainHead.macLength
+        else { return nil }
+        return Place(head: ChainHead(sequence: sequence, mac: mac), period: period)
+    }
+
+    /// A failure has no consequence but that a start notices less.
+    func save(_ head: borrowing ChainHead, period: UInt64) {
+        let text = Array("\(head.sequence) \(period) \(Base64URL.encode(head.mac.span))\n".utf8)
+        try? BlockingIO.write(text[...], to: descriptor.number, at: 0)
     }
 }

@@ -94,6 +94,16 @@ package struct JSONObject {
         members.first { $0.name.elementsEqual(name.utf8) }?.value
     }
 
+    /// The text of a member that is a string; nil without one.
+    package func text(_ name: String) -> String? {
+        if case .string(let bytes) = self[name] { String(decoding: bytes, as: UTF8.self) } else { nil }
+    }
+
+    /// The digits of a member that is a number; nil without one.
+    package func number(_ name: String) -> String? {
+        if case .number(let digits) = self[name] { String(decoding: digits, as: UTF8.self) } else { nil }
+    }
+
     /// Whether there is a member of that name, whatever its value.
     package func has(_ name: String) -> Bool { self[name] != nil }
 

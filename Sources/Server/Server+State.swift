@@ -168,7 +168,7 @@ extension Server {
         }
         do throws(AuditError) {
             // The server itself may have it open.
-            try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath, isAlone: false)
+            try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath)
         } catch {
             throw StartError("the audit log cannot be opened: \(error)")
         }

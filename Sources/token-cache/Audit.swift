@@ -83,8 +83,8 @@ struct AuditVerify: AsyncParsableCommand {
         commandName: "verify", abstract: "Verify the audit log, and name the first line that was changed or removed.",
         discussion: """
             Needs no server and no settings: copy the log and verify it elsewhere. The exit status is 0 if all lines are as \
-            they were written, 1 if not, and 2 if that cannot be told, because a file cannot be read or is compressed, the \
-            files are given in the wrong order, or the head is before the first line.
+            they were written, 1 if not, and 2 if that cannot be told, because a file cannot be read or the head is before the \
+            first line.
 
             Lines that were cut off at the end leave no trace in the file itself: give the head that the metrics have shown.
             """
@@ -116,7 +116,6 @@ struct AuditVerify: AsyncParsableCommand {
             var verifier = try AuditVerifier(AuditFirstKey(contentsOf: key), head: head?.head)
             for file in files { try verifier.read(file == "-" ? "/dev/stdin" : file) }
             found = try verifier.finish()
-            if found.fault != nil && !files.contains("-") { try FileOrder.check(files) }
         } catch {
             StandardError.print("\(error)")
             throw ExitCode(2)

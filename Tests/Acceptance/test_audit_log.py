@@ -92,13 +92,12 @@ def test_a_rotation_continues_the_chain(audited, tmp_path):
     assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 0
     swapped = command("audit", "verify", log, f"{log}.1", "--key", key)
-    assert swapped.returncode == 2 and f"it is: {log}.1 {log}\n" in swapped.stderr and "altered" not in swapped.stdout
+    assert swapped.returncode == 1 and "or the files were not given with the earliest first" in swapped.stdout
     # As logrotate does it.
     packed = tmp_path / "audit.gz"
     packed.write_bytes(gzip.compress(Path(f"{log}.1").read_bytes()))
-    for file, read in ((packed, b""), ("-", packed.read_bytes())):
-        found = subprocess.run([binary(), "audit", "verify", file, log, "--key", key], input=read, capture_output=True, check=False)
-        assert found.returncode == 2 and b"is compressed with gzip; unpack it" in found.stderr and found.stdout == b"", found
+    found = command("audit", "verify", packed, log, "--key", key)
+    assert found.returncode == 1 and "or the file is compressed" in found.stdout, found
 
 
 def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):

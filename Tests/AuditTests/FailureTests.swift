@@ -125,9 +125,14 @@ import Testing
         #expect(fixture.takeNotices() == ["the audit log cannot be written: \(advice)"])
         submit()
         #expect(found.withLock(\.count) == 3)
+        // More than there is room for.
+        let dropped = Array(repeating: AuditEvent.stored, count: SubmittedEvents.limit)
+        log.submit(dropped) { _ in }
         answers.signal()
         log.close()
-        #expect(fixture.takeNotices() == ["the audit log is written again; 0 events are not in it"])
+        #expect(
+            fixture.takeNotices() == ["the audit log is written again; \(dropped.count) events are not in it"])
+        #expect(fixture.lines().count { $0.contains(#""lost_events":\#(dropped.count),"#) } == 1)
         #expect(!log.figures.isFailing && found.withLock(\.count) == 3)
         #expect(fixture.lines().filter { $0.contains("store_token") }.count == 3)
         #expect(try fixture.verify().isSound)

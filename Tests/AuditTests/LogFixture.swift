@@ -19,7 +19,7 @@ final class LogFixture: Sendable {
     init() throws {
         directory = try TemporaryDirectory()
         firstKey = try .random()
-        try RunningKey(firstKey, at: 1_795_000_000).create(keyPath)
+        try RunningKey(firstKey, at: 1_795_000_000).install(keyPath)
     }
 
     func open() throws(AuditError) -> AuditLog {

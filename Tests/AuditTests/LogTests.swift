@@ -57,10 +57,7 @@ import Testing
             (1_798_761_599_000_000, "2026-12-31T23:59:59.000000Z"),
         ])
     func times(microseconds: Int, text: String) {
-        var time = LineTime()
-        var line: [UInt8] = []
-        time.append(Int64(microseconds), to: &line)
-        #expect(String(decoding: line, as: UTF8.self) == text)
+        #expect(LineEncoder.time(Int64(microseconds)) == text)
     }
 
     @Test("the pseudonyms are those of the first key, in every period")

@@ -68,13 +68,4 @@ import Testing
         let rest = repeated.takeAll()
         #expect(!isCounted && rest.isEmpty)
     }
-
-    @Test func `what could not be written is added to what comes`() {
-        var repeated = RepeatedEvents()
-        for _ in 0..<5 { _ = repeated.count(refusal(), at: 0) }
-        repeated.restore(repeated.takeDue(at: 60_000_000))
-        let isCounted = repeated.count(refusal(), at: 60_000_000)
-        let sums = repeated.takeAll()
-        #expect(isCounted && sums.map(\.count) == [5])
-    }
 }

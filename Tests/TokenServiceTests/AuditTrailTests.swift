@@ -29,7 +29,7 @@ import TokenStore
 
         init(_ events: AuditEvents, readsLater: Bool = false) throws {
             folder = try TemporaryDirectory()
-            try RunningKey(.random(), at: 1_795_000_000).create(folder.path + "/key")
+            try RunningKey(.random(), at: 1_795_000_000).install(folder.path + "/key")
             let log = try AuditLog(path: folder.path + "/audit.log", keyPath: folder.path + "/key", report: { _ in })
             trail = try AuditTrail(log, events, isRequired: true) { [loop] work in
                 loop.work.withLock { $0.append(work) }

@@ -58,7 +58,7 @@ private final class SampleLog: Sendable {
         let key = "first-key AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\n"
         firstKey = try AuditFirstKey(contentsOf: Files.write(key.utf8, to: "first-key"))
         let folder = Files.emptyFolder("audit-sample")
-        try RunningKey(firstKey, at: Self.time).create(folder + "/audit-key")
+        try RunningKey(firstKey, at: Self.time).install(folder + "/audit-key")
         let time = Mutex(Self.time * 1_000_000)
         let log = try AuditLog(
             path: folder + "/audit.log", keyPath: folder + "/audit-key", clock: { time.withLock(\.self) },
@@ -89,7 +89,7 @@ private final class SampleLog: Sendable {
     func checkReopening(_ log: ArraySlice<UInt8>, head: [UInt8]) throws {
         let folder = Files.emptyFolder("audit")
         let (path, keyPath) = (folder + "/audit.log", folder + "/audit-key")
-        try RunningKey(firstKey, at: Self.time).create(keyPath)
+        try RunningKey(firstKey, at: Self.time).install(keyPath)
         Files.write(head + [UInt8(ascii: "\n")], to: keyPath + ".head")
         Files.write(log, to: path)
         do throws(AuditError) {

@@ -1,0 +1,208 @@
+internal import Cryptography
+internal import JSON
+internal import System
+
+/// Writes lines, and chains them: each has a MAC over itself and the MAC of the line before.
+///
+/// A line is a JSON object. The first five fields are always there and in this order, `mac` is always the last one, and
+/// its MAC covers the bytes before `,"mac"`:
+///
+///     {"sequence":7,"period":0,"time":"2026-11-21T02:03:04.567890Z","action":"store_token","outcome":"ok",
+///     "actor":"user","user_hash":"...","session_hash":"...","address":"192.0.2.1","request_id":"...","mac":"..."}
+struct LineEncoder: ~Copyable {
+    private(set) var head: ChainHead
+    private(set) var period: UInt64
+    private var hash: KeyedHash
+    /// The MAC of the line before and then the line, as they are hashed.
+    private var message: [UInt8] = []
+
+    init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
+        self.head = head
+        hash = try key.lineHash()
+        period = key.period
+        message.reserveCapacity(1024)
+    }
+
+    /// Goes on in another period.
+    ///
+    /// - Parameters:
+    ///   - period: Its number.
+    ///   - hash: With its key for lines.
+    mutating func enter(_ period: UInt64, _ hash: KeyedHash) {
+        self.hash = hash
+        self.period = period
+    }
+
+    /// Goes back to an earlier end: the lines since then were not written.
+    mutating func revert(to head: ChainHead) {
+        self.head = head
+    }
+
+    /// Appends the line of an event.
+    ///
+    /// - Parameters:
+    ///   - event: What happened.
+    ///   - microseconds: The present time, since 1970.
+    ///   - lines: The line and a newline are appended to them.
+    mutating func append(_ event: AuditEvent, at microseconds: Int64, to lines: inout [UInt8]) throws(AuditError) {
+        begin(microseconds, event.action.rawValue)
+        switch event.outcome {
+        case .ok: append("outcome", "ok")
+        case .notFound: append("outcome", "not_found")
+        case .preconditionFailed: append("outcome", "precondition_failed")
+        case .denied(let reason):
+            append("outcome", "denied")
+            append("reason", reason)
+        case .failed: append("outcome", "failed")
+        }
+        switch event.actor {
+        case .user: append("actor", "user")
+        case .apiKey(let name):
+            append("actor", "api_key")
+            append("api_key", name)
+        case .operator(let uid):
+            append("actor", "operator")
+            append("uid", uid.map { "\($0)" })
+        case .signal(let name):
+            append("actor", "signal")
+            append("signal", name)
+        case .none: append("actor", "none")
+        }
+        append("user_hash", event.user?.text)
+        append("session_hash", event.session?.text)
+        append("key", event.key)
+        append("address", event.address)
+        append("request_id", event.requestID)
+        append("count", event.count)
+        try end(to: &lines)
+    }
+
+    /// Appends the line of an event of the log itself.
+    ///
+    /// - Parameter chain: The chain's name.
+    mutating func append(
+        _ event: LogEvent, chain: String, at microseconds: Int64, to lines: inout [UInt8]
+    ) throws(AuditError) {
+        begin(microseconds, event.action.rawValue)
+        var (finding, removedBytes, lostEvents): (LogEvent.Finding?, UInt64?, UInt64?)
+        switch event {
+        case .opened(let found, let removed): (finding, removedBytes) = (found, removed > 0 ? UInt64(removed) : nil)
+        case .resumed(let lost): lostEvents = lost
+        case .continued, .keyChanged, .closed: break
+        }
+        append("outcome", finding?.isBreak == true ? "failed" : "ok")
+        append("reason", finding?.rawValue)
+        append("actor", "server")
+        append("removed_bytes", removedBytes)
+        append("lost_events", lostEvents)
+        if event.isAnchor {
+            append("chain", chain)
+            append("previous", Base64URL.encode(head.mac.span))
+        }
+        try end(to: &lines)
+    }
+
+    // MARK: - Parts
+
+    private mutating func begin(_ microseconds: Int64, _ action: String) {
+        message.removeAll(keepingCapacity: true)
+        message += head.mac
+        message += #"{"sequence":\#(head.sequence + 1)"#.utf8
+        append("period", period)
+        append("time", Self.time(microseconds))
+        append("action", action)
+    }
+
+    private mutating func end(to lines: inout [UInt8]) throws(AuditError) {
+        let mac = try hash.mac(of: message.span)
+        head = ChainHead(sequence: head.sequence + 1, mac: mac)
+        lines += message.dropFirst(ChainHead.macLength)
+        lines += #","mac":""#.utf8
+        Base64URL.append(mac.span, to: &lines)
+        lines += "\"}\n".utf8
+    }
+
+    private mutating func append(_ name: String, _ number: UInt64?) {
+        if let number { message += #","\#(name)":\#(number)"#.utf8 }
+    }
+
+    /// Appends text that others may have chosen as a JSON string (RFC 8259, section 7).
+    ///
+    /// Only the first bytes of a long one: no client makes lines of any length.
+    private mutating func append(_ name: String, _ text: String?) {
+        guard let text else { return }
+        message += #","\#(name)":""#.utf8
+        for byte in text.utf8.prefix(Self.textLimit) {
+            switch byte {
+            case UInt8(ascii: "\""), UInt8(ascii: "\\"): message += [UInt8(ascii: "\\"), byte]
+            case 0x20..<0x7f: message.append(byte)
+            // No line needs them, and not every reader of lines takes all of UTF-8's characters for one line.
+            default: message.append(UInt8(ascii: "?"))
+            }
+        }
+        message.append(UInt8(ascii: "\""))
+    }
+
+    private static let textLimit = 128
+
+    /// A time as RFC 3339 defines it, in UTC and with microseconds.
+    static func time(_ microseconds: Int64) -> String {
+        let (second, fraction) = max(0, microseconds).quotientAndRemainder(dividingBy: 1_000_000)
+        let (days, clock) = second.quotientAndRemainder(dividingBy: 86_400)
+        let day = CalendarDay(daysSince1970: days)
+        func padded(_ number: Int64, _ digits: Int = 2) -> String {
+            let text = "\(number)"
+            return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
+        }
+        return """
+            \(padded(day.year, 4))-\(padded(day.month))-\(padded(day.day))T\(padded(clock / 3_600)):\
+            \(padded(clock / 60 % 60)):\(padded(clock % 60)).\(padded(fraction, 6))Z
+            """
+    }
+}
+
+/// What the server and the verifier need of a line; it is true once the MAC, which covers every byte, was verified.
+struct AuditLine {
+    let sequence: UInt64
+    let period: UInt64
+    /// As it stands there.
+    let time: String
+    let action: String
+    /// The word of `reason`; nil without one.
+    let reason: String?
+    /// The chain's name; nil unless the line is an anchor.
+    let chain: String?
+    /// The MAC of the line before; nil unless the line is an anchor.
+    let previous: [UInt8]?
+    let mac: [UInt8]
+    /// How many of the line's bytes the MAC covers.
+    let coveredCount: Int
+
+    /// Longer than any line, in bytes.
+    static let lengthLimit = 4096
+
+    private static let macText = Array(#","mac":""#.utf8)
+    /// Bytes of the last field and the brace.
+    private static let macFieldLength = macText.count + Base64URL.length(of: ChainHead.macLength) + 2
+
+    /// Reads a line without its newline; nil if the encoder would not write such a line.
+    init?(_ bytes: ArraySlice<UInt8>) {
+        guard bytes.count <= Self.lengthLimit, bytes.suffix(Self.macFieldLength).starts(with: Self.macText),
+            let members = try? JSONObject(bytes.span, memberLimit: 32),
+            let sequence = members.number("sequence").flatMap(UInt64.init),
+            let period = members.number("period").flatMap(UInt64.init), let time = members.text("time"),
+            let action = members.text("action"), let mac = Self.mac(members.text("mac"))
+        else { return nil }
+        (self.sequence, self.period, self.time, self.action, self.mac) = (sequence, period, time, action, mac)
+        (reason, chain) = (members.text("reason"), members.text("chain"))
+        previous = Self.mac(members.text("previous"))
+        coveredCount = bytes.count - Self.macFieldLength
+    }
+
+    private static func mac(_ text: String?) -> [UInt8]? {
+        guard let text, let mac = Base64URL.decode(Array(text.utf8).span), mac.count == ChainHead.macLength else {
+            return nil
+        }
+        return mac
+    }
+}

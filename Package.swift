@@ -87,7 +87,7 @@ let package = Package(
 
         // Signed tokens of other issuers.
         .target(
-            name: "JWT", dependencies: ["COpenSSL", "Cryptography", "JSON", "Metrics", "System"], swiftSettings: strict
+            name: "JWT", dependencies: ["COpenSSL", "Cryptography", "JSON", "System"], swiftSettings: strict
         ),
 
         // The stores: each implements the protocols of TokenStore, and does not import the others.
@@ -107,7 +107,7 @@ let package = Package(
         // From here on, each module may import those above it.
         .target(
             name: "TokenService",
-            dependencies: ["Audit", "Cryptography", "HTTP", "JSON", "JWT", "System", "TokenStore"],
+            dependencies: ["Audit", "Cryptography", "HTTP", "JSON", "JWT", "Metrics", "System", "TokenStore"],
             swiftSettings: strict
         ),
         .target(
@@ -190,7 +190,8 @@ let package = Package(
         ),
         .testTarget(name: "JSONTests", dependencies: ["JSON", "TestSupport"], swiftSettings: tested),
         .testTarget(
-            name: "JWTTests", dependencies: ["JWT", "COpenSSL", "Cryptography", "Metrics", "System", "TestSupport"],
+            name: "JWTTests",
+            dependencies: ["JWT", "COpenSSL", "Cryptography", "Metrics", "System", "TestSupport", "TokenService"],
             swiftSettings: tested
         ),
         .testTarget(name: "MetricsTests", dependencies: ["Metrics"], swiftSettings: tested),

@@ -67,25 +67,16 @@ package struct JSONObject {
     private static func value(
         _ text: Span<UInt8>, _ scanner: inout JSONScanner
     ) throws(JSONScanner.Malformed) -> Value {
-        let start = scanner.position
-        switch scanner.peek(text) {
-        case UInt8(ascii: "\""): return .string(try scanner.string(text))
-        case UInt8(ascii: "{"):
-            try scanner.skipValue(text, depth: 1)
-            return .object(start..<scanner.position)
-        case UInt8(ascii: "["):
-            try scanner.skipValue(text, depth: 1)
-            return .array(start..<scanner.position)
-        case UInt8(ascii: "n"):
-            try scanner.skipValue(text, depth: 1)
-            return .null
-        case UInt8(ascii: "t"), UInt8(ascii: "f"):
-            try scanner.skipValue(text, depth: 1)
-            return .other
-        default:
-            try scanner.skipValue(text, depth: 1)
-            let number = text.extracting(start..<scanner.position)
-            return .number([UInt8](capacity: number.count) { for index in number.indices { $0.append(number[index]) } })
+        let (start, first) = (scanner.position, scanner.peek(text))
+        if first == UInt8(ascii: "\"") { return .string(try scanner.string(text)) }
+        try scanner.skipValue(text, depth: 1)
+        let range = start..<scanner.position
+        switch first {
+        case UInt8(ascii: "{"): return .object(range)
+        case UInt8(ascii: "["): return .array(range)
+        case UInt8(ascii: "n"): return .null
+        case UInt8(ascii: "t"), UInt8(ascii: "f"): return .other
+        default: return .number(text.bytes(range))
         }
     }
 
@@ -150,6 +141,16 @@ package struct JSONObject {
             return true
         } catch {
             return false
+        }
+    }
+}
+
+extension Span<UInt8> {
+    /// A copy of some of the bytes.
+    package func bytes(_ range: Range<Int>) -> [UInt8] {
+        let part = extracting(range)
+        return [UInt8](capacity: part.count) { output in
+            for index in part.indices { output.append(part[index]) }
         }
     }
 }

@@ -91,12 +91,6 @@ struct JWK {
         return algorithm
     }
 
-    /// Whether it is the same key under the same id, used in the same way.
-    func isSame(as other: JWK) -> Bool { takesTokens(of: other) && key.encoded == other.key.encoded }
-
-    /// Whether a token's header cannot tell the two keys apart.
-    func takesTokens(of other: JWK) -> Bool { keyID == other.keyID && key.algorithm == other.key.algorithm }
-
     // MARK: - The kinds of keys
 
     private static func rsaKey(
@@ -168,46 +162,40 @@ struct JWK {
 
 /// A key of a set that verifies nothing here, and why (RFC 7517, section 5, asks for skipping it).
 package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
-    package enum Reason: Error, Hashable, Sendable {
-        /// It is null, for example.
-        case notAnObject
-        /// `kty` is none of RSA, EC and OKP, or missing.
-        case unknownType
-        /// `kty` is oct: a secret that makes signatures as well.
-        case symmetric
-        /// `crv` is none of P-256, P-384, P-521 and, for OKP, Ed25519.
-        case unknownCurve
-        /// `use` is not sig, or `key_ops` lacks verify.
-        case notForSignatures
-        /// `alg` is not an algorithm that can be allowed.
-        case unknownAlgorithm
-        /// `alg` belongs to another kind of key.
-        case algorithmOfAnotherType(JWTAlgorithm)
-        /// The settings do not allow the key's algorithm, or none for this kind of key.
-        case algorithmNotAllowed
-        /// The member is missing, is not a string, or not base64url of the right length.
-        case malformed(member: String)
-        /// The modulus has this many bits.
-        case modulusSize(Int)
-        /// The exponent is even, below 3 or has more than 32 bits.
-        case exponent
-        /// The point is not on its curve or, of Ed25519, of small order; the modulus is not a product of two large primes.
-        case invalidKey
-        /// The set has the same key under the same `kid` before.
-        case repeated
-        /// No token could name it among several keys.
-        case withoutKeyID
-
+    package struct Reason: Error, Hashable, Sendable {
+        package let description: String
         /// Whether something is wrong with the key; false for one that is only meant for something else.
-        package var isFault: Bool {
-            switch self {
-            case .unknownType, .unknownCurve, .notForSignatures, .unknownAlgorithm, .algorithmNotAllowed, .repeated:
-                false
-            case .notAnObject, .symmetric, .algorithmOfAnotherType, .malformed, .modulusSize, .exponent, .invalidKey,
-                .withoutKeyID:
-                true
-            }
+        package let isFault: Bool
+
+        private init(_ description: String, isFault: Bool = true) {
+            (self.description, self.isFault) = (description, isFault)
         }
+
+        static let notAnObject = Reason("it is no object")
+        static let unknownType = Reason("its kty is none of RSA, EC and OKP", isFault: false)
+        static let symmetric = Reason("it is symmetric (kty oct), and who can verify with it could sign too")
+        static let unknownCurve = Reason(
+            "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP", isFault: false)
+        static let notForSignatures = Reason("its use is not sig, or its key_ops do not contain verify", isFault: false)
+        static let unknownAlgorithm = Reason(
+            "its alg is none of \(JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "))", isFault: false)
+        static func algorithmOfAnotherType(_ algorithm: JWTAlgorithm) -> Reason {
+            Reason("its alg \(algorithm.rawValue) does not belong to its kty and crv")
+        }
+        /// The settings allow none for this kind of key, or not the key's.
+        static let algorithmNotAllowed = Reason("the settings do not allow its algorithm", isFault: false)
+        /// The member is missing, is not a string, or not base64url of the right length.
+        static func malformed(member: String) -> Reason { Reason("its \(member) is missing or malformed") }
+        static func modulusSize(_ bits: Int) -> Reason {
+            let (least, most) = (JWK.modulusBits.lowerBound, JWK.modulusBits.upperBound)
+            return Reason("its modulus has \(bits) bits, and \(least) to \(most) are accepted")
+        }
+        static let exponent = Reason("its exponent is not an odd number from 3 to 4294967295")
+        /// A point of Ed25519 can also be of small order.
+        static let invalidKey = Reason(
+            "its numbers do not make a valid key (a point off its curve, or a modulus that is none)")
+        /// No token could name it among several keys.
+        static let withoutKeyID = Reason("it has no kid, which a set of several keys needs")
     }
 
     /// Counted from 1.
@@ -231,28 +219,5 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         let name = keyID.map { "key \(position) (kid \($0))" } ?? "key \(position)"
         return "\(name) is not used: \(reason.description)"
-    }
-}
-
-extension SkippedKey.Reason: CustomStringConvertible {
-    package var description: String {
-        switch self {
-        case .notAnObject: "it is no object"
-        case .unknownType: "its kty is none of RSA, EC and OKP"
-        case .symmetric: "it is symmetric (kty oct), and who can verify with it could sign too"
-        case .unknownCurve: "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP"
-        case .notForSignatures: "its use is not sig, or its key_ops do not contain verify"
-        case .unknownAlgorithm:
-            "its alg is none of \(JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "))"
-        case .algorithmOfAnotherType(let algorithm): "its alg \(algorithm.rawValue) does not belong to its kty and crv"
-        case .algorithmNotAllowed: "the settings do not allow its algorithm"
-        case .malformed(let member): "its \(member) is missing or malformed"
-        case .modulusSize(let bits):
-            "its modulus has \(bits) bits, and \(JWK.modulusBits.lowerBound) to \(JWK.modulusBits.upperBound) are accepted"
-        case .exponent: "its exponent is not an odd number from 3 to 4294967295"
-        case .invalidKey: "its numbers do not make a valid key (a point off its curve, or a modulus that is none)"
-        case .repeated: "the set has the same key before"
-        case .withoutKeyID: "it has no kid, which a set of several keys needs"
-        }
     }
 }

@@ -1,12 +1,11 @@
 internal import COpenSSL
+internal import JSON
 
 /// A public key that verifies the signatures of one algorithm.
 ///
 /// Any thread, several at once: OpenSSL only reads the key, and each verification has a context of its own.
 @safe final class PublicKey: Sendable {
     let algorithm: JWTAlgorithm
-    /// The key as it was given, for comparisons.
-    let encoded: [UInt8]
     /// Bytes of each signature.
     private let signatureLength: Int
     /// Owned; not changed between `init` and `deinit`.
@@ -31,7 +30,6 @@ internal import COpenSSL
             return nil
         }
         unsafe self.key = unsafe key
-        self.encoded = encoded
         self.algorithm = algorithm
         signatureLength =
             switch algorithm.keyType {
@@ -251,15 +249,5 @@ enum DER {
     private static func publicKey(_ algorithm: [UInt8], _ key: [UInt8]) -> [UInt8] {
         // 0: the last byte has no unused bits.
         sequence(algorithm, element(Tag.bitString, [0] + key))
-    }
-}
-
-extension Span<UInt8> {
-    /// A copy of some of the bytes.
-    func bytes(_ range: Range<Int>) -> [UInt8] {
-        let part = extracting(range)
-        return [UInt8](capacity: part.count) { output in
-            for index in part.indices { output.append(part[index]) }
-        }
     }
 }

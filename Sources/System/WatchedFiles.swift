@@ -102,40 +102,37 @@ package enum TrustedFile {
     /// Largest file that is read, in bytes.
     package static let sizeLimit = 1 << 20
 
-    /// Why a file is not read; the text is to be read after the file's name.
-    package enum Fault: Error, Hashable, Sendable, CustomStringConvertible {
-        case unreadable(SystemError)
-        /// Other users than the file's owner may write to it.
-        case writable
-        case tooLarge
-
-        package var description: String {
-            switch self {
-            case .unreadable(let error):
-                """
-                cannot be read: \(error.reason)\
-                \(error.fileAdvice(otherwise: "check the path, and that the server's user may read it"))
-                """
-            case .writable:
-                "can be changed by other users, who could let themselves in; look for keys that you do not know, after chmod go-w"
-            case .tooLarge: "has more than \(TrustedFile.sizeLimit >> 20) MiB"
-            }
-        }
-    }
-
     /// The text of a file, without a byte order mark.
-    package static func read(_ path: String) throws(Fault) -> [UInt8] {
+    package static func read(_ path: String) throws(KeyFileError) -> [UInt8] {
         let (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
             let descriptor = try FileDescriptor(openingFile: path)
             status = try FileStatus.read(descriptor.number)
             bytes = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
         } catch {
-            throw .unreadable(error)
+            let advice = error.fileAdvice(otherwise: "check the path, and that the server's user may read it")
+            throw KeyFileError(path, "cannot be read: \(error.reason)\(advice)")
         }
-        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else { throw .writable }
-        guard bytes.count <= sizeLimit else { throw .tooLarge }
+        guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else {
+            throw KeyFileError(
+                path,
+                """
+                can be changed by other users, who could let themselves in; look for keys that you do not know, after \
+                chmod go-w
+                """)
+        }
+        guard bytes.count <= sizeLimit else { throw KeyFileError(path, "has more than \(sizeLimit >> 20) MiB") }
         return Array(bytes.withoutByteOrderMark)
+    }
+}
+
+/// Why a file of keys cannot be used, and what to do about it; has nothing of the keys.
+package struct KeyFileError: Error, Hashable, CustomStringConvertible {
+    package let description: String
+
+    /// - Parameter reason: To be read after the path.
+    package init(_ path: String, _ reason: String) {
+        description = "\(path) \(reason)"
     }
 }
 

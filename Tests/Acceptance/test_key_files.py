@@ -72,7 +72,7 @@ def test_a_changed_file_can_be_read_by_those_who_could_read_it_before(public_fol
 def test_a_command_fails_if_the_server_cannot_read_what_it_has_changed(public_folder):
     with World(public_folder, 0o644, 0) as world:
         world.file.chmod(0o600)
-        fault = "the file of API keys cannot be used, so the previous keys stay in use: the file "
+        fault = "the file of API keys cannot be used, so the previous keys stay in use: "
         removed = world.change("remove", "anna")
         assert (removed.returncode, removed.stdout) == (1, ""), removed
         assert f"removed from the file, but the running server still accepts it: {fault}" in removed.stderr, removed

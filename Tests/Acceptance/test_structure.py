@@ -8,7 +8,7 @@ SOURCES = Path(__file__).parents[2] / "Sources"
 MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.swift")))
 # How many unsafe expressions each module may have. Lower a number when there are fewer.
 UNSAFE = {
-    "Audit": 9, "Cryptography": 41, "EventLoop": 209, "HTTP": 30, "JSON": 0, "JWT": 26, "Metrics": 0, "Operations": 18,
+    "Audit": 9, "Cryptography": 41, "EventLoop": 209, "HTTP": 30, "JSON": 0, "JWT": 21, "Metrics": 0, "Operations": 18,
     "PostgresStore": 123, "SQLiteStore": 180, "Server": 20, "Settings": 47, "System": 127, "TokenCacheClient": 11,
     "TokenPHPFiles": 18, "TokenService": 10, "TokenStore": 59, "token-cache": 2,
 }

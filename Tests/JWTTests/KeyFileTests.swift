@@ -18,17 +18,17 @@ struct KeyFileTests {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
-    private func file() throws(JWTKeyError) -> JWTKeyFile {
-        try JWTKeyFile(path) { path throws(JWTKeyError) in try JWTVerifier(keysOf: path, Issuer.rules()) }
+    private func file() throws(KeyFileError) -> JWTKeyFile {
+        try JWTKeyFile(path) { path throws(KeyFileError) in try JWTVerifier(keysOf: path, Issuer.rules()) }
     }
 
     /// Why a server does not start with the file.
-    private var refusal: JWTKeyError? {
-        do throws(JWTKeyError) {
+    private var refusal: String? {
+        do throws(KeyFileError) {
             _ = try file()
             return nil
         } catch {
-            return error
+            return "\(error)"
         }
     }
 
@@ -53,12 +53,12 @@ struct KeyFileTests {
         let file = try file()
         let verifier = file.content
         for (text, expected) in [
-            ("{", .notJSON), (#"{"keys":[]}"#, .noUsableKey([])),
-            (String(repeating: " ", count: (1 << 20) + 1), .unreadable(.tooLarge)),
-        ] as [(String, JWTKeyError)] {
+            ("{", "is not a JWK set"), (#"{"keys":[]}"#, "has no key"),
+            (String(repeating: " ", count: (1 << 20) + 1), "has more than 1 MiB"),
+        ] {
             try write(text)
-            #expect(throws: expected) { try file.reload() }
-            #expect(file.fault == expected && file.content === verifier)
+            #expect(throws: KeyFileError.self) { try file.reload() }
+            #expect(file.fault?.description.hasPrefix("\(path) \(expected)") == true && file.content === verifier)
         }
         try write(Issuer.set)
         try file.reload()
@@ -68,7 +68,7 @@ struct KeyFileTests {
     @Test func `a start needs a usable file`() throws {
         #expect(refusal != nil)
         try write("[]")
-        #expect(refusal == .notJSON)
+        #expect(refusal?.contains("is not a JWK set") == true)
         // Some editors begin a file with a byte order mark.
         try write("\u{feff}" + Issuer.set)
         #expect(refusal == nil)
@@ -78,16 +78,16 @@ struct KeyFileTests {
         try write(Issuer.set)
         for mode: mode_t in [0o620, 0o602, 0o666] {
             chmod(path, mode)
-            #expect(refusal == .unreadable(.writable))
+            #expect(refusal?.contains("can be changed by other users") == true)
         }
         chmod(path, 0o644)
         #expect(refusal == nil)
         try FileManager.default.removeItem(atPath: path)
         try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
-        #expect(refusal == .unreadable(.unreadable(SystemError(call: "open", code: SystemError.notPlain))))
+        #expect(refusal?.contains("cannot be read") == true)
         try FileManager.default.removeItem(atPath: path)
         // Without a writer, whom opening it would wait for.
         #expect(mkfifo(path, 0o600) == 0)
-        #expect(refusal == .unreadable(.unreadable(SystemError(call: "open", code: SystemError.notPlain))))
+        #expect(refusal?.contains("cannot be read") == true)
     }
 }

@@ -2,6 +2,7 @@ import Metrics
 import Testing
 
 @testable import JWT
+@testable import TokenService
 
 struct VerifiedTokensTests {
     private let counts = VerifiedTokens.Counts()
@@ -29,11 +30,8 @@ struct VerifiedTokensTests {
             #expect(verify(alice, in: tokens).map(\.user) == .success(Array("alice".utf8)))
             #expect(verify(bob, in: tokens).map(\.user) == .success(Array("bob".utf8)))
         }
-        #expect(counts.misses.value == 2 && counts.hits.value == 4 && counts.entries.value == 2)
+        #expect(counts.misses.value == 2 && counts.hits.value == 4)
         #expect(counts.bytes.value > UInt64(alice.utf8.count + bob.utf8.count))
-        tokens.removeAll()
-        #expect(counts.entries.value == 0 && counts.bytes.value == 0)
-        #expect(verify(alice, in: tokens).map(\.user) == .success(Array("alice".utf8)))
     }
 
     @Test func `a refused token is not remembered, and neither is one like a good one`() {
@@ -48,7 +46,9 @@ struct VerifiedTokensTests {
         #expect(verify(String(good.dropFirst()), in: tokens) == .failure(.malformed))
         #expect(verify(String(good.dropLast()), in: tokens) == .failure(.malformed))
         #expect(verify("", in: tokens) == .failure(.malformed))
-        #expect(counts.entries.value == 1 && counts.hits.value == 0)
+        #expect(counts.hits.value == 0)
+        #expect(verify(good, in: tokens).map(\.user) == .success(Array("alice".utf8)))
+        #expect(counts.hits.value == 1)
     }
 
     @Test func `a remembered token expires by the clock`() {
@@ -61,10 +61,6 @@ struct VerifiedTokensTests {
         #expect(verify(token, in: tokens, at: last + 1) == .failure(.expired))
         // Set back before the token counts.
         #expect(verify(token, in: tokens, at: Issuer.now - 1000) == .failure(.notYetValid))
-        tokens.removeExpired(at: last)
-        #expect(counts.entries.value == 1)
-        tokens.removeExpired(at: last + 1)
-        #expect(counts.entries.value == 0 && counts.evictions.value == 0)
     }
 
     @Test func `a remembered token is bound to its certificate`() {
@@ -84,61 +80,43 @@ struct VerifiedTokensTests {
         let token = Self.token(of: "alice")
         #expect(verify(token, in: tokens).map(\.user) == .success(Array("alice".utf8)))
         tokens.use(Issuer.verifier)
-        #expect(counts.entries.value == 1)
+        #expect(counts.bytes.value > 0)
         let keys = try Issuer.keys(Issuer.keySet([Issuer.stranger.jwk(#","kid":"ec""#)]))
         tokens.use(JWTVerifier(rules: Issuer.rules(), keys: keys))
-        #expect(counts.entries.value == 0 && counts.bytes.value == 0)
+        #expect(counts.bytes.value == 0)
         #expect(verify(token, in: tokens) == .failure(.signature))
     }
 
-    @Test func `a memory that is released has forgotten everything`() {
-        do {
-            let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
-            _ = verify(Self.token(of: "alice"), in: tokens)
-            #expect(counts.entries.value == 1)
-        }
-        #expect(counts.entries.value == 0)
-    }
-
-    @Test func `the earliest makes room within the limit of tokens`() {
-        let tokens = VerifiedTokens(Issuer.verifier, countLimit: 3, counts: counts)
-        let all = (0..<8).map { Self.token(of: "user\($0)") }
-        for (index, token) in all.enumerated() {
-            #expect(verify(token, in: tokens).map(\.user) == .success(Array("user\(index)".utf8)))
-            #expect(counts.entries.value == UInt64(min(3, index + 1)))
-        }
-        #expect(counts.evictions.value == 5)
-        for token in all.suffix(3) { _ = verify(token, in: tokens) }
-        #expect(counts.hits.value == 3)
-        _ = verify(all[0], in: tokens)
-        #expect(counts.hits.value == 3)
-    }
-
-    @Test func `tokens stay within the limit of bytes`() {
-        let tokens = VerifiedTokens(Issuer.verifier, byteLimit: 10_000, counts: counts)
+    @Test func `tokens stay within the limit of bytes, and the last ones are remembered`() {
+        let tokens = VerifiedTokens(Issuer.verifier, limit: 10_000, counts: counts)
+        var last = ""
         for index in 0..<40 {
-            let pad = String(repeating: "p", count: index * 13)
-            _ = verify(Issuer.token(Issuer.header, Issuer.claims(["pad": "\"\(pad)\""])), in: tokens)
+            let pad = String(repeating: "p", count: index % 10 * 13)
+            last = Issuer.token(Issuer.header, Issuer.claims(["pad": "\"\(pad)\""]))
+            _ = verify(last, in: tokens)
             #expect(counts.bytes.value <= 10_000)
         }
-        #expect(counts.entries.value > 5)
+        #expect(counts.hits.value == 0)
+        _ = verify(last, in: tokens)
+        #expect(counts.hits.value == 1 && counts.bytes.value > 5_000)
         // One that would take an eighth of the room is not kept.
-        let entries = counts.entries.value
         let long = String(repeating: "p", count: 2000)
-        #expect(
-            verify(Issuer.token(Issuer.header, Issuer.claims(["pad": "\"\(long)\""])), in: tokens).map(\.thumbprint)
-                == .success(nil))
-        #expect(counts.entries.value == entries)
+        let token = Issuer.token(Issuer.header, Issuer.claims(["pad": "\"\(long)\""]))
+        for _ in 0..<2 { #expect(verify(token, in: tokens).map(\.thumbprint) == .success(nil)) }
+        #expect(counts.hits.value == 1)
     }
 
-    @Test func `expired tokens make room first`() {
-        let tokens = VerifiedTokens(Issuer.verifier, countLimit: 2, counts: counts)
-        _ = verify(Self.token(of: "a", until: Issuer.now + 1), in: tokens)
-        let lasting = Self.token(of: "b", until: Issuer.now + 900)
-        _ = verify(lasting, in: tokens)
-        _ = verify(Self.token(of: "c", until: Issuer.now + 900), in: tokens, at: Issuer.now + 100)
-        #expect(counts.evictions.value == 0 && counts.entries.value == 2)
-        _ = verify(lasting, in: tokens, at: Issuer.now + 100)
-        #expect(counts.hits.value == 1)
+    @Test func `what is used stays, what is not makes room`() {
+        var entries = RecentEntries<Int, Int>(limit: 100)
+        for number in 0..<1_000 {
+            entries.insert(number, under: number, cost: 10)
+            let isKept = entries.find(0) == 0
+            #expect(isKept && entries.bytes <= 100 && entries.count <= 10)
+        }
+        let (last, first) = (entries.find(999), entries.find(1))
+        #expect(last == 999 && first == nil)
+        entries.insert(7, under: 999, cost: 10)
+        let replaced = entries.find(999)
+        #expect(replaced == 7 && entries.bytes == 10 * entries.count)
     }
 }

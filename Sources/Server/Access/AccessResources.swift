@@ -37,22 +37,19 @@ package final class AccessResources: Sendable {
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
         failures = FailureLimiter(settings.access.failures)
-        do throws(APIKeyFileError) {
+        do throws(KeyFileError) {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
-        } catch {
-            throw StartError(error)
-        }
-        let path = settings.access.bearer.keysFile
-        do throws(JWTKeyError) {
             if settings.access.mode == .bearer {
                 let rules = JWTRules(settings.access.bearer)
-                jwtKeys = try JWTKeyFile(path) { path throws(JWTKeyError) in try JWTVerifier(keysOf: path, rules) }
+                jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(KeyFileError) in
+                    try JWTVerifier(keysOf: path, rules)
+                }
             } else {
                 jwtKeys = nil
             }
         } catch {
-            throw StartError("the keys of JWTs in access.bearer.keys_file: \(path) \(error)")
+            throw StartError("the file \(error)")
         }
     }
 }
@@ -113,8 +110,8 @@ extension AccessResources {
     private func fault(of file: KeyFile) -> String? {
         let reason =
             switch file {
-            case .apiKeys: apiKeys?.fault.map { "\($0)" }
-            case .jwtKeys: jwtKeys.flatMap { file in file.fault.map { "\(file.names) \($0)" } }
+            case .apiKeys: apiKeys?.fault
+            case .jwtKeys: jwtKeys?.fault
             }
         return reason.map { "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \($0)" }
     }

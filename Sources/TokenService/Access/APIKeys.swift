@@ -90,10 +90,10 @@ package struct APIKeys: Sendable {
         return key.hasExpired(at: unixTime) ? .expired(key) : .found(key)
     }
 
-    package enum AdditionError: Error, Hashable {
-        case nameExists
-        case secretExists
-        case tooMany
+    package enum AdditionError: String, Error {
+        case nameExists = "an earlier key has the same name"
+        case secretExists = "an earlier key has the same secret"
+        case tooMany = "there are more than 1000 keys"
     }
 
     /// Adds a key with the digest of its secret.

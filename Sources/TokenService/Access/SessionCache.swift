@@ -21,8 +21,6 @@ package final class SessionCache: Sendable {
         /// Its names in the audit log; nil without one.
         let auditNames: AuditTrail.Names?
         fileprivate let ticket: Ticket
-        /// Bytes that the entry takes, its place in the table included.
-        fileprivate var cost: Int { session.user.count + 400 }
 
         init(_ session: UserSession, _ key: SessionKey, _ auditNames: AuditTrail.Names?, _ ticket: Ticket) {
             self.session = session
@@ -47,30 +45,19 @@ package final class SessionCache: Sendable {
         package var bytes = 0
     }
 
-    /// The entries, young and old ones.
-    ///
-    /// When there are too many young ones, they become the old ones, and the old ones go. One that is found among the old ones
-    /// becomes young again.
     private struct Table {
-        var young: [SessionText: Entry] = [:]
-        var old: [SessionText: Entry] = [:]
-        var youngBytes = 0
-        var oldBytes = 0
+        var entries: RecentEntries<SessionText, Entry>
         var hits = 0
         var misses = 0
-
-        mutating func insert(_ entry: Entry, under text: SessionText, limit: Int) {
-            if let former = young.updateValue(entry, forKey: text) { youngBytes -= former.cost }
-            youngBytes += entry.cost
-            guard youngBytes > limit / 2 else { return }
-            (old, oldBytes) = (young, youngBytes)
-            (young, youngBytes) = ([:], 0)
-        }
     }
 
     /// A class, as a mutex cannot be an array's element.
     private final class Shard: Sendable {
-        let table = Mutex(Table())
+        let table: Mutex<Table>
+
+        init(limit: Int) {
+            table = Mutex(Table(entries: RecentEntries(limit: limit)))
+        }
     }
 
     private static let groupCount = 4096
@@ -81,12 +68,10 @@ package final class SessionCache: Sendable {
 
     private let groups = InlineArray<4096, Atomic<UInt64>> { _ in Atomic(0) }
     private let shards: [Shard]
-    private let shardLimit: Int
 
     /// - Parameter limit: In bytes; with 0 nothing is kept.
     package init(limit: Int) {
-        shards = (0..<Self.shardCount).map { _ in Shard() }
-        shardLimit = limit / Self.shardCount
+        shards = (0..<Self.shardCount).map { _ in Shard(limit: limit / Self.shardCount) }
     }
 
     private func shard(of text: SessionText) -> Shard {
@@ -101,19 +86,9 @@ package final class SessionCache: Sendable {
 
     /// A session that is known and has not ended; whether it has expired is for the caller to see.
     func find(_ text: SessionText) -> Entry? {
-        let limit = shardLimit
         let entry = shard(of: text).table.withLock { table -> Entry? in
-            if let entry = table.young[text] {
-                table.hits += 1
-                return entry
-            }
-            guard let entry = table.old.removeValue(forKey: text) else {
-                table.misses += 1
-                return nil
-            }
-            table.hits += 1
-            table.oldBytes -= entry.cost
-            table.insert(entry, under: text, limit: limit)
+            let entry = table.entries.find(text)
+            if entry == nil { table.misses += 1 } else { table.hits += 1 }
             return entry
         }
         guard let entry, isValid(entry) else { return nil }
@@ -133,9 +108,10 @@ package final class SessionCache: Sendable {
 
     /// Keeps an entry, unless a session of its group has ended or is ending since its ticket was taken.
     func insert(_ entry: Entry, under text: SessionText) {
-        guard entry.ticket.version & Self.underWay == 0, isValid(entry), entry.cost <= shardLimit / 8 else { return }
-        let limit = shardLimit
-        shard(of: text).table.withLock { $0.insert(entry, under: text, limit: limit) }
+        guard entry.ticket.version & Self.underWay == 0, isValid(entry) else { return }
+        // With its place in the table.
+        let cost = entry.session.user.count + 400
+        shard(of: text).table.withLock { $0.entries.insert(entry, under: text, cost: cost) }
     }
 
     package var counts: Counts {
@@ -144,8 +120,8 @@ package final class SessionCache: Sendable {
             shard.table.withLock { table in
                 counts.hits += table.hits
                 counts.misses += table.misses
-                counts.entries += table.young.count + table.old.count
-                counts.bytes += table.youngBytes + table.oldBytes
+                counts.entries += table.entries.count
+                counts.bytes += table.entries.bytes
             }
         }
         return counts

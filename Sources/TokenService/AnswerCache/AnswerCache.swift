@@ -42,13 +42,6 @@ package final class AnswerCache: Sendable {
         shards = (0..<(1 << Self.shardBits)).map { _ in Shard(limit: limit >> Int(Self.shardBits)) }
     }
 
-    /// The hash of an id, with a seed that only this process knows, so that no client can choose ids that collide.
-    private static func hash(of id: Span<UInt8>) -> UInt64 {
-        var hasher = Hasher()
-        unsafe id.withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
-        return UInt64(bitPattern: Int64(hasher.finalize()))
-    }
-
     private func shard(of hash: UInt64) -> Shard {
         shards[Int(hash >> (64 - Self.shardBits))]
     }
@@ -63,14 +56,14 @@ package final class AnswerCache: Sendable {
     ///   - body: Copies the answer; must not call the cache.
     /// - Returns: False if there is no answer, or if it has expired.
     func find(_ id: Span<UInt8>, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
-        let hash = Self.hash(of: id)
+        let hash = id.seededHash
         return shard(of: hash).table.withLock { $0.find(id, hash, at: now(), body) }
     }
 
     /// The ticket to take before the store is read; nil while a write of the id, or of another one in its shard, is under
     /// way.
     func ticket(for id: Span<UInt8>) -> Ticket? {
-        let hash = Self.hash(of: id)
+        let hash = id.seededHash
         return shard(of: hash).table.withLock { table in
             table.writers == 0 ? Ticket(hash: hash, version: table.version) : nil
         }
@@ -108,7 +101,7 @@ extension AnswerCache: WriteObserver {
     /// Removes the answers to ids; until `didWrite` no answer is inserted in their shards.
     package func willWrite(_ ids: [[UInt8]]) {
         for id in ids {
-            let hash = Self.hash(of: id.span)
+            let hash = id.span.seededHash
             shard(of: hash).table.withLock { table in
                 table.version += 1
                 table.writers += 1
@@ -125,7 +118,7 @@ extension AnswerCache: WriteObserver {
 
     package func didWrite(_ ids: [[UInt8]]) {
         for id in ids {
-            shard(of: Self.hash(of: id.span)).table.withLock { table in
+            shard(of: id.span.seededHash).table.withLock { table in
                 table.version += 1
                 table.writers -= 1
             }
@@ -140,5 +133,14 @@ extension AnswerCache: WriteObserver {
                 table.removeAll()
             }
         }
+    }
+}
+
+extension Span<UInt8> {
+    /// A hash with a seed that only this process knows, so that no client can choose bytes that collide.
+    var seededHash: UInt64 {
+        var hasher = Hasher()
+        unsafe withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
+        return UInt64(bitPattern: Int64(hasher.finalize()))
     }
 }

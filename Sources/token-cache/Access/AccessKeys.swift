@@ -47,7 +47,7 @@ struct ListAccessKeys: AsyncParsableCommand {
     func run() async throws {
         let path = try options.path()
         let keys: [APIKey]
-        do throws(APIKeyFileError) {
+        do throws(KeyFileError) {
             keys = try APIKeys.load(path)?.all ?? []
         } catch {
             throw options.configuration.fault("\(error)")
@@ -255,7 +255,7 @@ struct AccessKeyOptions: ParsableArguments {
         let path = try path()
         do {
             return try APIKeys.change(path, body)
-        } catch let error as APIKeyFileError {
+        } catch let error as KeyFileError {
             throw configuration.fault("\(error)")
         } catch let error as LinkError {
             throw configuration.fault("\(error)")

@@ -34,7 +34,9 @@ extension FuzzTarget {
     )
 
     private static let verifier: JWTVerifier = {
-        guard let keys = try? JWTKeySet(parsing: Array(SignedTokens.keySet.utf8).span, algorithms: rules.algorithms)
+        guard
+            let keys = try? JWTKeySet(
+                parsing: Array(SignedTokens.keySet.utf8).span, of: "jwks", algorithms: rules.algorithms)
         else { preconditionFailure("the keys are usable") }
         return JWTVerifier(rules: rules, keys: keys)
     }()
@@ -99,10 +101,7 @@ extension FuzzTarget {
     }
 
     private static func readKeySet(_ text: [UInt8]) throws {
-        let found: Result<JWTKeySet, JWTKeyError> = Result { () throws(JWTKeyError) in
-            try JWTKeySet(parsing: text.span, algorithms: rules.algorithms)
-        }
-        guard case .success(let keys) = found else { return }
+        guard let keys = try? JWTKeySet(parsing: text.span, of: "jwks", algorithms: rules.algorithms) else { return }
         guard let members = members(text), case .array(let entries)? = members["keys"] else {
             throw Mismatch("the set is no object with keys")
         }

@@ -32,7 +32,7 @@ enum Issuer {
     }
 
     static func keys(_ text: String, algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) throws -> JWTKeySet {
-        try JWTKeySet(parsing: Array(text.utf8).span, algorithms: algorithms)
+        try JWTKeySet(parsing: Array(text.utf8).span, of: "jwks", algorithms: algorithms)
     }
 
     static let verifier: JWTVerifier = {
@@ -92,11 +92,11 @@ extension JWTVerifier {
 extension JWTKeySet {
     /// The algorithm of the key that tokens with a `kid`, or without one, are verified with; nil if there is none.
     func algorithm(for keyID: String?, of algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) -> JWTAlgorithm? {
-        algorithms.lazy.compactMap { try? self.key(for: keyID.map { Array($0.utf8) }, $0).algorithm }.first
+        algorithms.lazy.compactMap { try? self.keys(for: keyID.map { Array($0.utf8) }, $0).first?.algorithm }.first
     }
 
     /// The key of a set that has only one.
     var onlyKey: PublicKey? {
-        JWTAlgorithm.allCases.lazy.compactMap { try? self.key(for: nil, $0) }.first
+        JWTAlgorithm.allCases.lazy.compactMap { try? self.keys(for: nil, $0).first }.first
     }
 }

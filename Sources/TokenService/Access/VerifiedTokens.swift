@@ -1,0 +1,128 @@
+internal import Cryptography
+internal import HTTP
+package import JWT
+package import Metrics
+
+/// The JWTs that were verified lately, so that a client's next request costs no verification.
+///
+/// A refused token is never remembered, so nobody fills this without tokens of the issuer. A token is found by a hash of its last
+/// bytes, which are part of the signature, and is then compared as a whole; the hash has a random key for each process. Other keys
+/// empty the memory. Tokens are overwritten when they are removed.
+///
+/// Belongs to one loop's thread.
+package final class VerifiedTokens {
+    /// How often a token was remembered, and what is kept; written by the owner's thread, read by any.
+    package final class Counts: Sendable {
+        /// Tokens that were found.
+        package let hits = Counter()
+        /// Tokens that had to be verified, with whatever outcome.
+        package let misses = Counter()
+        package let bytes = Counter()
+
+        package init() {}
+    }
+
+    private final class Entry {
+        var token: [UInt8]
+        let verified: VerifiedToken
+
+        init(_ token: [UInt8], _ verified: VerifiedToken) { (self.token, self.verified) = (token, verified) }
+
+        deinit { SecretKey.wipe(&token) }
+
+        /// Bytes that the entry takes, those of the table and of the allocations included.
+        var cost: Int { token.count + verified.user.count + (verified.thumbprint?.count ?? 0) + 300 }
+    }
+
+    private let counts: Counts
+    private var verifier: JWTVerifier
+    private var entries: RecentEntries<UInt64, Entry>
+
+    /// - Parameters:
+    ///   - verifier: Verifies what is not remembered.
+    ///   - limit: How many bytes the tokens may take.
+    ///   - counts: Written by this object alone.
+    package init(_ verifier: JWTVerifier, limit: Int = 4 << 20, counts: Counts = Counts()) {
+        self.verifier = verifier
+        self.counts = counts
+        entries = RecentEntries(limit: limit)
+    }
+
+    /// Verifies by another verifier from now on, and forgets what those before have accepted.
+    package func use(_ verifier: JWTVerifier) {
+        guard verifier !== self.verifier else { return }
+        entries = RecentEntries(limit: entries.limit)
+        counts.bytes.set(0)
+        self.verifier = verifier
+    }
+
+    /// Verifies a token as `JWTVerifier.verify` does, or finds that this was done before.
+    ///
+    /// - Parameters:
+    ///   - token: The text of `Authorization: Bearer`, without white space.
+    ///   - unixTime: Now, in seconds since 1970.
+    ///   - certificateThumbprint: The SHA-256 of the connection's client certificate in DER; nil without one.
+    package func verify(
+        _ token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
+    ) throws(JWTRejection) -> VerifiedToken {
+        let hash = token.extracting(last: Self.hashedLength).seededHash
+        if let entry = entries.find(hash), ConstantTime.areEqual(entry.token.span, token) {
+            counts.hits.add()
+            // The clock and the connection's certificate differ from request to request.
+            try entry.verified.check(at: unixTime, certificateThumbprint: certificateThumbprint)
+            return entry.verified
+        }
+        counts.misses.add()
+        let verified = try verifier.verify(token, at: unixTime, certificateThumbprint: certificateThumbprint)
+        let entry = Entry([UInt8](ByteRange(0, token.count), in: token), verified)
+        entries.insert(entry, under: hash, cost: entry.cost)
+        counts.bytes.set(UInt64(entries.bytes))
+        return verified
+    }
+
+    /// How much of a token's end is hashed: 18 bytes of the signature.
+    ///
+    /// The whole token would take longer than all the rest of a lookup. Whoever sends a token with the end of another one only
+    /// has it compared in vain.
+    private static let hashedLength = 24
+}
+
+/// What was used recently, within a limit of bytes.
+///
+/// There are young and old entries: when there are too many young ones, they become the old ones, and the old ones go. One that
+/// is found among the old ones becomes young again.
+struct RecentEntries<Key: Hashable, Entry> {
+    /// In bytes; with 0 nothing is kept.
+    let limit: Int
+    private var young: [Key: (entry: Entry, cost: Int)] = [:]
+    private var old: [Key: (entry: Entry, cost: Int)] = [:]
+    private var youngBytes = 0
+    private var oldBytes = 0
+
+    init(limit: Int) {
+        self.limit = limit
+    }
+
+    var count: Int { young.count + old.count }
+    var bytes: Int { youngBytes + oldBytes }
+
+    mutating func find(_ key: Key) -> Entry? {
+        if let found = young[key] { return found.entry }
+        guard let found = old.removeValue(forKey: key) else { return nil }
+        oldBytes -= found.cost
+        insert(found.entry, under: key, cost: found.cost)
+        return found.entry
+    }
+
+    /// Keeps an entry in place of the one with the same key.
+    mutating func insert(_ entry: Entry, under key: Key, cost: Int) {
+        // A large one would take the place of too many others.
+        guard cost <= limit / 8 else { return }
+        if youngBytes + cost > limit / 2 {
+            (old, oldBytes) = (young, youngBytes)
+            (young, youngBytes) = ([:], 0)
+        }
+        if let former = young.updateValue((entry, cost), forKey: key) { youngBytes -= former.cost }
+        youngBytes += cost
+    }
+}

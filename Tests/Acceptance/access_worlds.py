@@ -1,10 +1,10 @@
 """Servers of each mode with some users who have stored their tokens, as the tables of answers need them."""
 import ssl
-import subprocess
 from types import SimpleNamespace
 
 from access import API, bearer, bearer_settings, session_settings, store, token_of
 from access_tables import bearer_table, certificate_table, header_table, session_table
+from certificates import make_pair
 from contract import STORED
 from http_client import Connection, exchange
 from issuer import Issuer
@@ -60,28 +60,16 @@ def header_world(folder):
 
 # Certificates
 
-def openssl(*arguments):
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
-
-
 class Authority:
     """Issues certificates to clients."""
 
     def __init__(self, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.file, self.key = folder, folder / "ca.pem", folder / "ca-key.pem"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2,
-                "-subj", "/CN=devices", "-keyout", self.key, "-out", self.file)
+        folder.mkdir(parents=True)
+        self.folder, self.pair = folder, make_pair(folder, "ca", "devices")
 
-    def issue(self, name, *extensions):
-        """A certificate with the common name and extensions such as `subjectAltName=URI:user:anna`, and its key."""
-        stem = self.folder / name
-        certificate, key, request = (stem.with_suffix(suffix) for suffix in (".pem", ".key", ".csr"))
-        openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-                *(part for extension in extensions for part in ("-addext", extension)), "-keyout", key, "-out", request)
-        openssl("x509", "-req", "-in", request, "-CA", self.file, "-CAkey", self.key, "-CAcreateserial", "-days", 2,
-                "-copy_extensions", "copy", "-out", certificate)
-        return certificate, key
+    def issue(self, name, *alternatives):
+        """A certificate with alternative names such as `URI:user:anna`, and its key."""
+        return make_pair(self.folder, name, name, self.pair, ",".join(alternatives) or None)
 
 
 class CertificateConnection(Connection):
@@ -99,18 +87,15 @@ class CertificateConnection(Connection):
             raise
 
 
-def certificate_world(folder, clients="required", name="san_uri"):
+def certificate_world(folder, clients="required"):
     """A server in mode certificate."""
-    authority, own = Authority(folder / "authority"), folder / "own"
-    own.mkdir()
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2, "-subj",
-            "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", own / "key.pem", "-out", own / "cert.pem")
+    authority, (certificate, key) = Authority(folder / "authority"), make_pair(folder, "own")
     server = Server(folder / "server", {
         "listen": f"https://127.0.0.1:0?client-certificate={clients}",
-        "tls": {"certificate": str(own / "cert.pem"), "private_key": str(own / "key.pem"), "client_ca": str(authority.file)},
-        "access": {"mode": "certificate", "certificate": {"name": name}}})
+        "tls": {"certificate": str(certificate), "private_key": str(key), "client_ca": str(authority.pair[0])},
+        "access": {"mode": "certificate", "certificate": {"name": "san_uri"}}})
 
     def connect(pair=None):
-        return CertificateConnection(server.address, own / "cert.pem", pair)
+        return CertificateConnection(server.address, certificate, pair)
 
     return SimpleNamespace(server=server, authority=authority, connect=connect, table=certificate_table)

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from certificates import make_pair
 from http_client import Connection
 from ports import free_ports
 from server_process import until
@@ -37,12 +38,7 @@ class Certificate:
     """A self-signed certificate for the host, and its key."""
 
     def __init__(self, folder):
-        self.file, self.key, self.both = folder / "certificate.pem", folder / "key.pem", folder / "both.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}", "-keyout", self.key, "-out", self.file],
-            check=True, capture_output=True, timeout=60,
-        )
+        (self.file, self.key), self.both = make_pair(folder, "certificate", HOST), folder / "both.pem"
         self.both.write_bytes(self.file.read_bytes() + self.key.read_bytes())
         self.context = ssl.create_default_context(cafile=str(self.file))
 

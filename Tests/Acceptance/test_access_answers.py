@@ -49,7 +49,7 @@ def test_a_certificate_is_the_user_of_all_requests_of_its_connection(tmp_path, d
     world = certificate_world(tmp_path)
     try:
         users = {f"https://users.example.com/{name}": world.authority.issue(
-            name, f"subjectAltName=URI:https://users.example.com/{name}") for name in ("anna", "ben")}
+            name, f"URI:https://users.example.com/{name}") for name in ("anna", "ben")}
         for (user, pair), other in zip(users.items(), reversed(users)):
             with world.connect(pair) as connection:
                 assert connection.exchange(fetch()).body == NOT_FOUND
@@ -64,15 +64,15 @@ def test_a_certificate_that_names_nobody_or_several_is_refused(tmp_path):
     world = certificate_world(tmp_path, clients="optional")
     try:
         cases = {
-            "none": None, "no name": world.authority.issue("plain"),
-            "two names": world.authority.issue("two", "subjectAltName=URI:user:anna,URI:user:ben"),
-            "another kind": world.authority.issue("dns", "subjectAltName=DNS:anna.example.com")}
+            "none": None,
+            "two names": world.authority.issue("two", "URI:user:anna", "URI:user:ben"),
+            "another kind": world.authority.issue("dns", "DNS:anna.example.com")}
         for name, pair in cases.items():
             with world.connect(pair) as connection:
                 for number, data in enumerate((fetch(), store("x"), fetch("Remote-User: anna"))):
                     expected = MISSING if pair is None else INVALID_TOKEN
                     expected[number == 1].check(connection.exchange(data), name)
-        pair = world.authority.issue("one", "subjectAltName=URI:user:anna,DNS:a.example.com,email:a@example.com")
+        pair = world.authority.issue("one", "URI:user:anna", "DNS:a.example.com", "email:a@example.com")
         with world.connect(pair) as connection:
             assert connection.exchange(store("x", unique_id="user:anna")).body == STORED
     finally:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from certificates import make_pair
 from contract import STORED, found
 from http_client import exchange, get, post
 from server_process import until
@@ -20,18 +21,6 @@ def openssl(*arguments, text=""):
         timeout=30, check=False,
     )
     return result.stdout
-
-
-def make_pair(folder, name, host="localhost", issuer=None):
-    """A certificate for a host and its key, self-signed or signed by another pair."""
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    signer = [] if issuer is None else ["-CA", issuer[0], "-CAkey", issuer[1]]
-    openssl(
-        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj",
-        f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-out", certificate, "-keyout", key, *signer,
-    )
-    assert certificate.exists() and key.exists()
-    return certificate, key
 
 
 @pytest.fixture(name="pair")

@@ -1,16 +1,23 @@
-"""The log reports start, stop and faults, the access log requests; test_canaries checks that neither contains secrets."""
+"""The log reports start, stop and faults, the access log requests, each by its id; test_canaries checks that neither has secrets."""
 import json
 import os
 import re
+import stat
 import subprocess
+import threading
 
 import pytest
 
+from certificates import make_certificate
 from contract import NOT_FOUND, STORED
 from http_client import Connection, exchange, get, lines, post
 from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
+from store_files import opened
+from test_reload import hang_up
 
 HOST = "Host: localhost"
+JSON = {"access_log": "json"}
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 def log_lines(server):
@@ -28,6 +35,8 @@ def test_one_line_at_the_start_and_one_at_the_stop(serve):
                      "SQLite ", str(server.data), "2 loops"):
         assert fragment in first
     assert "token-cache has stopped" in last
+    assert all(re.fullmatch(rf"{TIME} (info|notice): .+", line) for line in (first, last))
+    # Without an access log, which has to be asked for.
     assert server.output() == ""
 
 
@@ -53,13 +62,6 @@ def logged_requests(server):
     return responses
 
 
-def test_there_is_no_access_log_by_default(serve):
-    server = serve()
-    logged_requests(server)
-    assert server.output() == ""
-    assert len(log_lines(server)) == 2
-
-
 def test_the_combined_access_log_has_a_line_for_each_request(serve):
     server = serve({"access_log": "combined"})
     responses = logged_requests(server)
@@ -75,17 +77,118 @@ def test_the_combined_access_log_has_a_line_for_each_request(serve):
         assert (int(found_fields[4]), int(found_fields[5])) == (status, len(response.body))
 
 
-def test_the_json_access_log_has_an_object_for_each_request(serve):
-    server = serve({"access_log": "json"})
+MADE = re.compile(r"[0-9a-f]{16}")
+
+
+def test_the_json_access_log_has_an_object_for_each_request_with_the_id_of_its_answer(serve):
+    server = serve({**JSON, "log_format": "json", "log_level": "debug", "https": {"mode": "off"}})
     responses = logged_requests(server)
+    lines_of_log = [json.loads(line) for line in server.log().splitlines()]
+    assert all(re.fullmatch(TIME, entry["time"]) for entry in lines_of_log)
+    assert {entry["level"] for entry in lines_of_log} >= {"debug", "info", "warning"}
     entries = [json.loads(line) for line in server.output().splitlines()]
-    assert len(entries) == len(LOGGED)
+    assert len({entry["request_id"] for entry in entries}) == len(entries) == len(LOGGED)
     for entry, response, (_, _, (method, path, protocol, status)) in zip(entries, responses, LOGGED):
         assert (entry["method"], entry["protocol"], entry["status"]) == (method, protocol, status)
         assert path is None or entry["path"] == path
         assert entry["bytes"] == len(response.body)
         assert entry["client"] == "127.0.0.1" and entry["microseconds"] >= 0
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", entry["time"])
+        assert entry["request_id"] == response.headers["x-request-id"] and MADE.fullmatch(entry["request_id"])
+
+
+def entries(server):
+    """The entries of the access log, after the server has ended."""
+    assert server.stop() == 0
+    return [json.loads(line) for line in server.output().splitlines()]
+
+
+# Requests, their status and their errorCode
+CODES = [
+    (post("a", "b"), 200, None),
+    (get("a"), 200, None),
+    (get("nobody"), 200, "50002"),
+    (lines("GET /token HTTP/1.1", HOST), 200, "30001"),
+    (lines("DELETE /token HTTP/1.1", HOST), 200, "50003"),
+    (get("a", path="/other"), 404, "40400"),
+    (get("a", "X-Forwarded-Proto: http"), 302, None),
+    (get("a" * 9000), 414, "41400"),
+]
+
+
+def test_the_error_code_is_that_of_the_answer(serve):
+    server = serve(JSON)
+    for data, status, code in CODES:
+        answer = exchange(server.address, data)
+        assert answer.status == status
+        if answer.body:
+            assert json.loads(answer.body).get("errorCode") == code
+    assert [(entry["status"], entry.get("errorCode")) for entry in entries(server)] == [
+        (status, code) for _, status, code in CODES]
+
+
+def test_the_listener_and_the_version_of_tls_are_told(serve, tmp_path):
+    chain, key = make_certificate(tmp_path)
+    socket = tmp_path / 'a "b" c.sock'
+    server = serve({
+        **JSON, "listen": ["127.0.0.1:0", "https://127.0.0.1:0", f"unix:{socket}"],
+        "tls": {"certificate": chain, "private_key": key}})
+    plain, secure = server.addresses[:2]
+    exchange(plain, get("a"))
+    for version in "1.2", "1.3":
+        subprocess.run(
+            ["curl", "-sSk", f"--tlsv{version}", "--tls-max", version, f"https://{secure[0]}:{secure[1]}/token"],
+            capture_output=True, timeout=20, check=True)
+    subprocess.run(
+        ["curl", "-sS", "--unix-socket", socket, "http://localhost/token"], capture_output=True, timeout=20, check=True)
+    names = [f"http://127.0.0.1:{plain[1]}", *[f"https://127.0.0.1:{secure[1]}"] * 2, f"unix:{socket}"]
+    versions = [None, "TLSv1.2", "TLSv1.3", None]
+    assert [(entry["listener"], entry.get("tls")) for entry in entries(server)] == list(zip(names, versions))
+
+
+# Ids of requests that others have made
+
+TAKEN = ["a", "0", "A-z_0.9", "ag@JwFG-3kpQzXNvvmFe@gAAAAM", "6f1c2a3e-0b1d-4c5e-8f90-a1b2c3d4e5f6", "x" * 64]
+REPLACED = ["", "x" * 65, "a b", "a;b", "a,b", 'a"b', "a\\b", "é", "a/b", "<a>", "a\tb"]
+
+
+def test_a_trusted_proxys_id_is_taken_over_and_what_is_no_id_is_replaced(plain):
+    def given(*ids):
+        return exchange(plain.address, get("a", *(f"X-Request-Id: {text}" for text in ids))).headers["x-request-id"]
+
+    assert [given(text) for text in TAKEN] == TAKEN
+    assert all(MADE.fullmatch(given(text)) for text in REPLACED)
+    # The proxy's comes last.
+    assert given("client", "proxy") == "proxy"
+    with Connection(plain.address) as connection:
+        connection.send(get("a", "X-Request-Id: one") + get("a") + post("a", "b", "X-Request-Id: three"))
+        first, second, third = (connection.receive().headers["x-request-id"] for _ in range(3))
+    assert (first, third) == ("one", "three") and MADE.fullmatch(second)
+
+
+def test_an_id_from_somebody_else_is_replaced(serve):
+    server = serve({**JSON, "trusted_proxies": "none"})
+    response = exchange(server.address, get("a", "X-Request-Id: stranger"))
+    assert MADE.fullmatch(response.headers["x-request-id"])
+    assert entries(server)[0]["request_id"] == response.headers["x-request-id"]
+
+
+def serve_unreadable_token(serve, settings):
+    """A server whose only token, that of the id `a`, cannot be decrypted."""
+    first = serve()
+    assert exchange(first.address, post("a", "b")).body == STORED
+    assert first.stop() == 0
+    with opened(first.data) as database:
+        database.execute("UPDATE token SET value = x''")
+    return serve(settings, data=first.data)
+
+
+def test_a_fault_of_the_store_is_logged_with_the_requests_id(serve):
+    server = serve_unreadable_token(serve, {"log_format": "json"})
+    assert exchange(server.address, get("a", "X-Request-Id: mine")).body == NOT_FOUND
+    assert server.stop() == 0
+    fault, = (entry for entry in map(json.loads, server.log().splitlines()) if entry["level"] == "error")
+    assert fault["request_id"] == "mine" and "the store failed" in fault["message"]
 
 
 # A process that stops reading the logs must not stop the server.
@@ -112,22 +215,23 @@ def test_a_reader_of_the_access_log_that_goes_away_does_not_end_the_server(serve
     assert server.stop() == 0
 
 
-def test_a_reader_of_the_access_log_that_does_not_read_stalls_no_request(serve, pipe):
-    server = serve({"access_log": "combined"}, output=pipe[1])
-    with Connection(server.address) as connection:
-        for _ in range(20):
-            connection.send(get("nobody") * 100)
-            assert all(connection.receive().body == NOT_FOUND for _ in range(100))
-    assert exchange(server.address, post("a", "b")).body == STORED
-
-
-def test_a_reader_of_the_access_log_that_does_not_read_does_not_keep_the_server_from_stopping(serve, pipe):
+def test_a_reader_of_the_access_log_that_does_not_read_stalls_no_request_and_no_stop(serve, pipe):
     server = serve({"access_log": "combined", "drain_timeout": "500ms"}, output=pipe[1])
     with Connection(server.address) as connection:
         connection.send(get("nobody") * 2000)
         assert all(connection.receive().body == NOT_FOUND for _ in range(2000))
+    assert exchange(server.address, post("a", "b")).body == STORED
     server.send_signal()
     assert server.wait(20) == 0
+
+
+def test_a_named_pipe_with_a_reader_takes_the_access_log(serve, tmp_path):
+    path = tmp_path / "access.pipe"
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDWR), encoding="utf-8") as reader:
+        server = serve({**JSON, "access_log_file": str(path)})
+        exchange(server.address, get("a"))
+        assert json.loads(reader.readline())["status"] == 200
 
 
 def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
@@ -145,25 +249,51 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
         process.wait()
 
 
-TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+# The file
+
+def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
+    file = tmp_path / "access.log"
+    file.write_text("before\n")
+    new = tmp_path / "new.log"
+    for path in file, new:
+        server = serve({"access_log": "json", "access_log_file": str(path)})
+        exchange(server.address, get("a"))
+        assert server.stop() == 0 and server.output() == ""
+    first, line = file.read_text().splitlines()
+    assert first == "before" and json.loads(line)["status"] == 200
+    assert stat.S_IMODE(new.stat().st_mode) & 0o137 == 0
 
 
-def test_the_log_is_text_with_times_in_utc(serve):
-    server = serve({"log_level": "debug"})
+def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
+    file = tmp_path / "access.log"
+    server = serve({"access_log": "json", "access_log_file": str(file)})
+    ends, asked = threading.Event(), [[] for _ in range(4)]
+
+    def ask(ids):
+        with Connection(server.address) as connection:
+            while not ends.is_set():
+                ids.append(connection.exchange(get("a")).headers["x-request-id"])
+
+    threads = [threading.Thread(target=ask, args=(ids,)) for ids in asked]
+    for thread in threads:
+        thread.start()
+    for number in range(20):
+        enough = sum(map(len, asked)) + 50
+        until(lambda: sum(map(len, asked)) >= enough)
+        file.rename(tmp_path / f"access.log.{number}")
+        hang_up(server)
+        until(file.exists)
+    ends.set()
+    for thread in threads:
+        thread.join(20)
     assert server.stop() == 0
-    for line in server.log().splitlines():
-        assert re.fullmatch(rf"{TIME} (debug|info|notice|warning): .+", line), line
+    files = list(tmp_path.glob("access.log*"))
+    lines = [json.loads(line)["request_id"] for path in files for line in path.read_text().splitlines()]
+    assert len(files) == 21 and sorted(lines) == sorted(sum(asked, []))
 
 
-@pytest.mark.parametrize("access_log", ["combined", "json"])
-def test_with_the_format_json_every_line_of_both_logs_is_an_object(serve, access_log):
-    server = serve({"log_format": "json", "access_log": access_log, "log_level": "debug", "https": {"mode": "off"}})
-    exchange(server.address, get("nobody"))
-    assert server.stop() == 0
-    entries = [json.loads(line) for line in server.log().splitlines()]
-    assert any(" serves on " in entry["message"] for entry in entries)
-    for entry in entries:
-        assert re.fullmatch(TIME, entry["time"])
-    assert {entry["level"] for entry in entries} >= {"debug", "info", "warning"}
-    access, = map(json.loads, server.output().splitlines())
-    assert (access["method"], access["path"], access["status"]) == ("GET", "/token", 200)
+def test_a_full_disk_is_told_and_requests_are_answered(serve):
+    server = serve({"access_log": "combined", "access_log_file": "/dev/full"})
+    for _ in range(3):
+        assert exchange(server.address, get("a")).status == 200
+    until(lambda: "lines of the access log are lost, as /dev/full cannot be written to" in server.log())

@@ -7,7 +7,7 @@ import pytest
 
 from contract import INVALID_INPUT, STORED, check_http_error, found, fresh_id
 from http_client import exchange, get, lines, post
-from server_process import run
+from server_process import NO_ADMINISTRATION, run
 
 
 def settings(*flags, environment=None, file=None):
@@ -43,14 +43,6 @@ def test_what_check_config_prints_is_a_configuration_file(configuration):
     flags = ["--listen", "127.0.0.1:81", "--listen", "[::1]:82", "--data-directory", "/tmp/a b"]
     printed = run("check-config", *flags).stdout
     assert run("check-config", "--config", str(configuration(printed))).stdout == printed
-
-
-def test_serve_does_not_start_with_a_mistake(configuration, tmp_path):
-    file = configuration("loops: many")
-    data = tmp_path / "data"
-    message = mistake("serve", "--listen", "127.0.0.1:0", "--data-directory", str(data), file=file)
-    assert 'loops is "many"' in message
-    assert not data.exists()
 
 
 @pytest.mark.parametrize("name, reason", [
@@ -96,21 +88,6 @@ def test_json_bodies_are_read_when_that_is_set(serve, plain):
     assert exchange(plain.address, request).body == INVALID_INPUT
 
 
-@pytest.mark.parametrize("loops", ["auto", 1, 3])
-def test_any_number_of_loops_serves(serve, loops):
-    server = serve({"loops": loops})
-    for _ in range(5):
-        assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
-    assert re.search(r", ([0-9]+) loops?$", server.log(), re.MULTILINE)
-    assert loops == "auto" or re.search(rf", {loops} loops?$", server.log(), re.MULTILINE)
-
-
-def test_a_flag_wins_in_a_running_server(serve):
-    server = serve({"listen": "127.0.0.1:1", "log_level": "error"}, "--listen", "127.0.0.1:0", "--log-level", "info",
-                   environment={"TOKEN_CACHE_LISTEN": "127.0.0.1:2"})
-    assert exchange(server.address, post(fresh_id(), "abc")).body == STORED
-
-
 def test_all_mistakes_are_told_of_at_once(configuration):
     file = configuration("lisen: a\nloops: many\nlimits:\n  body: {}\n  bdy: 1\naccess_log: loud")
     expected = [f"{file}, line 1: there is no setting lisen", f"{file}, line 4: limits.body is an empty section",
@@ -126,3 +103,52 @@ def test_all_mistakes_are_told_of_at_once(configuration):
     report = json.loads(run("doctor", "--json", "--config", str(file), environment=environment).stdout)
     found = [finding["text"] for finding in report["findings"] if finding["state"] == "problem"]
     assert len(found) == len(expected) and all(text.startswith(start) for text, start in zip(found, expected)), found
+
+
+# The command line
+
+@pytest.fixture
+def forgotten(public_folder):
+    """Runs a command without --config on a machine where the package has its settings file, in a namespace of mounts of its own."""
+    folder = public_folder / "here"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+
+    def go(*arguments):
+        script = ("cp -L /etc/passwd /etc/group /etc/ld.so.cache $0; mount -t tmpfs none /etc || exit 99; cp $0/* /etc;"
+                  " mkdir /etc/token-cache; touch /etc/token-cache/token-cache.yaml; exec \"$@\"")
+        done = run(*arguments, prefix=["unshare", "-m", "sh", "-c", script, public_folder],
+                   environment=NO_ADMINISTRATION, folder=folder)
+        if done.returncode == 99 or "unshare failed" in done.stderr:
+            pytest.skip("nothing can be mounted here")
+        return done
+    return go
+
+
+def test_a_settings_file_that_was_forgotten_is_named(forgotten, public_folder):
+    named = "no settings file was named; for that of the installed server, add --config /etc/token-cache/token-cache.yaml\n"
+    for command in (["stats"], ["reload"], ["health"]):
+        done = forgotten(*command)
+        assert done.returncode == 1 and done.stderr.endswith(named), done
+    report = json.loads(forgotten("doctor", "--json").stdout)["findings"]
+    (warned,) = [finding for finding in report if finding["topic"] == "Settings" and finding["state"] == "warning"]
+    assert f"the data folder {public_folder}/here/data of the defaults does not exist, but /etc/token-cache/" in warned["text"]
+    for command in (["stats", "--data-directory", "elsewhere"], ["stats", "--config", "/etc/token-cache/token-cache.yaml"]):
+        done = forgotten(*command)
+        assert done.returncode == 1 and named not in done.stderr and "there is no store" in done.stderr, done
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["serve", "--bogus"], "--bogus.*Usage: token-cache serve"),
+    (["help", "srve"], "there is no command srve; did you mean serve. token-cache --help shows all"),
+    (["start"], "there is no command start; did you mean serve. token-cache --help shows all"),
+    (["something-else"], "there is no command something-else; token-cache --help shows all"),
+    (["access", "keys", "lst"], "no command access keys lst; did you mean access keys list. token-cache access keys --help shows all"),
+    (["backup", "restore"], "there is no command backup restore; token-cache --help shows all. For a file of that name, write ./restore."),
+])
+def test_a_mistaken_command_line_gets_what_was_meant(tmp_path, arguments, message):
+    done = run(*arguments, folder=tmp_path)
+    # EX_USAGE of sysexits.h, which swift-argument-parser gives for these.
+    assert (done.returncode, done.stdout) == (64, "") and re.search(message, done.stderr, re.S), done.stderr
+    assert list(tmp_path.iterdir()) == []

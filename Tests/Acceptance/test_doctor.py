@@ -3,20 +3,16 @@
 What keeps a server from starting, it finds as well (test_start_failures); how it judges is tested in OperationsTests."""
 import json
 import os
-import pty
 import re
-import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from certificates import certificate_until, make_certificate
 from contract import STORED
-from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of, with_settings
+from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of
 from http_client import exchange, post
-from server_process import Server, binary, clean_environment, run
-from store_files import command, printed
+from server_process import Server, run
+from store_files import command
 
 
 # Without problems
@@ -50,24 +46,6 @@ def test_a_running_server_has_no_problem_and_is_asked(serve):
     key = re.search(r"^index ([0-9a-f]{64})", (server.data / "keys").read_text(), re.M)[1]
     assert "canary" not in printed and key not in printed and key[:16] not in printed
     assert server.is_running()
-
-
-def test_settings_are_shown_with_where_they_are_from(tmp_path):
-    file = tmp_path / "settings.yaml"
-    file.write_text("# none\nlog_level: debug\naccess_log: json\ndrain_timeout: 10s\n")
-    report = examine("--config", str(file), "--data-directory", str(tmp_path / "data"),
-                     environment={"TOKEN_CACHE_ACCESS_LOG": "combined"})
-    values = {value["key"]: (value["value"], value["origin"]) for value in report["settings"]}
-    assert values["log_level"] == ("debug", f"{file}, line 2")
-    assert values["access_log"] == ("combined", "environment")
-    assert values["data_directory"][1] == "command line"
-    assert values["drain_timeout"] == ("10s", f"{file}, line 4") and values["loops"][1] == "default"
-    # The text has those that differ from their defaults.
-    text = run("doctor", "--config", str(file), environment=NOWHERE).stdout
-    assert f"log_level: debug ({file}, line 2)\n" in text and "drain_timeout" not in text
-    assert "settings have their defaults" in text
-    shown = run("check-config", "--config", str(file), environment=NOWHERE).stdout
-    assert [line.split(":")[0] for line in shown.splitlines()] == [value["key"] for value in report["settings"]]
 
 
 # Problems
@@ -107,24 +85,6 @@ def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):
     assert done.returncode == 1 and done.stdout.endswith("warnings\n") and "\n1 problem, " in done.stdout
     assert f"  problem  others may enter {stopped.data} (mode 0755)\n           -> chmod 700" in done.stdout
     assert "\x1b" not in done.stdout
-
-
-@pytest.mark.parametrize("environment, is_colored", [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_colors_are_for_terminals(tmp_path, environment, is_colored):
-    terminal, other_end = pty.openpty()
-    process = subprocess.Popen([binary(), "doctor", "--data-directory", str(tmp_path / "data")], stdout=other_end,
-                               env=clean_environment({**NOWHERE, **environment}))
-    os.close(other_end)
-    printed = b""
-    try:
-        while chunk := os.read(terminal, 65536):
-            printed += chunk
-    except OSError:
-        # The end of the terminal's output once the program has ended.
-        pass
-    os.close(terminal)
-    assert process.wait(30) == 0 and b"Versions" in printed
-    assert (b"\x1b[32m" in printed) == is_colored
 
 
 # The data folder and the store
@@ -225,98 +185,13 @@ def test_files_of_another_user_in_the_data_folder_are_a_warning(public_folder):
     assert said(report, "Data folder", "warning") == ""
 
 
-# What a start needs
-
-def test_each_file_that_a_start_cannot_use_is_a_problem(tmp_path):
-    good, key = make_certificate(tmp_path)
-    other, _ = certificate_until(tmp_path, "20240101000000Z", "20900101000000Z")
-    keys = tmp_path / "api-keys"
-
-    def found(**settings):
-        return problems(examine(environment={f"TOKEN_CACHE_{name}": str(value) for name, value in settings.items()}))
-
-    assert found(TLS_CERTIFICATE=good, TLS_PRIVATE_KEY=key) == []
-    assert "does not belong to" in found(TLS_CERTIFICATE=other, TLS_PRIVATE_KEY=key)[0][1]
-    both = found(TLS_CERTIFICATE=tmp_path / "none.pem", TLS_PRIVATE_KEY=key, ACCESS_MODE="session", ACCESS_API_KEYS_FILE=keys)
-    assert [topic for topic, _ in both] == ["Start"] * 2
-    assert "none.pem" in both[0][1] and str(keys) in both[1][1]
-    Path(key).chmod(0o644)
-    assert "private key" in found(TLS_CERTIFICATE=good, TLS_PRIVATE_KEY=key)[0][1]
-    assert "is no regular file" in found(SEALING_KEY_RING="/tmp")[0][1]
-
-
-def test_a_port_of_another_program_is_a_problem(stopped):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        for variable, key in (("TOKEN_CACHE_LISTEN", "listen"), ("TOKEN_CACHE_ADMIN_LISTEN", "admin.listen")):
-            report = of(stopped, environment={variable: f"127.0.0.1:{port}"})
-            only_problem(report, "Start", fr"^{key}: 127.0.0.1:{port} is in use by another program")
-
-
-@needs_root
-def test_what_this_user_may_not_read_is_a_problem_with_its_path(public_folder):
-    closed, data = public_folder / "closed", public_folder / "data"
-    closed.mkdir(mode=0o700)
-    data.mkdir(mode=0o700)
-    of_nobody(data)
-    pair = str(closed / "pair.pem")
-    file = with_settings(public_folder, data, tls={"certificate": pair, "private_key": pair})
-    report = examine("--config", str(file), prefix=AS_SOMEBODY, folder="/")
-    only_problem(report, "Start", f"{pair}.*Permission denied")
-
-
-@pytest.mark.parametrize("mode, state", [(os.O_RDWR, "ok"), (None, "refused")])
-def test_a_pipe_for_the_access_log_needs_a_reader(tmp_path, mode, state):
-    pipe = tmp_path / "access.pipe"
-    os.mkfifo(pipe)
-    # Named through a link, unlike in the reader's list of open files.
-    (tmp_path / "linked").symlink_to(tmp_path)
-    settings = {"TOKEN_CACHE_ACCESS_LOG_FILE": str(tmp_path / "linked" / pipe.name), "TOKEN_CACHE_ACCESS_LOG": "json",
-                "TOKEN_CACHE_DATA_DIRECTORY": str(tmp_path / "data")}
-    reader = None if mode is None else os.open(pipe, mode)
-    try:
-        served = subprocess.Popen([binary(), "serve"], env=clean_environment({**NOWHERE, **settings}), stderr=subprocess.PIPE, text=True)
-        try:
-            line = next(line for line in served.stderr if "serves on" in line or line.startswith("token-cache: "))
-            assert ("serves on" in line) == (state == "ok"), line
-        finally:
-            served.terminate()
-            served.communicate(timeout=60)
-    finally:
-        if reader is not None:
-            os.close(reader)
-
-
-# Backups
-
-@pytest.fixture(name="server")
-def server_with_a_token(serve):
+@pytest.mark.parametrize("after, told", [("false", "the last backup failed at 20"), ("true", "the last backup succeeded at 20")])
+def test_the_last_backup_is_told_of_running_or_not(serve, after, told):
     server = serve()
     assert exchange(server.address, post("me", "hello")).body == STORED
-    return server
-
-
-def advice(report):
-    return "\n".join(finding["advice"] for finding in report["findings"] if finding["topic"] == "Store")
-
-
-def test_a_backup_that_failed_is_a_warning_with_its_time_running_or_not(server):
-    done = command(server.data, "backup", str(server.folder / "backup.db"), "--after", "false")
-    assert done.returncode == 1
+    done = command(server.data, "backup", str(server.folder / "backup.db"), "--after", after)
+    assert (done.returncode == 0) == (after == "true")
     for is_running in (True, False):
         if not is_running:
             assert server.stop() == 0
-        report = of(server)
-        assert "the last backup failed at 20" in said(report, "Store", "warning")
-        assert "none has succeeded" in said(report, "Store", "warning")
-        assert "journalctl -u token-cache-backup" in advice(report)
-
-
-def test_a_backup_that_succeeded_is_told_of(server):
-    printed(server.data, "backup", str(server.folder / "backup.db"))
-    for is_running in (True, False):
-        if not is_running:
-            assert server.stop() == 0
-        report = of(server)
-        assert said(report, "Store", "warning") == ""
-        assert "the last backup succeeded at 20" in said(report, "Store")
+        assert told in said(of(server), "Store", "warning" if after == "false" else "ok")

@@ -21,6 +21,7 @@ from postgres_store import TablesForFolders
 from proxies import PROXIES, Certificate, install_packages
 from proxy_site import Site
 from server_process import Server, binary, finish, shared_server
+from small_disk import SmallDisk
 from storage_shim import compile_library
 
 
@@ -113,18 +114,10 @@ def public_folder():
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk():
     """A file system of 4 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with contextlib.closing(SmallDisk(4)) as disk:
+        yield disk.folder
 
 
 @pytest.fixture

@@ -21,10 +21,11 @@ from access_worlds import HEADER
 from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
-from http_client import Response, exchange, lines
+from http_client import exchange, lines
 from issuer import Issuer
 from ports import free_ports
 from proxies import HOST, Caddy, Nginx, TLSConnection
+from proxy_site import raw_answer
 from server_process import clean_environment, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -163,15 +164,6 @@ def site_with_login(request, serve, tmp_path, proxy_certificate):
     login.close()
 
 
-def through(connection, data, method="GET"):
-    """An answer as clients read it."""
-    connection.send(data)
-    answer = http.client.HTTPResponse(connection.socket, method=method)
-    answer.begin()
-    headers = {name.lower(): value for name, value in answer.getheaders()}
-    return Response(answer.status, headers, answer.read())
-
-
 COOKIES = {user: f"Cookie: {cookie}" for cookie, user in Login.users.items()}
 
 
@@ -184,7 +176,7 @@ def test_a_proxy_asks_the_login_who_it_is(site):
                 (fetch(ben, host=HOST), 200, NOT_FOUND), (store("ben's", ben, unique_id="ben", host=HOST), 200, STORED),
                 (fetch(ben, unique_id="anna", host=HOST), 403, None), (fetch(host=HOST), 401, None),
                 (store("stolen", host=HOST), 401, None), (fetch(anna, unique_id="anna", host=HOST), 200, found("anna's"))):
-            response = through(connection, data)
+            response = raw_answer(connection, data)
             assert response.status == status and body in (None, response.body), data
     # Neither ids nor tokens reach the login.
     assert login.heads and not re.search(r"unique_id|token_info|anna's|stolen", str(login.heads))
@@ -201,7 +193,7 @@ def test_no_client_chooses_its_user(site, fields):
         for data in (fetch(*fields, *([cookie] if cookie else []), host=HOST),
                      store("stolen", *fields, *([cookie] if cookie else []), host=HOST)):
             with connect() as connection:
-                response = through(connection, data)
+                response = raw_answer(connection, data)
                 assert response.status in statuses and b"anna's" not in response.body, (cookie, response)
     assert exchange(server.address, fetch("Remote-User: anna")).body == found("anna's")
 
@@ -210,7 +202,7 @@ def test_without_the_login_nobody_is_served(site):
     server, login, _, connect = site
     login.close()
     with connect() as connection:
-        response = through(connection, fetch(COOKIES["anna"], host=HOST))
+        response = raw_answer(connection, fetch(COOKIES["anna"], host=HOST))
     assert response.status >= 500 and json.loads(response.body)["status"] == "false"
 
 
@@ -218,7 +210,7 @@ def test_the_api_is_not_reached_through_the_proxies(site):
     _, _, _, connect = site
     for path in ("/v1/sessions", "/v1/users/anna/token", "/token/../v1/sessions"):
         with connect() as connection:
-            assert through(connection, fetch(COOKIES["anna"], path=path, host=HOST)).status in (400, 404)
+            assert raw_answer(connection, fetch(COOKIES["anna"], path=path, host=HOST)).status in (400, 404)
 
 
 # An OpenID provider

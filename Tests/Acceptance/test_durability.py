@@ -3,7 +3,7 @@ import errno
 import threading
 import time
 
-from administration import is_ready
+from administration import ask, is_ready
 from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, post
 from server_process import Server, until
@@ -204,6 +204,7 @@ def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
         assert stock.store() == STORED
         assert is_ready(server)
         until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
+        assert ask(server.administration[0], "GET", "/healthz")[0] == 200, "it is not dead"
         fill(filler)
         for number in range(20):
             assert not is_ready(server), number

@@ -1,7 +1,6 @@
 """When a server is ready, and how the command health reports it."""
 import contextlib
 import json
-import os
 import signal
 import socket
 import threading
@@ -10,9 +9,9 @@ import time
 import pytest
 
 from administration import ADMINISTRATION, HOST, ask, readiness
-from contract import STORED, found, fresh_id
+from contract import STORED, fresh_id
 from http_client import Connection, exchange, get, lines, post
-from server_process import Server, run, until
+from server_process import run, until
 
 
 @pytest.fixture(name="server")
@@ -39,43 +38,6 @@ def test_a_server_that_waits_for_its_clients_says_so(serve):
         assert connection.receive().body == STORED
         open_before.expect_end()
     assert server.wait() == 0
-
-
-def fill(folder):
-    """Fills the disk."""
-    with open(folder / "filler", "ab") as filler:
-        for size in (65536, 4096, 512, 1):
-            try:
-                while True:
-                    os.write(filler.fileno(), bytes(size))
-            except OSError:
-                pass
-
-
-def test_a_full_disk_makes_it_unready_and_not_dead_until_there_is_room_again(small_disk, tmp_path):
-    server = Server(tmp_path / "server", ADMINISTRATION, data=small_disk / "data")
-    try:
-        unique_id = fresh_id()
-        assert exchange(server.address, post(unique_id, "abc")).body == STORED
-
-        def is_unready():
-            fill(small_disk)
-            exchange(server.address, post(fresh_id(), "x" * 20_000))
-            return readiness(server)[0] == 503
-
-        until(is_unready)
-        status, answer = readiness(server)
-        assert (status, answer["ready"]) == (503, False)
-        assert "tokens cannot be stored" in answer["reasons"][0] and "x" * 10 not in answer["reasons"][0]
-        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
-        assert exchange(server.address, get(unique_id)).body == found("abc")
-        (small_disk / "filler").unlink()
-        # Nobody writes meanwhile, because a load balancer sends no clients to a server that is not ready.
-        until(lambda: readiness(server) == (200, {"ready": True, "reasons": []}))
-        assert exchange(server.address, post(fresh_id(), "x" * 20_000)).body == STORED
-        assert server.stop() == 0
-    finally:
-        server.kill()
 
 
 # The command health

@@ -213,21 +213,10 @@ def test_curl_can_ask_as_well(serve):
     assert exchange(server.address, post("me", "x", path="/store/get")).status == 404
 
 
-@pytest.fixture(name="disk")
-def mounted_disk(tmp_path):
-    """A file system of its own."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", folder], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def test_commands_say_how_to_rescue_the_tokens_and_that_works(disk, tmp_path):
-    data = disk / "data"
+def test_commands_say_how_to_rescue_the_tokens_and_that_works(small_disk, tmp_path):
+    data = small_disk / "data"
     assert run("put", "me", "hello", "--data-directory", str(data)).returncode == 0
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for arguments in (["stats"], ["get", "me"], ["backup", str(tmp_path / "backup.db")], ["restore", str(tmp_path / "x.db")]):
         message = refused(data, *arguments)
         assert f"the data directory {data} cannot be used" in message and "Read-only file system" in message

@@ -54,11 +54,6 @@ def replace(path):
     path.with_name("copy").rename(path)
 
 
-def rotate(path):
-    move(path)
-    path.touch()
-
-
 def put_back(path):
     path.with_name("away").rename(path)
 
@@ -66,9 +61,7 @@ def put_back(path):
 # What happens, what the log says, what is done before the restart, and whether tokens that only the WAL held may be lost.
 ACCIDENTS = {
     "the WAL is removed": (lambda data: (data / "tokens.db-wal").unlink(), "nothing is lost", None, False),
-    "the WAL is rotated like a log": (lambda data: rotate(data / "tokens.db-wal"), "nothing is lost", None, False),
     "the WAL is cut": (lambda data: os.truncate(data / "tokens.db-wal", 0), "was cut while the server ran; what was stored", None, True),
-    "the database is moved": (lambda data: move(data / "tokens.db"), "was moved, removed or replaced", lambda data: put_back(data / "tokens.db"), False),
     "the database is replaced": (lambda data: replace(data / "tokens.db"), "was moved, removed or replaced", None, False),
     "the folder is moved": (move, "was moved, removed or replaced", put_back, False),
 }

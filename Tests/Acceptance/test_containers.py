@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from server_process import SERVES, binary, clean_environment, run, until
+from access import make_key
+from server_process import Server, binary, run
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -49,17 +50,6 @@ def dockerfile_stages():
             stages.append([])
         stages[-1].append((name, rest))
     return stages
-
-
-def test_what_the_image_copies_is_there_and_gets_into_the_build(stages):
-    ignored = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
-    sources = [
-        source for stage in stages for name, rest in stage if name == "COPY" and not rest.startswith("--from")
-        for source in rest.split()[:-1]]
-    assert "Sources" in sources and ignored[1] == "*"
-    for source in sources:
-        assert (DEPLOY.parent / source).exists()
-        assert f"!{source}" in ignored
 
 
 def test_the_image_has_the_libraries_that_the_program_needs(stages):
@@ -131,8 +121,6 @@ def test_compose_puts_nginx_in_front():
 KUBERNETES = DEPLOY / "kubernetes"
 # Of custom resources, which Kubernetes' own schemas do not have.
 CUSTOM = {"Certificate", "HTTPRoute", "BackendTLSPolicy", "PodMonitor"}
-CREDENTIAL = re.search(
-    r'credentialName = "([^"]+)"', (DEPLOY.parent / "Sources/TokenStore/Sealing/KeyRingFile.swift").read_text())[1]
 
 
 def seconds(text):
@@ -212,59 +200,32 @@ def test_tokens_cross_the_network_by_tls_only(objects, pod, settings):
     assert pod["terminationGracePeriodSeconds"] > seconds(settings["drain_timeout"]) + 5
 
 
-def test_a_key_ring_that_was_made_before_the_first_start_is_used(serve, tmp_path):
-    done = run("keyring", "create", "-")
-    assert done.returncode == 0 and done.stderr == "", done
-    secret = tmp_path / "credentials" / CREDENTIAL
-    secret.parent.mkdir()
-    secret.write_text(done.stdout)
-    secret.chmod(0o440)
-    server = serve(data=tmp_path / "data", environment={"CREDENTIALS_DIRECTORY": str(secret.parent)})
-    assert server.stop() == 0 and not (tmp_path / "data" / "keys").exists()
-    assert run("keyring", "create", "-").stdout != done.stdout
-
-
-USER, GROUP = 10001, 20001
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another group")
-@pytest.mark.parametrize("variables, groups, mode, refusal", [
-    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [GROUP], 0o660, None),
-    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [], 0o660, "give the server's user access|can be read by others"),
-    ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, [GROUP], 0o664, "can be read by others"),
-    ({}, [GROUP], 0o660, "can be read by others"),
-], ids=["in a pod", "of another group", "for everybody", "outside a pod"])
-def test_a_key_ring_that_kubelet_has_opened_to_the_volumes_group_is_taken_in_a_pod(
-        public_folder, variables, groups, mode, refusal):
-    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
-    data = public_folder / "data"
-    assert run("stats", "--data-directory", str(data)).returncode == 1
+def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(public_folder):
+    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group. Both kinds of keys; what is no pod, another
+    group's or everybody's, SystemTests/ProcessTests has."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make files of another group")
+    data, program = public_folder / "data", public_folder / "token-cache"
     assert run("put", "me", "x", "--data-directory", str(data)).returncode == 0
+    make_key(data / "api-keys", "anna")
     for path in (data, *data.iterdir()):
-        os.chown(path, USER, GROUP)
+        os.chown(path, 10001, 20001)
         path.chmod(0o2770 if path.is_dir() else 0o660)
-    (data / "keys").chmod(mode)
-    as_pod = ["setpriv", f"--reuid={USER}", f"--regid={USER}", *([f"--groups={','.join(map(str, groups))}"] if groups else ["--clear-groups"])]
-    program = public_folder / "token-cache"
     shutil.copy(binary(), program)
-    environment = clean_environment({**variables, "TOKEN_CACHE_ADMIN_LISTEN": "off"})
-    with open(public_folder / "log", "w+b") as log:
-        process = subprocess.Popen(
-            [*as_pod, str(program), "serve", "--listen", "127.0.0.1:0", "--data-directory", str(data)], env=environment, stderr=log,
-            stdout=subprocess.DEVNULL, cwd="/")
-        try:
-            until(lambda: SERVES.search((public_folder / "log").read_text()) or process.poll() is not None)
-            text = (public_folder / "log").read_text()
-            if refusal:
-                assert process.poll() == 1 and re.search(refusal, text), text
-                return
-            assert f"may be read by group {GROUP}" in text and "Better provide it as a secret" in text, text
-            # Nothing is advised that kubelet would undo.
-            found = subprocess.run(
-                [*as_pod, str(program), "doctor", "--data-directory", str(data)], env=environment, capture_output=True, text=True,
-                timeout=30, check=False, cwd="/")
-            assert "chmod" not in found.stdout, found.stdout
-            assert f"only its owner and group {GROUP}, that of the pod's volumes" in found.stdout
-        finally:
-            process.terminate()
-            process.wait(30)
+    as_pod = ["setpriv", "--reuid=10001", "--regid=10001", "--groups=20001"]
+    in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    settings = {"access": {"api": {"keys_file": str(data / "api-keys")}}}
+    server = Server(public_folder / "server", settings, data=data, prefix=as_pod, environment=in_pod, program=str(program))
+    try:
+        assert "may be read by group 20001" in server.log() and "Better provide it as a secret" in server.log()
+        # Nothing is advised that kubelet would undo.
+        found = run("doctor", "--data-directory", str(data), prefix=as_pod, environment=in_pod, folder="/", program=str(program))
+        assert "chmod" not in found.stdout and "only its owner and group 20001, that of the pod's volumes" in found.stdout, found.stdout
+    finally:
+        server.kill()
+    for key, mode in (("keys", 0o664), ("keys", 0o660), ("api-keys", 0o662)):
+        (data / key).chmod(mode)
+        refused = run("serve", "--data-directory", str(data), prefix=as_pod, folder="/", program=str(program), environment={
+            "TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(data / "api-keys"),
+            **(in_pod if mode != 0o660 else {})})
+        assert refused.returncode == 1 and re.search("can be (read|changed) by other", refused.stderr), refused

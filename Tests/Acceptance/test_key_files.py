@@ -87,38 +87,6 @@ def test_a_command_fails_if_the_server_cannot_read_what_it_has_changed(public_fo
         assert not any(accepts(world.server, key) for key in world.keys.values())
 
 
-IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-
-
-@needs_root
-@pytest.mark.parametrize("variables, groups, mode, is_taken", [
-    (IN_POD, [GROUP], 0o660, True), (IN_POD, [], 0o660, False), (IN_POD, [GROUP], 0o662, False), ({}, [GROUP], 0o660, False),
-], ids=["in a pod", "of another group", "for everybody", "outside a pod"])
-def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(public_folder, variables, groups, mode, is_taken):
-    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group."""
-    folder = public_folder / "volume"
-    folder.mkdir()
-    file = folder / "api-keys"
-    make_key(file, "anna")
-    for path, bits in ((folder, 0o2770), (file, mode)):
-        os.chown(path, USER, GROUP)
-        path.chmod(bits)
-    as_pod = [*AS_SOMEBODY, f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"]
-
-    def keys(*arguments):
-        return run("access", "keys", *arguments, "--data-directory", str(folder), prefix=as_pod, folder="/",
-                   environment={**variables, "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
-
-    listed = keys("list")
-    if not is_taken:
-        assert listed.returncode == 1 and "can be changed by other users" in listed.stderr, listed
-        return
-    assert listed.returncode == 0 and "anna" in listed.stdout, listed
-    assert keys("add", "ben", "--scope", "tokens:read").returncode == 0
-    status = file.stat()
-    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (USER, GROUP, 0o640)
-
-
 # A disk that hangs
 
 @pytest.fixture(name="hanging_library", scope="module")

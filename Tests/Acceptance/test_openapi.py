@@ -2,17 +2,16 @@
 import functools
 import json
 import re
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from access import API, api_request, bearer, session_settings
-from administration import ADMINISTRATION, steer
+from administration import ADMINISTRATION, fetched, steer
 from contract import fresh_id
-from http_client import Connection, exchange, get, lines, post
-from server_process import clean_environment, run, until
+from http_client import exchange, get, lines, post
+from server_process import clean_environment, run
 
 yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")
 
@@ -41,24 +40,12 @@ def check(schemathesis, folder, base, tag, is_long, *options):
     return int(tested[1])
 
 
-def test_clients_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long):
-    server = serve({"json_bodies": "on"})
-    assert check(schemathesis, tmp_path, server.base, "tokens", is_long) == 16
-
-
-def test_backends_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long):
+@pytest.mark.parametrize("tag, operations", [("tokens", 16), ("backend", 14), ("administration", 9)])
+def test_nobody_gets_an_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long, tag, operations):
     settings, key = session_settings(tmp_path / "keys")
-    server = serve(settings)
-    assert check(schemathesis, tmp_path, server.base, "backend", is_long, "--header", bearer(key)) == 14
-    assert server.is_running()
-
-
-def test_those_who_run_it_get_no_answer_that_is_undocumented(serve, schemathesis, tmp_path, is_long):
-    server = serve(ADMINISTRATION)
-    host, port = server.administration[0]
-    base = f"http://{host}:{port}"
-    assert check(schemathesis, tmp_path, base, "administration", is_long) == 9
-    assert server.is_running()
+    server = serve({**ADMINISTRATION, **(settings if tag == "backend" else {"json_bodies": "on"})})
+    base = "http://{}:{}".format(*server.administration[0]) if tag == "administration" else server.base
+    assert check(schemathesis, tmp_path, base, tag, is_long, *(["--header", bearer(key)] if tag == "backend" else [])) == operations
     assert "requested by" not in server.log()
 
 
@@ -85,21 +72,33 @@ def example(document, path, method, status, name=None):
     return content["examples"][name]["value"] if name else content["example"]
 
 
-def test_the_examples_for_clients_are_what_the_server_answers(serve):
-    """All examples that do not require a failing disk."""
-    server, document = serve(), description()
-    unique_id = fresh_id()
-    for request, method, status, name in [
-        (post(unique_id, "hello"), "post", "200", "stored"), (get(unique_id), "get", "200", "found"),
-        (get("nobody"), "get", "200", "nothing"), (get(""), "get", "200", "noID"),
-        (post("", "a"), "post", "200", "noID"),
-        (lines("DELETE /token HTTP/1.1", "Host: a"), "delete", "200", "delete"),
-        (lines("GET /token HTTP/1.1"), "get", "400", None),
-        (get("a", "Origin: https://evil.example"), "get", "403", None),
-        (lines("GET /token HTTP/1.1", "Host: evil.example"), "get", "421", None),
+def test_the_examples_are_what_the_server_answers(serve):
+    """Those for clients and for people who run it, but for a failing disk."""
+    server, document, unique_id = serve(ADMINISTRATION), description(), fresh_id()
+
+    def of_administration(start, host="localhost"):
+        return lines(start, *([f"Host: {host}"] if host else []))
+
+    for request, path, method, status, name in [
+        (post(unique_id, "hello"), "/token", "post", "200", "stored"), (get(unique_id), "/token", "get", "200", "found"),
+        (get("nobody"), "/token", "get", "200", "nothing"), (get(""), "/token", "get", "200", "noID"),
+        (post("", "a"), "/token", "post", "200", "noID"),
+        (lines("DELETE /token HTTP/1.1", "Host: a"), "/token", "delete", "200", "delete"),
+        (lines("GET /token HTTP/1.1"), "/token", "get", "400", None),
+        (get("a", "Origin: https://evil.example"), "/token", "get", "403", None),
+        (lines("GET /token HTTP/1.1", "Host: evil.example"), "/token", "get", "421", None),
+        (of_administration("GET /healthz HTTP/1.1"), "/healthz", "get", "200", "alive"),
+        (of_administration("GET /readyz HTTP/1.1"), "/readyz", "get", "200", "ready"),
+        (of_administration("GET /healthz HTTP/1.1", None), "/healthz", "get", "400", None),
+        (of_administration("POST /healthz HTTP/1.1"), "/healthz", "get", "405", None),
+        (of_administration("GET /healthz HTTP/1.1", "pages.example"), "/healthz", "get", "421", None),
     ]:
-        shown = example(document, "/token", method, status, name)
-        assert json.loads(exchange(server.address, request).body) == shown, (method, name)
+        address = server.address if path == "/token" else server.administration[0]
+        response = exchange(address, request)
+        assert response.status == int(status)
+        assert json.loads(response.body) == example(document, path, method, status, name), (path, method, name)
+    assert example(document, "/metrics", "get", "200", "ready") in fetched(server)[0]
+    assert steer(server, "/reload") == (200, example(document, "/reload", "post", "200", "nothing"))
 
 
 def test_the_examples_for_backends_are_what_the_server_answers(serve, tmp_path):
@@ -128,33 +127,6 @@ def test_the_examples_for_backends_are_what_the_server_answers(serve, tmp_path):
         api.make_session("1001"), api.make_session("1001"), api.put("1001", "hello", "If-None-Match: *")
         response = api.call("DELETE", path.replace("{user}", "1001"))
         assert json.loads(response.body) == example(document, path, "delete", "200", name)
-
-
-def test_the_examples_for_those_who_run_it_are_what_the_server_answers(serve):
-    server, document = serve(ADMINISTRATION), description()
-    with Connection(server.administration[0]) as connection:
-        for path, method, name in [("/healthz", "get", "alive"), ("/readyz", "get", "ready")]:
-            response = connection.exchange(lines(f"{method.upper()} {path} HTTP/1.1", "Host: localhost"))
-            assert json.loads(response.body) == example(document, path, method, "200", name)
-        connection.send(lines("GET /metrics HTTP/1.1", "Host: localhost", "Connection: close"))
-        assert example(document, "/metrics", "get", "200", "ready") in connection.receive_to_end().decode()
-    for request, path, method, status in [
-        (lines("GET /healthz HTTP/1.1"), "/healthz", "get", "400"),
-        (lines("POST /healthz HTTP/1.1", "Host: localhost"), "/healthz", "get", "405"),
-        (lines("GET /healthz HTTP/1.1", "Host: pages.example"), "/healthz", "get", "421"),
-    ]:
-        response = exchange(server.administration[0], request)
-        assert response.status == int(status)
-        assert json.loads(response.body) == example(document, path, method, status)
-    assert steer(server, "/reload") == (200, example(document, "/reload", "post", "200", "nothing"))
-    with Connection(server.administration[0]) as watching, Connection(server.address) as open_one:
-        open_one.exchange(get("nobody"))
-        server.send_signal(signal.SIGTERM)
-        until(lambda: watching.exchange(lines("GET /readyz HTTP/1.1", "Host: localhost")).status == 503)
-        response = watching.exchange(lines("GET /readyz HTTP/1.1", "Host: localhost"))
-        assert json.loads(response.body) == example(document, "/readyz", "get", "503", "stopping")
-    assert server.wait() == 0
-    server.was_ended = True
 
 
 def test_it_names_the_servers_own_version_and_paths(serve):

@@ -16,17 +16,16 @@ INSTALLED = """#!/bin/sh
 mkdir -p /etc/systemd/system/multi-user.target.wants
 ln -s /lib/systemd/system/{service}.service /etc/systemd/system/multi-user.target.wants/{service}.service
 update-rc.d {service} defaults
-{last}
 """
 
 
-def package(folder, name, last="exit 0", needs=None):
-    """Makes a package with a service of the same name, whose installation ends with a command."""
+def package(folder, name, needs=None):
+    """Makes a package with a service of the same name."""
     root = folder / name
     for path, text, mode in (
         ("DEBIAN/control", f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: nobody\nDescription: a test\n"
          + (f"Depends: {needs}\n" if needs else ""), 0o644),
-        ("DEBIAN/postinst", INSTALLED.format(policy=POLICY, service=name, last=last), 0o755),
+        ("DEBIAN/postinst", INSTALLED.format(policy=POLICY, service=name), 0o755),
         (f"lib/systemd/system/{name}.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n", 0o644),
         (f"etc/init.d/{name}", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: x\n# Required-Start:\n# Required-Stop:\n"
          "# Default-Start: 2 3 4 5\n# Default-Stop: 0 1 6\n### END INIT INFO\n", 0o755),
@@ -46,9 +45,7 @@ def machine_with_a_repository(tmp_path):
     copy = CopiedMachine(tmp_path)
     try:
         index = ""
-        for file in (package(tmp_path, "first-service"), package(tmp_path, "second-service", needs="first-service"),
-                     package(tmp_path, "broken-service", "exit 3", "first-service"),
-                     package(tmp_path, "killing-service", "kill -KILL $(cat /tmp/installation)")):
+        for file in (package(tmp_path, "first-service"), package(tmp_path, "second-service", needs="first-service")):
             copy.put(file, f"/tmp/{file.name}")
             size, digest = file.stat().st_size, subprocess.run(
                 ["sha256sum", str(file)], check=True, capture_output=True, text=True).stdout.split()[0]
@@ -72,7 +69,7 @@ def install(machine, *packages):
 def enabled(machine):
     """The links that would start one of the services with the machine."""
     return machine.output(
-        "sh", "-c", "find /etc/systemd/system /etc/rc[2-5].d -type l ! -name 'K*' | grep -e first -e second -e broken; true")
+        "sh", "-c", "find /etc/systemd/system /etc/rc[2-5].d -type l ! -name 'K*' | grep -e first -e second; true")
 
 
 def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
@@ -86,14 +83,3 @@ def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
     assert not machine.exists(POLICY)
     again = install(machine, "second-service", "bash")
     assert (again.returncode, again.stderr, again.stdout) == (0, "", "")
-
-
-def test_what_a_killed_installation_left_behind_is_removed_by_the_next(machine):
-    policy = "#!/bin/sh\nexit 104\n"
-    machine.output("sh", "-c", f"cat > {POLICY}; chmod 755 {POLICY}", input=policy)
-    killed = machine.run("bash", "-c", "echo $$ > /tmp/installation; exec bash /tmp/packages killing-service")
-    assert killed.returncode != 0
-    assert machine.exists(f"{POLICY}.saved-by-token-cache")
-    assert install(machine, "second-service").returncode == 0
-    assert machine.output("cat", POLICY) == policy
-    assert not machine.exists(f"{POLICY}.saved-by-token-cache")

@@ -84,16 +84,6 @@ def test_the_program_of_a_package_does_not_say_where_it_was_built(contents):
     assert str(DEPLOY.parent).encode() not in (contents / "usr/bin/token-cache").read_bytes()
 
 
-def test_one_program_makes_the_same_package_whatever_the_environment(is_long, package, tmp_path):
-    if not is_long:
-        pytest.skip("builds the package once more: --long")
-    (tmp_path / "temporary").mkdir()
-    other = build(
-        tmp_path / "other", "--binary", binary(), "--version", VERSIONS[0], "--compression", "none",
-        LC_ALL="POSIX", TZ="Asia/Tokyo", TMPDIR=str(tmp_path / "temporary"))
-    assert package.read_bytes() == other.read_bytes()
-
-
 def test_two_checkouts_in_two_folders_make_the_same_package(is_long, tmp_path):
     if not is_long:
         pytest.skip("builds the program twice, which takes minutes: --long")

@@ -176,11 +176,6 @@ class Server:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
-    def processor_seconds(self):
-        """Processor time used so far, in user and kernel mode."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     @contextlib.contextmanager
     def paused(self):
         """Stops all threads of the server, so that requests to it accumulate."""

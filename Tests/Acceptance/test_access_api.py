@@ -43,26 +43,29 @@ def test_any_user_may_be_in_the_query(api, user, path):
     assert api.get(user).body == found("x")
 
 
+OF_USERS = [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")]
+
+
 @pytest.mark.parametrize("user", ["anna%2Ftoken", "anna%2ftoken", "%2F", "a%2F..%2Fb", ".", "..", "%2e%2E"])
-@pytest.mark.parametrize("method, rest", [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")])
-def test_a_user_that_proxies_would_change_is_not_in_the_path(api, user, method, rest):
-    body = {"token_info": "x"} if method == "PUT" else None
-    message = check_http_error(api.call(method, f"/v1/users/{user}{rest}", body), 400)
-    assert "/v1/user/token?user=a%2Fb" in message
+def test_a_user_that_proxies_would_change_is_not_in_the_path(api, user):
+    for method, rest in OF_USERS:
+        body = {"token_info": "x"} if method == "PUT" else None
+        message = check_http_error(api.call(method, f"/v1/users/{user}{rest}", body), 400)
+        assert "/v1/user/token?user=a%2Fb" in message
 
 
 BAD_USERS = ["", "%", "%2", "%zz", "%00", "a%00b", "%ff", "%c3%28", "%3Cb%3E", "a%3Cb%3Ea", "a" * 1025]
 
 
 @pytest.mark.parametrize("path", BAD_USERS, ids=lambda path: path[:12] or "empty")
-@pytest.mark.parametrize("method, rest", [("GET", "/token"), ("PUT", "/token"), ("GET", "/sessions"), ("DELETE", "")])
-def test_a_user_that_cannot_be_one_is_explained(api, path, method, rest):
-    body = {"token_info": "x"} if method == "PUT" else None
-    # In a query, a percent sign alone stands for itself.
-    in_query = [] if path in ("%", "%2", "%zz") else [f"/v1/user{rest}?user={path}", f"/v1/user{rest}"]
-    for target in (f"/v1/users/{path}{rest}", *in_query):
-        message = check_http_error(api.call(method, target, body), 400)
-        assert "user" in message and "1024 bytes" in message
+def test_a_user_that_cannot_be_one_is_explained(api, path):
+    for method, rest in OF_USERS:
+        body = {"token_info": "x"} if method == "PUT" else None
+        # In a query, a percent sign alone stands for itself.
+        in_query = [] if path in ("%", "%2", "%zz") else [f"/v1/user{rest}?user={path}", f"/v1/user{rest}"]
+        for target in (f"/v1/users/{path}{rest}", *in_query):
+            message = check_http_error(api.call(method, target, body), 400)
+            assert "user" in message and "1024 bytes" in message
 
 
 BAD_BODIES = [b"", b"{", b"[]", b"null", b'"anna"', b"{}", b'{"user":null}', b'{"user":1}', b'{"user":""}', b'{"user":["anna"]}',
@@ -212,20 +215,13 @@ def test_keys_are_listed_and_removed_by_name(keys):
     assert missing.returncode == 1 and "there is no API key one" in missing.stderr
 
 
-@pytest.mark.parametrize("when, date", [
-    ("2100-01-31", 4105036800), ("2100-01-31T12:00:00Z", 4105080000), ("2100-01-31T12:00:00+02:00", 4105072800),
-])
-def test_a_key_may_expire_on_a_date(keys, when, date):
-    assert keys("add", "a", "--scope", "erase", "--expires", when).returncode == 0
-    assert listed(keys)["a"]["expires_at"] == date
-    assert not listed(keys)["a"]["expired"]
-
-
-def test_a_key_may_expire_after_a_time(keys):
-    assert keys("add", "a", "--scope", "erase", "--expires", "90d").returncode == 0
-    assert keys("add", "b", "--scope", "erase").returncode == 0
+def test_a_key_may_expire_on_a_date_or_after_a_time(keys):
+    for name, when in (("a", "90d"), ("b", "2100-01-31"), ("c", "2100-01-31T12:00:00+02:00")):
+        assert keys("add", name, "--scope", "erase", "--expires", when).returncode == 0
+    assert keys("add", "d", "--scope", "erase").returncode == 0
     assert abs(listed(keys)["a"]["expires_at"] - time.time() - 90 * 86400) < 60
-    assert "expires_at" not in listed(keys)["b"]
+    assert [listed(keys)[name]["expires_at"] for name in "bc"] == [4105036800, 4105072800]
+    assert "expires_at" not in listed(keys)["d"] and not listed(keys)["a"]["expired"]
     text = keys.file.read_text()
     keys.file.write_text(re.sub(r'"expires":[0-9]+', '"expires":7', text))
     assert listed(keys)["a"]["expired"] and "has expired 1970-01-01" in keys("list").stdout
@@ -233,10 +229,9 @@ def test_a_key_may_expire_after_a_time(keys):
 
 @pytest.mark.parametrize("arguments, fragment", [
     (["a"], "--scope"), (["a", "--scope", "all"], "tokens:read"), (["a b", "--scope", "erase"], "name of a key"),
-    (["", "--scope", "erase"], "name of a key"), (["a" * 65, "--scope", "erase"], "name of a key"),
     (["a", "--scope", "erase", "--expires", "2020-01-31"], "in the past"),
     (["a", "--scope", "erase", "--expires", "2100-02-30"], "--expires"),
-    (["a", "--scope", "erase", "--expires", "90"], "--expires"), (["a", "--scope", "erase", "--expires", "0s"], "--expires"),
+    (["a", "--scope", "erase", "--expires", "90"], "--expires"),
 ])
 def test_a_key_that_cannot_be_meant_is_not_made(keys, arguments, fragment):
     done = keys("add", *arguments)

@@ -15,7 +15,6 @@ from access import API, api_request, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED
 from http_client import Connection
 from postgres_store import PostgresStore
-from server_process import UNSEALED
 
 
 class Device:
@@ -150,7 +149,7 @@ class History:
             self.reads += 1
 
 
-@pytest.mark.parametrize("settings", [{}, UNSEALED, {"cache": {"max_bytes": 0}}], ids=["sealed", "unsealed", "uncached"])
+@pytest.mark.parametrize("settings", [{}, {"cache": {"max_bytes": 0}}], ids=["cached", "uncached"])
 def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, tmp_path, settings, is_long):
     access, key = session_settings(tmp_path / "keys")
     # A disk that is slow for a while is no failure here.

@@ -13,7 +13,6 @@ import pytest
 from access import make_key
 from administration import steer
 from server_process import run, until
-from test_audit_log import command
 
 USER, TOKEN = "canary-user-4711", "canary-token-4711"
 BY_COMMAND = re.compile(rf"requested by uid {os.getuid()}, process \d+ over control\.sock")

@@ -6,19 +6,18 @@ import re
 import resource
 import signal
 import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
 
-from server_process import binary, clean_environment, until
+from administration import metrics
+from server_process import binary, clean_environment, run, until
 
 HEADER = {"sequence", "period", "time", "action", "outcome", "actor", "mac"}
 
 
-def command(*arguments, stdin=None):
-    return subprocess.run(
-        [binary(), *map(str, arguments)], env=clean_environment(), input=stdin, capture_output=True, text=True, timeout=60)
+def command(*arguments, stdin=""):
+    return run(*map(str, arguments), input=stdin, seconds=60)
 
 
 @pytest.fixture
@@ -40,17 +39,15 @@ def events(log):
 
 
 def figures(server):
-    host, port = server.administration[0]
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    return dict(re.findall(r"^token_cache_audit_(\w+) (\d+)$", text, re.M))
+    """The metrics of the log, without the beginning of their names."""
+    return {name.removeprefix("token_cache_audit_"): int(value) for name, value in metrics(server).items() if "_audit_" in name}
 
 
 def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     server, log, key = audited()
     assert key.stat().st_mode & 0o777 == 0o600
     first = figures(server)
-    assert first["sequence"] == "1" and first["failing"] == "0"
+    assert first["sequence"] == 1 and first["failing"] == 0
     server.stop()
     server, log, key = audited()
     head = figures(server)
@@ -170,5 +167,5 @@ def test_a_command_that_cannot_be_recorded_is_refused(audited, required):
         assert "the audit log cannot record this, and audit.required is on" in found[0].stderr
         assert "nothing was done: the audit log cannot be written" in found[1].stderr
         assert "nothing was done: the audit log cannot be written" in removed.stderr
-    until(lambda: figures(server)["failing"] == "0")
+    until(lambda: figures(server)["failing"] == 0)
     assert operate(server, "get", "ann").stdout.startswith("the token")

@@ -15,7 +15,7 @@ import struct
 import pytest
 
 from http_client import Connection, ProtocolError, lines
-from power_cut import CONTENT_LENGTH, Disk, Kind, choose_cuts, read_recording, write_files
+from power_cut import Answers, Disk, choose_cuts, read_recording, write_files
 from server_process import UNSEALED, run
 from storage_shim import StorageShim
 
@@ -95,31 +95,13 @@ class Client:
         self.sessions = {session: owner for session, owner in self.sessions.items() if owner != user}
 
 
-class Answered:
-    """How many answers each client has got, from the bytes that were sent."""
+class Answered(Answers):
+    """How many answers each client has got."""
+    last = None
 
-    def __init__(self, places):
-        self.counts = dict.fromkeys(places, 0)
-        self.starts = 0
-        self.last = None
-        self.unread = {}
-
-    def apply(self, event):
-        if event.kind == Kind.STARTED:
-            self.starts += 1
-        place = (self.starts, event.subject)
-        if event.kind != Kind.SENT or place not in self.counts:
-            return
-        self.last = place
-        unread = self.unread.get(place, b"") + bytes(event.data)
-        while True:
-            head, end, rest = unread.partition(b"\r\n\r\n")
-            length = int(CONTENT_LENGTH.search(head + b"\r\n")[1]) if end else 0
-            if not end or len(rest) < length:
-                break
-            self.counts[place] += 1
-            unread = rest[length:]
-        self.unread[place] = unread
+    def _take(self, client, body):
+        self.counts[client] += 1
+        self.last = client
 
 
 def content(folder):

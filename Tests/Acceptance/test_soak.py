@@ -12,7 +12,6 @@ import shutil
 import signal
 import ssl
 import statistics
-import subprocess
 import threading
 import time
 import traceback

@@ -206,12 +206,12 @@ def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
         until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
         assert ask(server.administration[0], "GET", "/healthz")[0] == 200, "it is not dead"
         fill(filler)
-        for number in range(20):
+        for number in range(8):
             assert not is_ready(server), number
             printed(server.data, "stats")
             printed(server.data, "backup", str(tmp_path / "backup.db"))
             # Checkpoints and checks of the files run once a second.
-            time.sleep(0.2)
+            time.sleep(0.4)
         assert "tokens are stored again" not in server.log()
         assert stock.store() == WRITE_FAILED
         filler.unlink()

@@ -44,7 +44,6 @@ package struct PostgresStoreProvider: StoreProvider {
     func open(
         _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
-        let target = try postgres.target()
         // Until the store is open, nothing is stored or looked for with this key.
         let (index, versions): (SecretKey, VersionClock)
         do throws(CryptographyError) {
@@ -53,19 +52,19 @@ package struct PostgresStoreProvider: StoreProvider {
             throw .store(StoreFault("\(error)"))
         }
         let state = PostgresState(
-            sealing: Sealing(.clear(index: index)), versions: versions, hosts: target.hosts.map(\.description),
+            sealing: Sealing(.clear(index: index)), versions: versions, hosts: postgres.hosts.map(\.description),
             options: options,
             report: report)
-        let connections = PrimaryConnections(target, postgres.durability) {
+        let connections = PrimaryConnections(postgres) {
             state.refusalOfOperators
         } observe: { facts, rules in
             state.note(facts, rules)
         }
         let agreement = StoreAgreement(options, state)
         let opening = StoreOpening(
-            waits: options.waitsForDatabase, PrimaryConnections(target, postgres.durability), state, agreement)
+            waits: options.waitsForDatabase, PrimaryConnections(postgres), state, agreement)
         let store = PostgresTokenStore(
-            postgres, target, state, connections, options.isSealed ? agreement : nil, opening,
+            postgres, state, connections, options.isSealed ? agreement : nil, opening,
             Upkeep(connections, state, agreement, times))
         if options.waitsForDatabase { try checkKeyRing() }
         try store.open(opening, waits: options.waitsForDatabase)
@@ -90,17 +89,14 @@ package struct PostgresStoreProvider: StoreProvider {
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopySource {
         var own = self
-        let target = try postgres.target()
-        if let isSealed = try PostgresCopySource.isSealed(target, postgres.durability) {
-            own.options.isSealed = isSealed
-        }
-        return try PostgresCopySource(target, postgres.durability, try own.keys(report: report))
+        if let isSealed = try PostgresCopySource.isSealed(postgres) { own.options.isSealed = isSealed }
+        return try PostgresCopySource(postgres, try own.keys(report: report))
     }
 
     package func copyTarget(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(try postgres.target(), postgres.durability) { () throws(StoreOpenError) in
+        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in
             try keys(report: report)
         }
     }

@@ -21,24 +21,21 @@ package final class PostgresTokenStore: TokenStore {
 
     /// - Parameters:
     ///   - options: What the operator has decided.
-    ///   - target: Where the hosts are.
     ///   - state: Has the keys.
     ///   - connections: For administration.
     ///   - agreement: Has the key ring; nil in the clear, and for tests whose ring is in no file.
     ///   - opening: Nil for tests that need none.
     ///   - upkeep: What a server does beside requests; a command makes no handle but that of `users`, and leaves it to servers.
     init(
-        _ options: PostgresOptions, _ target: ConnectionTarget, _ state: PostgresState,
-        _ connections: PrimaryConnections,
+        _ options: PostgresOptions, _ state: PostgresState, _ connections: PrimaryConnections,
         _ agreement: StoreAgreement?, _ opening: StoreOpening?, _ upkeep: Upkeep
     ) {
         (self.options, self.state, self.connections) = (options, state, connections)
         (self.agreement, self.opening, self.upkeep) = (agreement, opening, upkeep)
         longWork = connections.forLongWork()
-        finder = PrimaryFinder(target, state) { index, trial in
+        finder = PrimaryFinder(options.hosts, state) { index, trial in
             Dial(
-                target: target, host: target.hosts[index], timeout: options.timeout, durability: options.durability,
-                trial: trial, proofs: state.proofs
+                options: options, host: options.hosts[index], trial: trial, proofs: state.proofs
             ) { facts, rules in
                 state.hosts.note(index, facts)
                 if facts.isWritable { state.warn(facts, rules) }

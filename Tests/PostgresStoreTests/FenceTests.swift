@@ -50,7 +50,7 @@ import Testing
     ) throws {
         let database = try TestDatabase()
         try database.sql("INSERT INTO session VALUES ('k', 'i', 'u', 1, 1, 9, 1, 0, '')")
-        let lone = try LoneHandle(url: database.url)
+        let lone = try LoneHandle(database.options())
         let pipeline = Pipeline(try lone.connection(), Proof(seenAt: .now))
         let parameters: [Statement: Parameters] = [
             .lockUser: [.bytea([1])], .trimSessions: [.bytea([1]), .bigint(0)],
@@ -73,7 +73,7 @@ import Testing
         let owner = try cluster.connection(to: "postgres")
         try owner.run("SET synchronous_commit = local")
         _ = try Schema.makeTables(owner)
-        let lone = try LoneHandle(url: cluster.url(of: "postgres"), timeout: .milliseconds(300))
+        let lone = try LoneHandle(cluster.options(for: "postgres"), timeout: .milliseconds(300))
         lone.handle.take(.connection(try lone.connection(needsProof: true)), 0)
         var outcome: Result<Fetched, StoreError>?
         _ = try lone.handle.fetch(Array("a".utf8), upTo: 10) { Completion { outcome = $0 } }

@@ -130,7 +130,7 @@ private final class Shared: Sendable {
     }
 
     @Test func `a use of a session is noted at the end of the transaction of its turn`() throws {
-        let lone = try LoneHandle(url: "postgresql://localhost/none")
+        let lone = try LoneHandle(TestDatabase().options())
         let key = try lone.handle.sessionKey(of: Array("secret".utf8).span)
         for number in 0..<3 {
             lone.handle.noteUse(of: key, at: 5_000)

@@ -112,10 +112,7 @@ struct InspectionTests {
     }
 
     @Test func `a server of the tests is looked at`() throws {
-        let options = PostgresOptions(
-            url: try TestDatabase().url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1,
-            durability: .local)
-        let found = DatabaseInspector(options).inspect().findings
+        let found = DatabaseInspector(try TestDatabase().options()).inspect().findings
         #expect(found.contains { $0.state == .fine && $0.text.contains("is the primary: PostgreSQL ") })
         #expect(found.contains { $0.state == .fine && $0.text.contains("has schema \(Schema.version)") })
         #expect(found.contains { $0.state == .fine && $0.text.hasPrefix("commits return on ") })

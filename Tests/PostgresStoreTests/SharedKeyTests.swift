@@ -204,9 +204,10 @@ import Testing
         let retirement = Task { try await keys.retireKey(numbered: 1) }
         try await eventually {
             try database.number(
-                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DELETE FROM sealing_key%' AND wait_event_type = 'Lock'"
-            )
-                == 1
+                """
+                SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DELETE FROM sealing_key%'
+                AND wait_event_type = 'Lock' AND datname = current_database()
+                """) == 1
         }
         try connection.run(isStored ? "COMMIT" : "ROLLBACK")
         if isStored {

@@ -121,7 +121,7 @@ import Testing
         try store.database.sql(
             "CREATE ROLE \(name) LOGIN", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO \(name)",
             "GRANT UPDATE ON store TO \(name)")
-        let connections = PrimaryConnections(try ConnectionTarget(url: store.database.url(user: name)) { nil }, .local)
+        let connections = PrimaryConnections(store.database.options(user: name))
         var sweeper = Sweeper(connections, store.state, interval: .zero)
         for _ in 0..<1_000 { sweeper.proceed() }
         let texts = store.said

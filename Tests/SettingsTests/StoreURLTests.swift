@@ -31,6 +31,7 @@ import TokenStore
         ("postgresql://u:s3cret?b@db/tokens", .at), ("postgresql://u:12/s3cret@db/tokens", .at),
         ("postgresql://u:s3cret/b/tokens", .port), ("postgresql://u:s3cret", .port),
         ("postgresql://db:0/", .port), ("postgresql://db:65536/", .port), ("postgresql://db:+1/", .port),
+        ("postgresql://a,b,c/s3cret?port=1,2", .port),
         ("postgresql://u@d b/s3cret", .blank), ("postgresql://u@db/s3cret\n", .blank),
         ("postgresql://[::1/s3cret", .unreadable), ("postgresql://db/?s3cret", .unreadable),
         ("postgresql://db/s3cret%zz", .unreadable), ("postgresql://db/s3cret%00", .unreadable),
@@ -64,7 +65,8 @@ import TokenStore
             ("postgresql://db/tokens?hostaddr=192.0.2.1,192.0.2.2", .synchronous),
         ]
         for (text, durability) in cases { #expect(try StoreURL(text).durability == durability, "\(text)") }
-        #expect(try StoreURL("postgresql://token%40x@db/my%20tokens").user == "token@x")
+        let hosts = try StoreURL("postgresql:///tokens?host=a,b&hostaddr=,192.0.2.2&port=1,2").hosts
+        #expect(hosts.map { "\($0) \($1) \($2)" } == ["a  1", "b 192.0.2.2 2"])
     }
 
     @Test func `connections to other machines that verify no names are weak`() throws {

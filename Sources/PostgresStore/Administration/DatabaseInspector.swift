@@ -13,21 +13,13 @@ struct DatabaseInspector: StoreInspector {
     }
 
     func inspect() -> StoreInspection {
-        let target: ConnectionTarget
-        do throws(StoreOpenError) {
-            target = try options.target()
-        } catch {
-            var inspection = StoreInspection()
-            inspection.findings = [.problem("\(error)", "correct store.url")]
-            return inspection
-        }
         let found = Mutex<[Int: HostInspection]>([:])
         // At once, as a host that does not answer takes its time.
-        DispatchQueue.concurrentPerform(iterations: target.hosts.count) { index in
-            let host = HostInspection(target, target.hosts[index], options)
+        DispatchQueue.concurrentPerform(iterations: options.hosts.count) { index in
+            let host = HostInspection(options.hosts[index], options)
             found.withLock { $0[index] = host }
         }
-        let hosts = found.withLock { found in target.hosts.indices.compactMap { found[$0] } }
+        let hosts = found.withLock { found in options.hosts.indices.compactMap { found[$0] } }
         return InspectionRules(hosts, options.durability).inspection
     }
 }
@@ -53,11 +45,11 @@ struct HostInspection: Sendable {
 
 extension HostInspection {
     /// Asks a host, for as long as a request may take.
-    init(_ target: ConnectionTarget, _ host: ConnectionTarget.Host, _ options: PostgresOptions) {
+    init(_ host: PostgresOptions.Host, _ options: PostgresOptions) {
         name = host.description
         do throws(PostgresError) {
             let limit = options.timeout
-            let parameters = target.parameters(for: host, unanswered: max(1, Int(limit.components.seconds)))
+            let parameters = options.parameters(for: host, unanswered: limit)
             let connection = try BlockingConnection(parameters, until: .now + Nanoseconds(limit))
             let facts = try HostFacts(of: connection)
             var answer = Answer(facts: facts, role: try connection.role())

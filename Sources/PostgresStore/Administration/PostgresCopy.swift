@@ -5,11 +5,9 @@ internal import TokenStore
 
 extension BlockingConnection {
     /// Connects to the primary for one long transaction.
-    fileprivate static func toCopy(
-        _ target: ConnectionTarget, _ durability: StoreDurability
-    ) throws(StoreOpenError) -> BlockingConnection {
+    fileprivate static func toCopy(_ options: PostgresOptions) throws(StoreOpenError) -> BlockingConnection {
         try opening { () throws(PostgresError) in
-            try PrimaryConnections(target, durability).connect(until: .now + Nanoseconds(.seconds(30)))
+            try PrimaryConnections(options).connect(until: .now + Nanoseconds(.seconds(30)))
                 .until(.now + Nanoseconds(.seconds(86_400)))
         }
     }
@@ -38,17 +36,15 @@ final class PostgresCopySource: CopySource {
     private static let batch = 1_000
 
     /// Whether a store is sealed, whatever the settings say; nil if no server has started yet, or there are no tables.
-    static func isSealed(_ target: ConnectionTarget, _ durability: StoreDurability) throws(StoreOpenError) -> Bool? {
-        let connection = try BlockingConnection.toCopy(target, durability)
+    static func isSealed(_ options: PostgresOptions) throws(StoreOpenError) -> Bool? {
+        let connection = try BlockingConnection.toCopy(options)
         let row = try opening { () throws(PostgresError) in try StoreRow.read(from: connection) }
         return row.flatMap { $0.isDecided ? $0.isSealed : nil }
     }
 
     /// - Parameter keys: Those of the store.
-    convenience init(
-        _ target: ConnectionTarget, _ durability: StoreDurability, _ keys: PostgresKeys
-    ) throws(StoreOpenError) {
-        let connection = try BlockingConnection.toCopy(target, durability)
+    convenience init(_ options: PostgresOptions, _ keys: PostgresKeys) throws(StoreOpenError) {
+        let connection = try BlockingConnection.toCopy(options)
         let now = Int64(time(nil))
         self.init(
             connection, keys.sealing, at: now, versionLimit: keys.versions.next().rawValue,
@@ -111,13 +107,12 @@ final class PostgresCopyTarget: CopyTarget {
     private var coder: RowCoder
 
     /// - Parameters:
-    ///   - target: Where the hosts are.
-    ///   - durability: Where a commit must be on disk.
+    ///   - options: Where the database is.
     ///   - keys: Opens the store for its keys.
     init(
-        _ target: ConnectionTarget, _ durability: StoreDurability, _ keys: () throws(StoreOpenError) -> PostgresKeys
+        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> PostgresKeys
     ) throws(StoreOpenError) {
-        let connection = try BlockingConnection.toCopy(target, durability)
+        let connection = try BlockingConnection.toCopy(options)
         let refusal = try opening { () throws(PostgresError) in try Self.refusal(connection) }
         if let refusal { throw .store(StoreFault(refusal)) }
         self.connection = connection

@@ -5,10 +5,8 @@ internal import TokenStore
 
 /// Makes one connection to one host: everything that a connection needs before it can serve.
 struct Dial: Sendable {
-    let target: ConnectionTarget
-    let host: ConnectionTarget.Host
-    let timeout: Duration
-    let durability: StoreDurability
+    let options: PostgresOptions
+    let host: PostgresOptions.Host
     let trial: Trial
     let proofs: Proofs
     /// Told of what the host is, whether or not it is used.
@@ -58,12 +56,12 @@ struct Dial: Sendable {
 
     /// - Returns: Nil if the host's commits do not return.
     private func connect() throws(PostgresError) -> ReadyConnection? {
-        let parameters = target.parameters(for: host, unanswered: max(1, Int(timeout.components.seconds)))
-        let first = try BlockingConnection(parameters, until: .now + Nanoseconds(timeout))
+        let parameters = options.parameters(for: host, unanswered: options.timeout)
+        let first = try BlockingConnection(parameters, until: .now + Nanoseconds(options.timeout))
         let facts = try HostFacts(of: first)
         // A host that has answered is given more time.
-        let connection = first.until(.now + Nanoseconds(timeout))
-        let rules = DurabilityRules(facts, durability)
+        let connection = first.until(.now + Nanoseconds(options.timeout))
+        let rules = DurabilityRules(facts, options.durability)
         learn(facts, rules)
         if let refusal = facts.refusal(rules) { throw refusal }
         if needsProof { try awaitUse(connection, facts) }
@@ -73,7 +71,7 @@ struct Dial: Sendable {
         var provenAt = MonotonicTime.now
         if case .none(let evidence) = trial { provenAt = evidence }
         if triesCommit, try !commits(connection) { return nil }
-        try connection.limitLocks(to: timeout)
+        try connection.limitLocks(to: options.timeout)
         try prepare(connection)
         return ReadyConnection(
             connection: connection.postgres, server: ServerIdentity(facts), description: facts.description,
@@ -88,7 +86,7 @@ struct Dial: Sendable {
         }
     }
 
-    private var needsProof: Bool { durability == .synchronous }
+    private var needsProof: Bool { options.durability == .synchronous }
 
     /// Waits until what a server that was the primary before still gives does not count any more; see Fence.
     private func awaitUse(_ connection: BlockingConnection, _ facts: HostFacts) throws(PostgresError) {
@@ -121,7 +119,7 @@ struct Dial: Sendable {
     /// Whether a commit returns.
     private func commits(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
-            try Fence.prove(connection.until(.now + Nanoseconds(timeout)), within: Self.proofTime)
+            try Fence.prove(connection.until(.now + Nanoseconds(options.timeout)), within: Self.proofTime)
             return true
         } catch {
             guard case .timedOut = error else { throw error }

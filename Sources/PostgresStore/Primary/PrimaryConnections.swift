@@ -25,8 +25,7 @@ final class PrimaryConnections: Sendable {
         var isClosed = false
     }
 
-    private let target: ConnectionTarget
-    private let durability: StoreDurability
+    private let options: PostgresOptions
     private let refusal: @Sendable () -> StoreError?
     private let observe: @Sendable (HostFacts, DurabilityRules) -> Void
     private let state = Mutex(State())
@@ -45,31 +44,30 @@ final class PrimaryConnections: Sendable {
     static let attempts = 8
     /// How long a statement may wait for a lock, on the server.
     private static let lockTime = Duration.seconds(10)
-    /// Seconds after which the kernel gives up a connection whose peer acknowledges nothing.
-    private static let unanswered = 10
+    /// How long a peer may acknowledge nothing.
+    private static let unanswered = Duration.seconds(10)
 
     /// - Parameters:
-    ///   - target: Where the hosts are.
-    ///   - durability: Where a write must be on disk before it is acknowledged; a host that does not ensure that is not used.
+    ///   - options: Where the database is, and how durable a write must be: a host that does not ensure that is not used.
     ///   - atOnce: How many calls may run at the same time.
     ///   - refusal: Why no call may begin at present; nil if one may.
     ///   - observe: Told of what a host is, and whether it may be used, whenever it was asked.
     init(
-        _ target: ConnectionTarget, _ durability: StoreDurability, atOnce: UInt32 = 2,
+        _ options: PostgresOptions, atOnce: UInt32 = 2,
         refusal: @escaping @Sendable () -> StoreError? = { nil },
         observe: @escaping @Sendable (HostFacts, DurabilityRules) -> Void = { _, _ in }
     ) {
-        (self.target, self.durability, self.refusal, self.observe) = (target, durability, refusal, observe)
+        (self.options, self.refusal, self.observe) = (options, refusal, observe)
         (room, keptCount) = (System.Semaphore(value: atOnce), Int(atOnce) - 1)
     }
 
     /// The same for work that takes hours, one at a time, for which nobody else has to wait.
     func forLongWork() -> PrimaryConnections {
-        PrimaryConnections(target, durability, atOnce: 1, refusal: refusal, observe: observe)
+        PrimaryConnections(options, atOnce: 1, refusal: refusal, observe: observe)
     }
 
     /// Where the database is, for operators.
-    var place: String { target.hosts.map(\.description).joined(separator: ", ") }
+    var place: String { options.hosts.map(\.description).joined(separator: ", ") }
 
     /// What the primary is, as of the last connection to it; nil before the first.
     var facts: HostFacts? { state.withLock(\.facts) }
@@ -135,7 +133,7 @@ final class PrimaryConnections: Sendable {
         }
     }
 
-    private var needsProof: Bool { durability == .synchronous }
+    private var needsProof: Bool { options.durability == .synchronous }
 
     /// As `perform`, for callers whose thread must not block.
     func performOnThread<Value: Sendable>(
@@ -189,15 +187,15 @@ final class PrimaryConnections: Sendable {
 
     /// Connects to the primary, for a connection that no other call gets.
     func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
-        let hosts = target.hosts
+        let hosts = options.hosts
         let first = state.withLock(\.primary)
-        var faults: [(host: ConnectionTarget.Host, error: PostgresError)] = []
+        var faults: [(host: PostgresOptions.Host, error: PostgresError)] = []
         for step in hosts.indices {
             let index = (first + step) % hosts.count
             // A host that does not answer leaves the others their part of the time.
             let limit = Nanoseconds(count: (deadline - .now).count / UInt64(hosts.count - step))
             do throws(PostgresError) {
-                let parameters = target.parameters(for: hosts[index], unanswered: Self.unanswered)
+                let parameters = options.parameters(for: hosts[index], unanswered: Self.unanswered)
                 let connection = try BlockingConnection(parameters, until: .now + limit)
                 let facts = try check(connection)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
@@ -218,7 +216,7 @@ final class PrimaryConnections: Sendable {
     @discardableResult
     private func check(_ connection: BlockingConnection) throws(PostgresError) -> HostFacts {
         let facts = try HostFacts(of: connection)
-        let rules = DurabilityRules(facts, durability)
+        let rules = DurabilityRules(facts, options.durability)
         if facts.isWritable { observe(facts, rules) }
         if let refusal = facts.refusal(rules) { throw refusal }
         return facts

@@ -33,21 +33,21 @@ final class PrimaryFinder: Sendable {
         case closed
     }
 
-    private let target: ConnectionTarget
+    private let hosts: [PostgresOptions.Host]
     private let dial: @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
     private let arrival = Semaphore()
 
     /// - Parameters:
-    ///   - target: The hosts.
+    ///   - hosts: In the order of the settings.
     ///   - state: Is told of what is found.
-    ///   - dial: Makes what connects to a host, by its place in `target.hosts`.
+    ///   - dial: Makes what connects to a host, by its place in `hosts`.
     init(
-        _ target: ConnectionTarget, _ state: PostgresState,
+        _ hosts: [PostgresOptions.Host], _ state: PostgresState,
         dial: @escaping @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     ) {
-        (self.target, self.state, self.dial) = (target, state, dial)
+        (self.hosts, self.state, self.dial) = (hosts, state, dial)
     }
 
     /// Begins to work; to be called once.
@@ -78,7 +78,7 @@ final class PrimaryFinder: Sendable {
     }
 
     private func run() {
-        var work = Work(search: PrimarySearch(hosts: target.hosts.count))
+        var work = Work(search: PrimarySearch(hosts: hosts.count))
         while true {
             if work.orders.isEmpty { arrival.wait() } else { arrival.wait(atMost: .milliseconds(25)) }
             let arrived = events.withLock { events in
@@ -154,7 +154,7 @@ final class PrimaryFinder: Sendable {
     /// Tells operators, and those who still have a connection, when no host is a primary.
     private func giveUpIfAllRefuse(_ work: inout Work) {
         guard !work.orders.isEmpty, let refusals = work.search.takeReasons() else { return }
-        let reasons = zip(target.hosts, refusals).map { host, refusal in
+        let reasons = zip(hosts, refusals).map { host, refusal in
             switch refusal {
             case .standby: "\(host) is a standby"
             case .unproven: "\(host) answers, but its commits wait for a standby (see pg_stat_replication there)"

@@ -17,7 +17,9 @@ struct PostgresMigrator: SchemaMigrator {
 
     func migrate() throws(StoreOpenError) -> SchemaMigration {
         // Whether the database keeps what it acknowledges is asked by the servers, with their role.
-        let connections = PrimaryConnections(try postgres.target(), .local)
+        var own = postgres
+        own.durability = .local
+        let connections = PrimaryConnections(own)
         defer { connections.close() }
         return try connections.performOpening(within: Self.searchTime) { (connection) throws(PostgresError) in
             // An index of a large table takes hours.

@@ -11,22 +11,33 @@ internal import CPostgres
 /// Unlike libpq it refuses secrets, as settings are shown, and an @ that could be a part of a password with the rest of it taken
 /// for a host, a port or a database. Without the trait PostgreSQL, every URL is refused.
 package struct StoreURL: Sendable {
-    /// By the names of libpq's parameters; those of the URL alone.
-    private let given: [String: String]
-    /// The same, and for the others the variables of libpq (`PGHOST`), its service file and its defaults.
+    /// By the names of libpq's parameters: those of the URL, and for the others the variables of libpq (`PGHOST`), its service file
+    /// and its defaults.
     private let effective: [String: String]
+    /// Name, address and port of each host, empty where libpq decides: at least one host.
+    package let hosts: [(name: String, address: String, port: String)]
 
     package init(_ text: String) throws(Fault) {
         guard let scheme = ["postgresql://", "postgres://"].first(where: text.hasPrefix) else { throw .scheme }
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else { throw .blank }
         let rest = text.dropFirst(scheme.count)
         if let at = rest.lastIndex(of: "@"), rest[..<at].contains(where: { "@/?".contains($0) }) { throw .at }
-        given = try Self.parsed(text)
+        let given = try Self.parsed(text)
         for name in Self.secrets where given[name] != nil { throw .secret(parameter: name) }
         // libpq looks at a port only when it connects, and quotes it then.
         let ports = Self.elements(given["port"])
         guard ports.allSatisfy({ $0.isEmpty || (1...65_535).contains(Quantities.number($0) ?? 0) }) else { throw .port }
         effective = Self.defaults.merging(given) { $1 }
+        let (names, addresses) = (Self.elements(effective["host"]), Self.elements(effective["hostaddr"]))
+        let all = Self.elements(effective["port"])
+        let count = max(1, names.count, addresses.count)
+        guard all.count <= 1 || all.count == count else { throw .port }
+        hosts = (0..<count).map { index in
+            (
+                index < names.count ? names[index] : "", index < addresses.count ? addresses[index] : "",
+                all.count > 1 ? all[index] : all.first ?? ""
+            )
+        }
     }
 
     /// Parameters that are secrets.
@@ -34,14 +45,8 @@ package struct StoreURL: Sendable {
         "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
     ]
 
-    /// Nil if the URL names none.
-    package var user: String? { given["user"] }
-
     /// The durability of `store.durability: auto`: several hosts are there so that one may be lost.
-    package var durability: StoreDurability {
-        max(Self.elements(effective["host"]).count, Self.elements(effective["hostaddr"]).count) > 1
-            ? .synchronous : .local
-    }
+    package var durability: StoreDurability { hosts.count > 1 ? .synchronous : .local }
 
     /// What is wrong with the encryption of connections to other machines, and what to do about it; nil if it keeps out everybody
     /// who is in between.
@@ -63,11 +68,8 @@ package struct StoreURL: Sendable {
 
     /// The names or addresses of hosts other than this machine.
     private var remoteHosts: [String] {
-        let (names, addresses) = (Self.elements(effective["host"]), Self.elements(effective["hostaddr"]))
-        return (0..<max(names.count, addresses.count)).compactMap { index in
-            let address = index < addresses.count ? addresses[index] : ""
-            let name = index < names.count ? names[index] : ""
-            return Self.isLocal(address.isEmpty ? name : address) ? nil : name.isEmpty ? address : name
+        hosts.compactMap { name, address, _ in
+            Self.isLocal(address.isEmpty ? name : address) ? nil : name.isEmpty ? address : name
         }
     }
 
@@ -151,7 +153,8 @@ extension StoreURL {
                 has an @ behind its hosts, or more than one; write %40 for an @, and %2F for a / in the name of the user, as \
                 in \(StoreURL.example); a password does not belong into it
                 """
-            case .port: "has a port that is no number from 1 to 65535"
+            case .port:
+                "has a port that is no number from 1 to 65535, or neither one port for all hosts nor one for each"
             case .unreadable:
                 """
                 cannot be read by libpq: it has a parameter that this version does not know, an IPv6 address without brackets, a % \

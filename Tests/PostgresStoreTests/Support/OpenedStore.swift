@@ -17,24 +17,21 @@ extension PostgresTokenStore {
     ) throws {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         change(&options)
-        var postgres = PostgresOptions(
-            url: database.url, password: { nil }, connections: 2, timeout: .seconds(60), requestLimit: 10_000,
-            durability: .local)
+        var postgres = database.options()
         changePostgres(&postgres)
-        let target = try ConnectionTarget(url: postgres.url, password: { nil })
         let index = SecretKey([UInt8](repeating: 7, count: 32).span)
         let ring = KeyRing(
             index: index,
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
         let state = PostgresState(
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
-            versions: try versions ?? VersionClock(), hosts: target.hosts.map(\.description), options: options,
+            versions: try versions ?? VersionClock(), hosts: postgres.hosts.map(\.description), options: options,
             report: report)
-        let connections = PrimaryConnections(target, postgres.durability)
+        let connections = PrimaryConnections(postgres)
         try database.allow(keys: 1)
         // Never looked at: the ring is not in a file.
         let upkeep = Upkeep(connections, state, StoreAgreement(options, state), Upkeep.Times(look: .seconds(86_400)))
-        self.init(postgres, target, state, connections, nil, nil, upkeep)
+        self.init(postgres, state, connections, nil, nil, upkeep)
         state.noteOpened()
         startFinding()
     }
@@ -44,33 +41,29 @@ extension PostgresTokenStore {
 struct LoneHandle {
     let handle: PostgresStoreHandle
     let state: PostgresState
-    private let target: ConnectionTarget
+    private let options: PostgresOptions
 
-    init(url: String, timeout: Duration = .seconds(60)) throws {
-        let target = try ConnectionTarget(url: url) { nil }
+    init(_ options: PostgresOptions, timeout: Duration = .seconds(60)) throws {
         let state = PostgresState(
             sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), hosts: ["host"],
             options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         ) { _ in }
         state.noteOpened()
-        let options = PostgresOptions(
-            url: url, password: { nil }, connections: 1, timeout: timeout, durability: .local)
         // Never started.
-        let finder = PrimaryFinder(target, state) { _, _ in Self.dial(target, state) }
-        handle = try PostgresStoreHandle(state, options, finder) { $0() }
-        (self.target, self.state) = (target, state)
+        let finder = PrimaryFinder(options.hosts, state) { _, _ in Self.dial(options, state) }
+        var own = options
+        (own.connections, own.timeout) = (1, timeout)
+        handle = try PostgresStoreHandle(state, own, finder) { $0() }
+        (self.options, self.state) = (options, state)
     }
 
-    private static func dial(_ target: ConnectionTarget, _ state: PostgresState) -> Dial {
-        Dial(
-            target: target, host: target.hosts[0], timeout: .seconds(60), durability: .local, trial: .asNeeded,
-            proofs: state.proofs
-        ) { _, _ in }
+    private static func dial(_ options: PostgresOptions, _ state: PostgresState) -> Dial {
+        Dial(options: options, host: options.hosts[0], trial: .asNeeded, proofs: state.proofs) { _, _ in }
     }
 
     /// A connection whose server was never proven to be the primary.
     func connection(needsProof: Bool = false) throws -> ReadyConnection {
-        let ready = try Self.dial(target, state).run().get()
+        let ready = try Self.dial(options, state).run().get()
         return ReadyConnection(
             connection: ready.connection, server: ready.server, description: ready.description, needsProof: needsProof,
             provenAt: MonotonicTime(nanoseconds: 0), canCommit: false)

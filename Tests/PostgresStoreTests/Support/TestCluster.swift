@@ -1,6 +1,7 @@
 #if PostgreSQL
 import Foundation
 import System
+import TokenStore
 
 @testable import PostgresStore
 
@@ -123,10 +124,18 @@ final class TestCluster: Sendable {
         "postgresql://\(user)@/\(database)?host=\(folder.replacing("/", with: "%2F"))"
     }
 
+    /// The settings of a store in one of its databases.
+    func options(for database: String, user: String = "postgres") -> PostgresOptions {
+        let host = PostgresOptions.Host(name: folder, address: "", port: "")
+        return PostgresOptions(
+            url: url(of: database, user: user), hosts: [host], password: { nil }, connections: 2, timeout: .seconds(60),
+            durability: .local)
+    }
+
     func connection(to database: String, user: String = "postgres") throws(PostgresError) -> BlockingConnection {
-        let target = try ConnectionTarget(url: url(of: database, user: user)) { nil }
+        let options = options(for: database, user: user)
         return try BlockingConnection(
-            target.parameters(for: target.hosts[0], unanswered: 10), until: .now + Nanoseconds(.seconds(10))
+            options.parameters(for: options.hosts[0], unanswered: .seconds(10)), until: .now + Nanoseconds(.seconds(10))
         ).until(.now + Nanoseconds(.seconds(600)))
     }
 }

@@ -37,11 +37,8 @@ final class TestDatabase: Sendable {
         Self.left.withLock { _ = $0.insert(name) }
     }
 
-    /// What `store.url` is for it.
-    var url: String { cluster.url(of: name) }
-
-    /// What `store.url` is for another role.
-    func url(user: String) -> String { cluster.url(of: name, user: user) }
+    /// The settings of its store.
+    func options(user: String = "postgres") -> PostgresOptions { cluster.options(for: name, user: user) }
 
     func connection(user: String = "postgres") throws -> BlockingConnection {
         try cluster.connection(to: name, user: user)

@@ -35,16 +35,14 @@ final class TestServer: Sendable {
     }
 
     static func provider(
-        _ database: TestDatabase, _ folder: TemporaryDirectory, url: String? = nil,
-        isSealed: Bool = true, waits: Bool = false
+        _ database: TestDatabase, _ folder: TemporaryDirectory, isSealed: Bool = true, waits: Bool = false
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
         options.isSealed = isSealed
         options.waitsForDatabase = waits
-        return PostgresStoreProvider(
-            PostgresOptions(
-                url: url ?? database.url, password: { nil }, connections: 1, timeout: .seconds(30), requestLimit: 1_000,
-                durability: .local), options: options)
+        var postgres = database.options()
+        postgres.connections = 1
+        return PostgresStoreProvider(postgres, options: options)
     }
 
     static func ringFile(_ folder: TemporaryDirectory) -> KeyRingFile {

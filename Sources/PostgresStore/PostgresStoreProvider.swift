@@ -44,30 +44,17 @@ package struct PostgresStoreProvider: StoreProvider {
     func open(
         _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
-        // Until the store is open, nothing is stored or looked for with this key.
-        let (index, versions): (SecretKey, VersionClock)
+        let state: PostgresState
         do throws(CryptographyError) {
-            (index, versions) = (try .random(), try VersionClock())
+            // Until the store is open, nothing is stored or looked for with this key.
+            let sealing = Sealing(.clear(index: try .random()))
+            state = PostgresState(sealing: sealing, versions: try VersionClock(), postgres, options, report: report)
         } catch {
             throw .store(StoreFault("\(error)"))
         }
-        let state = PostgresState(
-            sealing: Sealing(.clear(index: index)), versions: versions, hosts: postgres.hosts.map(\.description),
-            options: options,
-            report: report)
-        let connections = PrimaryConnections(postgres) {
-            state.refusalOfOperators
-        } observe: { facts, rules in
-            state.note(facts, rules)
-        }
-        let agreement = StoreAgreement(options, state)
-        let opening = StoreOpening(
-            waits: options.waitsForDatabase, PrimaryConnections(postgres), state, agreement)
-        let store = PostgresTokenStore(
-            postgres, state, connections, options.isSealed ? agreement : nil, opening,
-            Upkeep(connections, state, agreement, times))
+        let store = PostgresTokenStore(postgres, options, state, times)
         if options.waitsForDatabase { try checkKeyRing() }
-        try store.open(opening, waits: options.waitsForDatabase)
+        try store.open()
         return store
     }
 

@@ -1,6 +1,5 @@
 #if PostgreSQL
 import Cryptography
-import Synchronization
 import System
 import Testing
 
@@ -78,7 +77,7 @@ import Testing
         var outcome: Result<Fetched, StoreError>?
         _ = try lone.handle.fetch(Array("a".utf8), upTo: 10) { Completion { outcome = $0 } }
         lone.handle.flush()
-        try lone.proceed { lone.state.metrics.heldReads.load(ordering: .relaxed) == 1 }
+        try lone.proceed { lone.state.metrics.remote?.heldReads == 1 }
         try lone.proceed { outcome != nil }
         guard case .failure(.overloaded)? = outcome else {
             Issue.record("the outcome is \(String(describing: outcome))")

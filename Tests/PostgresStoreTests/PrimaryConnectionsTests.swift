@@ -35,7 +35,9 @@ import Testing
     }
 
     @Test func `a call whose connection is lost is repeated`() throws {
-        let connections = PrimaryConnections(try TestDatabase().options())
+        let database = try TestDatabase()
+        defer { withExtendedLifetime(database) {} }
+        let connections = PrimaryConnections(database.options())
         var attempts = 0
         let number = try connections.perform(within: .seconds(30)) { (connection) throws(PostgresError) in
             attempts += 1
@@ -46,7 +48,9 @@ import Testing
     }
 
     @Test func `a call that ends the server's process each time is not repeated for as long as it may take`() throws {
-        let connections = PrimaryConnections(try TestDatabase().options())
+        let database = try TestDatabase()
+        defer { withExtendedLifetime(database) {} }
+        let connections = PrimaryConnections(database.options())
         var attempts = 0
         #expect(throws: StoreError.self) {
             try connections.perform(within: .seconds(86_400)) { (connection) throws(PostgresError) in
@@ -101,8 +105,10 @@ import Testing
     @Test func `two calls run at the same time, a third one waits, though not for ever, and long work holds up none`()
         throws
     {
-        let connections = PrimaryConnections(try TestDatabase().options())
-        let longWork = connections.forLongWork()
+        let database = try TestDatabase()
+        defer { withExtendedLifetime(database) {} }
+        let connections = PrimaryConnections(database.options())
+        let longWork = PrimaryConnections(database.options(), atOnce: 1)
         func nested<Value>(
             _ connections: PrimaryConnections, _ body: () throws(PostgresError) -> Value
         ) throws -> Value {

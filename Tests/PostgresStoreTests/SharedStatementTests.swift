@@ -156,7 +156,7 @@ import Testing
             try await group.waitForAll()
         }
         for store in stores {
-            let deadlocks = store.state.metrics.retries.first { $0.cause == SQLState.deadlock.code }
+            let deadlocks = store.metrics.remote?.retries.first { $0.cause == SQLState.deadlock.code }
             #expect(deadlocks?.count == 0)
             store.close()
         }

@@ -100,7 +100,7 @@ extension PostgresAdministrator {
         statistics.databaseBytes = bytes.map { Int($0) }
         statistics.newestKey = state.sealing.ring?.newest.number
         statistics.schemaVersion = Schema.version
-        statistics.unreadableReads = state.metrics.unreadableReads.load(ordering: .relaxed)
+        statistics.unreadableReads = state.metrics.unreadableReads
         return statistics
     }
 }

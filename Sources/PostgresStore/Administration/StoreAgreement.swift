@@ -14,7 +14,6 @@ internal import TokenStore
 final class StoreAgreement: Sendable {
     private let options: StoreOptions
     private let state: PostgresState
-    private let said = OnceEach()
     /// One look or change of the file at a time.
     private let turn = Semaphore(value: 1)
 
@@ -35,11 +34,11 @@ final class StoreAgreement: Sendable {
 
     // MARK: - Starting
 
-    /// Agrees with the servers that have started before; decides if there were none.
+    /// Opens the store: agrees with the servers that have started before, or decides if there were none, and only then lets clients
+    /// and operators use the database. No key ring is made before the database has said that there is none.
     ///
     /// - Parameter limit: How long a step may take, the search for the primary included.
-    /// - Returns: What was agreed on.
-    func enter(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+    func open(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) {
         var row = try read(connections, within: limit)
         var chosen = try choose(row)
         if !row.isDecided {
@@ -64,7 +63,8 @@ final class StoreAgreement: Sendable {
             state.sealing.replace(.sealed(active.map { ring.activating($0.number) } ?? ring))
         }
         judge(nil, row)
-        return row
+        state.clock.use { $0 = ExpiryClock(saved: row.lookedAt, at: .now) }
+        state.noteOpened()
     }
 
     private func read(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
@@ -154,9 +154,9 @@ final class StoreAgreement: Sendable {
         let isNew = state.sealing.refusal == nil
         state.sealing.refuse(fault)
         if let fault {
-            sayOnce(.fault, fault)
+            state.sayOnce(.fault, fault)
         } else if !isNew {
-            state.report(.own(StoreNotice(.note, "this server agrees with the database again, and stores tokens")))
+            state.say(.note, "this server agrees with the database again, and stores tokens")
         }
         return fault
     }
@@ -175,7 +175,7 @@ final class StoreAgreement: Sendable {
         let keys = keys(found, present, row)
         let numbers = keys.map(\.number)
         let missing = row.fingerprints.keys.filter { !numbers.contains($0) }.sorted()
-        state.metrics.missingKeys.store(missing.count, ordering: .relaxed)
+        state.count { $0.remote.missingKeys = missing.count }
         let active = row.sealingKey.flatMap { numbers.contains($0) ? $0 : nil }
         let new = KeyRing(index: present.index, keys: keys, active: active ?? present.active.number)
         do throws(KeyRingError) {
@@ -187,10 +187,10 @@ final class StoreAgreement: Sendable {
         let isSame = keys.elementsEqual(present.keys) { $0.number == $1.number && $0.key.hasBytes(of: $1.key) }
         if !isSame || new.active.number != present.active.number {
             state.sealing.replace(.sealed(new))
-            if let active, active != present.active.number { sayOnce(.note, "key \(active) seals from now on") }
+            if let active, active != present.active.number { state.sayOnce(.note, "key \(active) seals from now on") }
         }
         for number in missing where number != row.sealingKey {
-            sayOnce(
+            state.sayOnce(
                 .warning,
                 """
                 the key ring \(file.path) lacks key \(number) of the database; tokens that it has sealed cannot be read here \
@@ -212,14 +212,14 @@ final class StoreAgreement: Sendable {
         switch found {
         case nil: return present.keys
         case .failure(let error)?:
-            sayOnce(.warning, "\(error); the ring that was read before stays in use")
+            state.sayOnce(.warning, "\(error); the ring that was read before stays in use")
             return present.keys
         case .success(let new)?:
             let kept = present.keys.filter { key in
                 new.numberedKey(key.number) == nil
                     && (row.fingerprints[key.number] != nil || key.number == present.active.number)
             }
-            for key in kept { sayOnce(.warning, "\(KeyRingError.lacksKey(number: key.number, path: file.path))") }
+            for key in kept { state.sayOnce(.warning, "\(KeyRingError.lacksKey(number: key.number, path: file.path))") }
             return (new.keys + kept).sorted { $0.number < $1.number }
         }
     }
@@ -230,10 +230,6 @@ final class StoreAgreement: Sendable {
             guard let stores = row.fingerprints[number], stores != own else { continue }
             throw .otherKey(number: number, path: file.path, own: own, stores: stores)
         }
-    }
-
-    private func sayOnce(_ severity: StoreEvent.Severity, _ text: String) {
-        if said.isNew(text) { state.report(.own(StoreNotice(severity, text))) }
     }
 
     // MARK: - The file

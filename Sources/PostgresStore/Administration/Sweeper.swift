@@ -6,8 +6,7 @@ internal import TokenStore
 /// Deletes what has expired.
 ///
 /// Clients do not wait for it: handles hide tokens from the moment at which they expire. Rows are deleted a few at a time, and
-/// between two such steps the database has as long a rest. Of several servers, one deletes at a time: the others find its lock, and
-/// leave it the rest.
+/// between two such steps the database has as long a rest. Several servers do so beside one another.
 struct Sweeper {
     private let connections: PrimaryConnections
     private let state: PostgresState
@@ -19,10 +18,6 @@ struct Sweeper {
     private var count = 0
     /// The retention of this round.
     private var retention: Retention?
-    /// Whether the last step failed.
-    private var hasFailed = false
-    /// Indexes whose absence operators were told of.
-    private var missingIndexes: Set<RetentionIndex> = []
 
     /// How long one step may take.
     private static let limit = Duration.seconds(10)
@@ -45,15 +40,13 @@ struct Sweeper {
         do throws(StoreError) {
             if left.isEmpty || retention != state.retention { try begin() }
             if let rows = left.first { try delete(rows) }
-            hasFailed = false
             nextStep = .now + (left.isEmpty ? Nanoseconds(interval) : .now - began)
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
-            if !error.mayRetry, !hasFailed {
-                let text = "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)"
-                state.report(.own(StoreNotice(.warning, text)))
+            if !error.mayRetry {
+                state.sayOnce(.warning, "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)")
             }
-            (hasFailed, left) = (true, [])
+            left = []
             nextStep = .now + Nanoseconds(interval)
         }
         if left.isEmpty, count > 0 {
@@ -89,7 +82,7 @@ struct Sweeper {
         let deleted = try perform { (connection) throws(PostgresError) in try rows.delete(connection) }
         if rows.index != nil {
             count += deleted
-            state.metrics.expired.add(UInt64(deleted), ordering: .relaxed)
+            state.count { $0.store.expired += UInt64(deleted) }
         }
         if deleted < ExpiredRows.batch { left.removeFirst() }
     }
@@ -98,12 +91,13 @@ struct Sweeper {
     private mutating func hasIndex(for rows: ExpiredRows) throws(StoreError) -> Bool {
         guard let index = rows.index else { return true }
         let isThere = try perform { (connection) throws(PostgresError) in try index.isThere(connection) }
-        if !isThere, missingIndexes.insert(index).inserted {
-            let text = """
+        if !isThere {
+            state.sayOnce(
+                .warning,
+                """
                 expired tokens are hidden but not deleted, as the database has no index \(index.rawValue) to find them by: \
                 run token-cache migrate with this configuration, as the role that owns the tables
-                """
-            state.report(.own(StoreNotice(.warning, text)))
+                """)
         }
         return isThere
     }
@@ -162,9 +156,9 @@ struct ExpiredRows: Sendable {
         return kinds.compactMap(\.self)
     }
 
-    /// Deletes some of them, the oldest first; none if another server does so at this moment.
+    /// Deletes some of them, the oldest first.
     ///
-    /// Rows that somebody else has locked are left for the next time, so nobody waits for anybody. A server whose clock is ahead
+    /// Rows that another server deletes, or somebody else has locked, are left for the next time, so nobody waits for anybody. A server whose clock is ahead
     /// of the database's goes by that one, so that it does not delete what the others still need.
     ///
     /// - Parameter connection: Outside of a transaction.
@@ -174,7 +168,6 @@ struct ExpiredRows: Sendable {
             """
             DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table)
                 WHERE \(condition) least($1::bigint, floor(extract(epoch FROM now()))::bigint) - $2::bigint
-                    AND (SELECT pg_try_advisory_xact_lock\(Schema.sweepLock))
                 ORDER BY \(column) LIMIT \(Self.batch) FOR UPDATE SKIP LOCKED))
             """, [.bigint(now), .bigint(age)]
         ).changedCount

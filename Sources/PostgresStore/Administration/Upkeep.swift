@@ -17,7 +17,6 @@ final class Upkeep: Sendable {
     private let state: PostgresState
     private let agreement: StoreAgreement
     private let times: Times
-    private let said = OnceEach()
     private let isStopped = Atomic<Bool>(false)
     private let isStarted = Atomic<Bool>(false)
     private let alarm = Semaphore()
@@ -30,6 +29,10 @@ final class Upkeep: Sendable {
         var deletion = Duration.seconds(60)
     }
 
+    /// How long a step of opening a server's store may take: it then begins to listen, and tries again.
+    static let openingTime = Duration.seconds(3)
+    /// The longest pause before another attempt, in milliseconds: for the database, and for an operator who mends what is wrong.
+    private static let openingPauses = (database: Int64(200), operator: Int64(2_000))
     /// The longest time between two trials.
     private static let pause = Duration.seconds(1)
     private static let limit = Duration.seconds(4)
@@ -47,11 +50,24 @@ final class Upkeep: Sendable {
 
     /// Begins, unless it has already.
     ///
-    /// - Parameter opening: Opens the store first, again and again until it succeeds; returns the pause until the next attempt, or nil.
-    func start(opening: (@Sendable () -> Duration?)? = nil) {
+    /// - Parameters:
+    ///   - error: Why the store could not be opened; then it is first opened, as soon as that succeeds. Nil if it is open.
+    ///   - whenOpened: Called then.
+    func start(openingAfter error: StoreOpenError? = nil, whenOpened: @escaping @Sendable () -> Void = {}) {
         guard !isStarted.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        let firstPause = error.map(pause)
         NamedThread.startOrExit("pg-upkeep") { [self] in
-            while !isStopped.load(ordering: .acquiring), let pause = opening?() { alarm.wait(atMost: pause) }
+            var pause = firstPause
+            while let time = pause, !isStopped.load(ordering: .acquiring) {
+                alarm.wait(atMost: time)
+                do throws(StoreOpenError) {
+                    try agreement.open(connections, within: Self.openingTime)
+                    whenOpened()
+                    pause = nil
+                } catch {
+                    pause = self.pause(after: error)
+                }
+            }
             var sweeper = Sweeper(connections, state, interval: times.deletion)
             var nextLook = MonotonicTime.now + Nanoseconds(times.look)
             while !isStopped.load(ordering: .acquiring) {
@@ -65,6 +81,25 @@ final class Upkeep: Sendable {
             }
             finished.signal()
         }
+    }
+
+    /// Tells operators why the store could not be opened; a database that cannot be reached is told of once, for whatever reasons.
+    ///
+    /// - Returns: The pause before the next attempt.
+    private func pause(after error: StoreOpenError) -> Duration {
+        state.noteNotOpened(error)
+        let (problem, hope) =
+            error.mayRetry
+            ? ("reached", "goes on by itself as soon as it can") : ("used", "checks every few seconds whether that is mended")
+        let text = """
+            the database cannot be \(problem), and clients are told that tokens can be neither stored nor read; this server \
+            \(hope): \(error)
+            """
+        if !state.isClosed.load(ordering: .acquiring) {
+            state.sayOnce(.fault, text, as: error.mayRetry ? "not reached" : text)
+        }
+        let pause = error.mayRetry ? Self.openingPauses.database : Self.openingPauses.operator
+        return .milliseconds(Int64.random(in: pause / 2...pause))
     }
 
     /// Has it look at once, as another retention is in force.
@@ -84,9 +119,8 @@ final class Upkeep: Sendable {
             try agreement.look(connections)
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
-            guard case .read(let fault) = error, !fault.mayRetry, said.isNew("\(error)") else { return }
-            let text = "this server cannot learn which key seals, and goes on with the present one: \(error)"
-            state.report(.own(StoreNotice(.warning, text)))
+            guard case .read(let fault) = error, !fault.mayRetry else { return }
+            state.sayOnce(.warning, "this server cannot learn which key seals, and goes on with the present one: \(error)")
         }
     }
 

@@ -96,7 +96,7 @@ class Operation {
 class AnsweredOperation<Value>: Operation {
     /// What the statements have found or done so far.
     var outcome: Result<Value, StoreError>
-    private let completion: Completion<Value>
+    let completion: Completion<Value>
 
     init(
         _ rows: RowAccess, _ outcome: Value, bytes: Int = Operation.waitingBytes, lockOrder: [UInt8] = [],
@@ -108,7 +108,7 @@ class AnsweredOperation<Value>: Operation {
 
     final override var isAwaited: Bool { completion.isAwaited }
 
-    final override func finish() -> Outcome {
+    override func finish() -> Outcome {
         completion(outcome)
         return .done
     }

@@ -43,6 +43,8 @@ enum OperationGroup {
         let shared: SharedStatement?
         /// Their places in the group.
         var operations: Range<Int>
+        /// The number of a statement, if the operation sends several.
+        var statement = 0
     }
 
     /// Divides a group, whose order stays, into the parts that cost the least.

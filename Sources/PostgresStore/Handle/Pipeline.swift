@@ -12,18 +12,11 @@ final class Pipeline {
     /// Whether the socket is announced when it can be written to.
     var awaitsWriting = false
 
-    /// Who takes the answer to a statement: operations that share it, or one for which it is the statement of a number.
-    fileprivate struct Taker {
-        let operations: Range<Int>
-        let shared: SharedStatement?
-        var statement = 0
-    }
-
     /// Operations that were sent before one Sync.
     struct Group {
         let operations: [Operation]
-        /// What answers the statements, in their order.
-        fileprivate let takers: [Taker]
+        /// What takes the answer to each statement.
+        fileprivate let takers: [OperationGroup.Part]
         /// How many statements were answered.
         fileprivate var answered = 0
         let sentAt: MonotonicTime
@@ -41,7 +34,7 @@ final class Pipeline {
         /// Whether its commit was acknowledged by standbys.
         var hasProven: Bool { (isFence || hasWritten) && failure == nil && warning == nil }
 
-        var kind: PostgresMetrics.GroupKind { isFence ? .proof : isWrite ? .write : .read }
+        var kind: PostgresCounts.GroupKind { isFence ? .proof : isWrite ? .write : .read }
     }
 
     init(_ ready: ReadyConnection, _ proof: Proof) {
@@ -67,7 +60,7 @@ final class Pipeline {
         let parts = OperationGroup.parts(of: operations)
         let takers = parts.flatMap { part in
             let count = part.shared == nil ? operations[part.operations.lowerBound].statementCount : 1
-            return (0..<count).map { Taker(operations: part.operations, shared: part.shared, statement: $0) }
+            return (0..<count).map { OperationGroup.Part(shared: part.shared, operations: part.operations, statement: $0) }
         }
         groups.append(Group(operations: operations, takers: takers, sentAt: now, isFence: false))
         for part in parts {

@@ -50,8 +50,8 @@ extension PostgresStoreHandle {
             return order(index)
         }
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
-        if found.needsProof, found.canCommit { state.metrics.noteProof(begunAt: found.provenAt) }
-        state.noteConnected(found.server.address, found.description)
+        if found.needsProof, found.canCommit { state.count { $0.noteProof(begunAt: found.provenAt) } }
+        state.note { $0.noteConnected(found.server.address, found.description, at: $1) }
         // Requests whose time is over are not sent any more, as their clients have been told that they failed.
         let now = MonotonicTime.now
         for slot in slots { giveUpWaiting(slot, now) }

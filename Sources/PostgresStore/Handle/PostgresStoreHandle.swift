@@ -1,4 +1,5 @@
 #if PostgreSQL
+internal import Metrics
 internal import Synchronization
 internal import System
 internal import TokenStore
@@ -37,7 +38,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let count = max(1, options.connections)
         slots = (0..<count).map { _ in ConnectionSlot() }
         firstWritingSlot = count / 2
-        state.metrics.wantedConnections.add(count, ordering: .relaxed)
+        state.count { $0.remote.connections.wanted += count }
         for slot in slots.indices { order(slot) }
         state.refusedServers.watch { [weak self, deliver] in deliver { [weak self] in self?.leaveRefusedServers() } }
     }
@@ -55,12 +56,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         if let refusal = state.refusal { return refusal }
         guard state.waitingRequests.add(1, ordering: .relaxed).newValue <= options.requestLimit else {
             state.waitingRequests.subtract(1, ordering: .relaxed)
-            state.metrics.refusedByCount.add(1, ordering: .relaxed)
+            state.count { $0.remote.refusedByCount += 1 }
             return .overloaded(.requests(options.requestLimit))
         }
         guard state.waitingBytes.add(bytes, ordering: .relaxed).newValue <= state.queueLimit else {
             release(bytes)
-            state.metrics.refusedByBytes.add(1, ordering: .relaxed)
+            state.count { $0.remote.refusedByBytes += 1 }
             return .overloaded(.queue(bytes: state.queueLimit))
         }
         return nil
@@ -120,7 +121,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             slot.queue = Array(left)
             if group.contains(where: \.isWrite) {
                 writes += 1
-                state.metrics.noteGroup(group.count)
+                state.count { $0.groupSizes.add(UInt64(group.count)) }
             }
             try pipeline.send(group, at: now)
         }
@@ -176,22 +177,25 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// Gives the outcomes of a transaction that has ended, or has them wait for a proof.
     private func end(_ group: Pipeline.Group, of pipeline: Pipeline) throws(PostgresError) {
         let (now, address) = (MonotonicTime.now, pipeline.ready.server.address)
-        state.metrics.noteRoundTrip(group.kind, (now - group.sentAt).count)
-        if group.isFence { state.metrics.noteProof(begunAt: group.sentAt, isProven: group.hasProven) }
+        state.count { counts in
+            counts.noteRoundTrip(group.kind, now - group.sentAt)
+            guard group.isFence else { return }
+            if group.hasProven { counts.noteProof(begunAt: group.sentAt) } else { counts.remote.failedProofs += 1 }
+        }
         if let failure = group.failure { return try repeatOrFail(group, failure, at: address) }
         guard !group.isFence else { return }
         if let warning = group.warning, group.isWrite {
             // Stored on this server, and maybe on no other one.
             let fault = StoreFault(unacknowledged: warning, at: address)
             for operation in group.operations {
-                state.metrics.unacknowledged.add(1, ordering: .relaxed)
+                state.count { $0.remote.unacknowledged += 1 }
                 fail(operation, fault)
             }
         } else if pipeline.isProven(group, answeredAt: now) {
             succeed(group)
         } else {
             pipeline.held.hold(group, answeredAt: now)
-            state.metrics.heldReads.add(UInt64(group.operations.count), ordering: .relaxed)
+            state.count { $0.remote.heldReads += UInt64(group.operations.count) }
         }
     }
 
@@ -262,7 +266,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
         guard !group.isFence else { throw error }
         if error.state?.isTransient == true {
-            state.metrics.noteRetry(error.state)
+            state.count { $0.noteRetry(error.state) }
             delayed += group.operations
             return setTimer(soon: true)
         }
@@ -284,7 +288,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let now = MonotonicTime.now
         for operation in operations where !operation.isOver {
             if operation.deadline > now {
-                state.metrics.noteRetry(error.state)
+                state.count { $0.noteRetry(error.state) }
                 gather(operation)
             } else {
                 giveUp(operation)
@@ -316,7 +320,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Ends an operation that has not begun, and that nobody waits for.
     func drop(_ operation: Operation) {
-        state.metrics.dropped.add(1, ordering: .relaxed)
+        state.count { $0.remote.dropped += 1 }
         finish(operation) {}
     }
 
@@ -334,12 +338,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     func drop(_ index: Int, _ error: PostgresError, isExpected: Bool = false) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
-        if pipeline.hasFence { state.metrics.failedProofs.add(1, ordering: .relaxed) }
+        if pipeline.hasFence { state.count { $0.remote.failedProofs += 1 } }
         let unfinished = pipeline.held.answers.flatMap(\.operations) + pipeline.groups.flatMap(\.operations)
         for operation in unfinished { operation.mayHaveLanded = operation.isWrite }
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil
-        state.noteLost(pipeline.ready.server.address, error, isExpected: isExpected)
+        state.note { $0.noteLost(pipeline.ready.server.address, error, isExpected: isExpected, at: $1) }
         // Those that wait in this slot may be sent on another one.
         let waiting = slot.queue
         slot.queue = []

@@ -44,7 +44,7 @@ final class RowAccess {
                 try coder.appendTokenInfo(of: value, keyNumber: keyNumber, key: key, times: times, to: &tokenInfo)
             }
         } catch {
-            state.metrics.unreadableReads.add(1, ordering: .relaxed)
+            state.count { $0.store.unreadableReads += 1 }
             throw .sealing(error)
         }
         return .found(tokenInfo, until: deadline, version: version)
@@ -55,7 +55,7 @@ final class RowAccess {
         do throws(SealingError) {
             return try coder.open(row)
         } catch {
-            state.metrics.unreadableReads.add(1, ordering: .relaxed)
+            state.count { $0.store.unreadableReads += 1 }
             throw .sealing(error)
         }
     }

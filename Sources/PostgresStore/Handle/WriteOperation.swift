@@ -10,7 +10,7 @@ internal import TokenStore
 /// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since. Nor is a
 /// write repeated that has waited long: its client may have stored something else since, through another server. Nor one that finds
 /// its user erased, unless it has a session, which is then one from after the erasure.
-final class WriteOperation: Operation {
+final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
     typealias Written = (version: TokenVersion, isFound: Bool)
 
     /// What is stored; nil to remove the token.
@@ -19,7 +19,6 @@ final class WriteOperation: Operation {
     private var match: WriteCondition.Match { condition.match }
     /// The key of the row of a session that must be there.
     private let session: [UInt8]?
-    private let completion: Completion<Written>
     private let statement: Statement
     private var version: TokenVersion
     private let begunAt = MonotonicTime.now
@@ -44,7 +43,7 @@ final class WriteOperation: Operation {
         _ rows: RowAccess, _ row: Row?, under key: [UInt8], if condition: WriteCondition, session: [UInt8]?, bytes: Int,
         completion: Completion<Written>
     ) {
-        (self.row, self.condition, self.session, self.completion) = (row, condition, session, completion)
+        (self.row, self.condition, self.session) = (row, condition, session)
         statement =
             switch condition.match {
             case _ where row == nil: .update
@@ -53,10 +52,8 @@ final class WriteOperation: Operation {
             case .exists, .oneOf: .update
             }
         version = rows.state.versions.next()
-        super.init(rows, bytes: bytes, lockOrder: key)
+        super.init(rows, (version, true), bytes: bytes, lockOrder: key, completion: completion)
     }
-
-    override var isAwaited: Bool { completion.isAwaited }
 
     private var key: [UInt8] { lockOrder }
 
@@ -127,7 +124,7 @@ final class WriteOperation: Operation {
             return .done
         }
         guard changedCount == 0 else {
-            if row != nil { rows.state.metrics.writes.add(1, ordering: .relaxed) }
+            if row != nil { rows.state.count { $0.store.writes += 1 } }
             completion(.success((version, true)))
             return .done
         }
@@ -168,8 +165,6 @@ final class WriteOperation: Operation {
         version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))
         return nil
     }
-
-    override func fail(_ error: StoreError) { completion(.failure(error)) }
 }
 
 extension WriteCondition.Match {

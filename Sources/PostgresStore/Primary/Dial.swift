@@ -64,7 +64,9 @@ struct Dial: Sendable {
         let rules = DurabilityRules(facts, options.durability)
         learn(facts, rules)
         if let refusal = facts.refusal(rules) { throw refusal }
-        if needsProof { try awaitUse(connection, facts) }
+        // What a server that was the primary before still gives must not count any more; see Fence.
+        let usableFrom = proofs.proof(of: ServerIdentity(facts)).usableFrom
+        while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
         guard try connection.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
         }
@@ -87,31 +89,6 @@ struct Dial: Sendable {
     }
 
     private var needsProof: Bool { options.durability == .synchronous }
-
-    /// Waits until what a server that was the primary before still gives does not count any more; see Fence.
-    private func awaitUse(_ connection: BlockingConnection, _ facts: HostFacts) throws(PostgresError) {
-        let proof = proofs.proof(of: ServerIdentity(facts))
-        guard proof.usableFrom > .now else { return }
-        if try hasLongBeenPrimary(connection, facts) { return proof.allowUse() }
-        while case let left = proof.usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
-    }
-
-    /// Whether the server has certainly been the primary for some seconds: each promotion is followed by a checkpoint.
-    private func hasLongBeenPrimary(_ connection: BlockingConnection, _ facts: HostFacts) throws(PostgresError) -> Bool
-    {
-        guard let timeline = facts.timeline else { return false }
-        do throws(PostgresError) {
-            return try connection.integer(
-                """
-                SELECT timeline_id = $1::bigint AND checkpoint_time < clock_timestamp() - interval '5 seconds'
-                FROM pg_control_checkpoint()
-                """, [.bigint(timeline)]) == 1
-        } catch {
-            // The role may not ask for it.
-            if error.endsConnection { throw error }
-            return false
-        }
-    }
 
     /// How long the commit of a proof may take.
     private static let proofTime = Duration.seconds(1)

@@ -14,10 +14,10 @@ internal import System
 ///
 /// Where the rule is followed: a handle gives out a group of reads if `Pipeline.isProven`, and otherwise keeps it in that pipeline
 /// until its server is proven, or sends it again if the connection is lost. A write proves its server, as it commits. `Dial` waits
-/// before it hands over a connection to a new primary (`awaitUse`). Administration, which looks for the primary by itself, commits
-/// after each call (`PrimaryConnections`). While no standby acknowledges anything, reads count on other evidence: all other hosts were
-/// asked, and none of them can be the primary (`PrimarySearch.evidence`). With `store.durability: local` none of this applies, and
-/// reads may go back in a failover, as writes may be lost.
+/// before it hands over a connection to a server that is new to this process (`Proof.usableFrom`). Administration, which looks for
+/// the primary by itself, commits after each call (`PrimaryConnections`). While no standby acknowledges anything, reads count on
+/// other evidence: all other hosts were asked, and none of them can be the primary (`PrimarySearch.evidence`). With
+/// `store.durability: local` none of this applies, and reads may go back in a failover, as writes may be lost.
 enum Fence {
     static let name = "token_cache_fence"
     /// A message in the write-ahead log that nobody reads: a transaction that has written nothing would not wait for standbys.
@@ -68,19 +68,12 @@ final class Proofs: Sendable {
 final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
-    private let usable: Atomic<UInt64>
+    /// When no other server that was the primary before can give anything that counts any more.
+    let usableFrom: MonotonicTime
 
     /// - Parameter seenAt: When this process learned that the server is a primary.
     init(seenAt: MonotonicTime) {
-        usable = Atomic((seenAt + Fence.validity).nanoseconds)
-    }
-
-    /// When no other server that was the primary before can give anything that counts any more.
-    var usableFrom: MonotonicTime { MonotonicTime(nanoseconds: usable.load(ordering: .acquiring)) }
-
-    /// The server has been the primary for long.
-    func allowUse() {
-        usable.store(0, ordering: .releasing)
+        usableFrom = seenAt + Fence.validity
     }
 
     /// When the commit began that has proven it.

@@ -11,13 +11,12 @@ internal import TokenStore
 final class PostgresState: Sendable {
     let sealing: Sealing
     let versions: VersionClock
-    let metrics = PostgresMetrics()
+    let counts: Mutex<PostgresCounts>
     let clock = StoreClock()
     let hosts: KnownHosts
     let proofs = Proofs()
     let refusedServers = RefusedServers()
-    /// The warnings that operators were given.
-    let warnings = OnceEach()
+    private let said = OnceEach()
     /// Tells operators what they should know.
     let report: @Sendable (StoreEvent) -> Void
     private let currentRetention: Mutex<Retention>
@@ -30,18 +29,30 @@ final class PostgresState: Sendable {
     /// Whether the database has refused a row as its key was retired, so that it is looked at which key seals.
     let hasRefusedKey = Atomic<Bool>(false)
 
-    /// - Parameter hosts: The names of the database's hosts, in the order of the settings.
     init(
-        sealing: Sealing, versions: VersionClock, hosts: [String], options: StoreOptions,
+        sealing: Sealing, versions: VersionClock, _ postgres: PostgresOptions, _ options: StoreOptions,
         report: @escaping @Sendable (StoreEvent) -> Void
     ) {
         self.sealing = sealing
         self.versions = versions
+        counts = Mutex(PostgresCounts(postgres))
+        let hosts = postgres.hosts.map(\.description)
         self.hosts = KnownHosts(hosts)
         self.report = report
         queueLimit = options.queueLimit
         currentRetention = Mutex(options.retention)
         health = Mutex(StoreHealth(places: hosts.joined(separator: ", "), at: .now))
+    }
+
+    func say(_ severity: StoreEvent.Severity, _ text: String) {
+        report(.own(StoreNotice(severity, text)))
+    }
+
+    /// Tells operators of a fault that is found again and again, when it begins.
+    ///
+    /// - Parameter name: Identifies the fault, if its text differs each time.
+    func sayOnce(_ severity: StoreEvent.Severity, _ text: String, as name: String? = nil) {
+        if said.isNew(name ?? text) { say(severity, text) }
     }
 
     // MARK: - Opening
@@ -84,7 +95,7 @@ final class PostgresState: Sendable {
     private let isTroubled = Atomic<Bool>(true)
 
     /// Notes a change, and reports the events that follow from it.
-    private func note(_ change: (inout StoreHealth, MonotonicTime) -> [StoreEvent]) {
+    func note(_ change: (inout StoreHealth, MonotonicTime) -> [StoreEvent]) {
         let events = health.withLock { health in
             defer { isTroubled.store(health.isTroubled, ordering: .relaxed) }
             return change(&health, .now)
@@ -105,27 +116,8 @@ final class PostgresState: Sendable {
         isTroubled.load(ordering: .relaxed) && health.withLock { $0.needsTrial(ofWrites: areWrites, at: .now) }
     }
 
-    /// - Parameters:
-    ///   - host: Where the connection leads.
-    ///   - server: The same with the server's version, for people.
-    func noteConnected(_ host: String, _ server: String) {
-        note { $0.noteConnected(host, server, at: $1) }
-    }
-
-    /// - Parameter isExpected: The connection was given up, as another server is the primary.
-    func noteLost(_ host: String, _ error: PostgresError, isExpected: Bool) {
-        note { $0.noteLost(host, error, isExpected: isExpected, at: $1) }
-    }
-
     /// Why no primary can be found; nil if there is one, or if none is being looked for.
     var missingPrimary: String? { health.withLock(\.reasons) }
-
-    /// All hosts were asked, and none is a primary.
-    ///
-    /// - Parameter reasons: For each host, as text.
-    func noteNotFound(_ reasons: String) {
-        note { $0.noteNotFound(reasons, at: $1) }
-    }
 
     /// Another server is the primary.
     ///
@@ -136,12 +128,16 @@ final class PostgresState: Sendable {
     ///   - former: The primary before.
     ///   - time: Since the search began.
     func noteTakeover(by ready: ReadyConnection, from former: ServerIdentity, after time: Nanoseconds) {
-        metrics.noteFailover(at: clock.unixTime)
+        let now = clock.unixTime
+        count {
+            $0.remote.failovers += 1
+            $0.remote.lastFailover = now
+        }
         let text = """
             \(ready.description) is the primary now in the place of \(former.address) (timeline \(former.timeline)); it could be \
             used \(StoreHealth.text(time)) after the search had begun
             """
-        report(.own(StoreNotice(.note, text)))
+        say(.note, text)
     }
 
     /// Requests were answered, or a trial was.
@@ -183,10 +179,11 @@ extension PostgresState {
     /// Tells operators, once, what they should know of a host that is used.
     func warn(_ facts: HostFacts, _ rules: DurabilityRules) {
         if rules.refusals.isEmpty {
-            for warning in rules.warnings where warnings.isNew(warning) { report(.own(StoreNotice(.warning, warning))) }
+            for warning in rules.warnings { sayOnce(.warning, warning) }
         }
-        if facts.isClockOff, warnings.isNew("the clock of \(facts.address)") {
-            report(.own(StoreNotice(.warning, "\(facts.clockDifferenceText): \(HostFacts.clockAdvice)")))
+        if facts.isClockOff {
+            let text = "\(facts.clockDifferenceText): \(HostFacts.clockAdvice)"
+            sayOnce(.warning, text, as: "the clock of \(facts.address)")
         }
     }
 }
@@ -217,7 +214,7 @@ final class OnceEach: Sendable {
 
     /// - Parameter absence: How long a fault has to be unseen to count as one that comes back; longer than the time between
     ///   two looks.
-    init(absence: Duration = .seconds(60)) {
+    init(absence: Duration = .seconds(300)) {
         self.absence = Nanoseconds(absence)
     }
 

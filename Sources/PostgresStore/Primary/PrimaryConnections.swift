@@ -26,8 +26,7 @@ final class PrimaryConnections: Sendable {
     }
 
     private let options: PostgresOptions
-    private let refusal: @Sendable () -> StoreError?
-    private let observe: @Sendable (HostFacts, DurabilityRules) -> Void
+    private let store: PostgresState?
     private let state = Mutex(State())
     /// For calls at the same time; further ones wait.
     private let room: System.Semaphore
@@ -49,21 +48,11 @@ final class PrimaryConnections: Sendable {
 
     /// - Parameters:
     ///   - options: Where the database is, and how durable a write must be: a host that does not ensure that is not used.
-    ///   - atOnce: How many calls may run at the same time.
-    ///   - refusal: Why no call may begin at present; nil if one may.
-    ///   - observe: Told of what a host is, and whether it may be used, whenever it was asked.
-    init(
-        _ options: PostgresOptions, atOnce: UInt32 = 2,
-        refusal: @escaping @Sendable () -> StoreError? = { nil },
-        observe: @escaping @Sendable (HostFacts, DurabilityRules) -> Void = { _, _ in }
-    ) {
-        (self.options, self.refusal, self.observe) = (options, refusal, observe)
+    ///   - store: Says why no call may begin at present, and is told of what the hosts are; nil without a store.
+    ///   - atOnce: How many calls may run at the same time: one for work that takes hours, for which nobody else is to wait.
+    init(_ options: PostgresOptions, _ store: PostgresState? = nil, atOnce: UInt32 = 2) {
+        (self.options, self.store) = (options, store)
         (room, keptCount) = (System.Semaphore(value: atOnce), Int(atOnce) - 1)
-    }
-
-    /// The same for work that takes hours, one at a time, for which nobody else has to wait.
-    func forLongWork() -> PrimaryConnections {
-        PrimaryConnections(options, atOnce: 1, refusal: refusal, observe: observe)
     }
 
     /// Where the database is, for operators.
@@ -77,13 +66,14 @@ final class PrimaryConnections: Sendable {
     /// - Parameters:
     ///   - failure: Makes the error of statements that fail.
     ///   - limit: How long it may take, the search for the primary and repetitions included.
+    ///   - isOpening: Whether it is what opens the store, before which no other call may begin.
     ///   - body: Gets a connection outside of a transaction. It is repeated after a lost connection, a serialization failure or a
     ///     deadlock, and so must be harmless a second time, also if its first run has changed something.
     func perform<Value>(
-        or failure: (StoreFault) -> StoreError = StoreError.write, within limit: Duration,
+        or failure: (StoreFault) -> StoreError = StoreError.write, within limit: Duration, isOpening: Bool = false,
         _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreError) -> Value {
-        if let refusal = refusal() { throw refusal }
+        if !isOpening, let refusal = store?.refusalOfOperators { throw refusal }
         let deadline = MonotonicTime.now + Nanoseconds(limit)
         guard room.wait(atMost: min(limit, Self.searchTime)) else {
             let text = "other work on the database has not left a connection free in time; try again"
@@ -135,6 +125,18 @@ final class PrimaryConnections: Sendable {
 
     private var needsProof: Bool { options.durability == .synchronous }
 
+    /// As `perform`, before the store is open.
+    func performOpening<Value>(
+        within limit: Duration, _ body: (BlockingConnection) throws(PostgresError) -> Value
+    ) throws(StoreOpenError) -> Value {
+        do throws(StoreError) {
+            return try perform(or: StoreError.unavailable, within: limit, isOpening: true, body)
+        } catch {
+            if case .unavailable(let fault) = error { throw .store(fault) }
+            throw .store(StoreFault("\(error)"))
+        }
+    }
+
     /// As `perform`, for callers whose thread must not block.
     func performOnThread<Value: Sendable>(
         or failure: @escaping @Sendable (StoreFault) -> StoreError = StoreError.write, within limit: Duration,
@@ -148,7 +150,7 @@ final class PrimaryConnections: Sendable {
         _ body: @escaping @Sendable () throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
         // The body may use keys, and before the store is open there are none.
-        if let refusal = refusal() { throw refusal }
+        if let refusal = store?.refusalOfOperators { throw refusal }
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
             threads.async {
                 do throws(StoreError) {
@@ -217,7 +219,7 @@ final class PrimaryConnections: Sendable {
     private func check(_ connection: BlockingConnection) throws(PostgresError) -> HostFacts {
         let facts = try HostFacts(of: connection)
         let rules = DurabilityRules(facts, options.durability)
-        if facts.isWritable { observe(facts, rules) }
+        if facts.isWritable { store?.note(facts, rules) }
         if let refusal = facts.refusal(rules) { throw refusal }
         return facts
     }

@@ -105,7 +105,7 @@ final class PrimaryFinder: Sendable {
     private func take(
         _ result: Result<ReadyConnection, Dial.Refusal>, from host: Int, since: MonotonicTime, _ work: inout Work
     ) {
-        state.metrics.pendingConnections.subtract(1, ordering: .relaxed)
+        state.count { $0.remote.connections.pending -= 1 }
         switch result {
         case .success(let ready):
             let last = work.search.server
@@ -140,7 +140,7 @@ final class PrimaryFinder: Sendable {
         let now = MonotonicTime.now
         let replaceOnly = work.orders.allSatisfy(\.isReplacement)
         for next in work.search.dials(for: work.orders.count, replaceOnly: replaceOnly, at: now) {
-            state.metrics.pendingConnections.add(1, ordering: .relaxed)
+            state.count { $0.remote.connections.pending += 1 }
             let dial = dial(next.host, next.trial)
             do throws(ThreadShortage) {
                 try NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
@@ -161,7 +161,7 @@ final class PrimaryFinder: Sendable {
             case .failed(let error): "\(host): \(error)"
             }
         }
-        state.noteNotFound(reasons.joined(separator: "; "))
+        state.note { $0.noteNotFound(reasons.joined(separator: "; "), at: $1) }
         let replacements = work.orders.filter(\.isReplacement)
         work.orders.removeAll(where: \.isReplacement)
         for order in replacements { order.deliver(.nothing) }

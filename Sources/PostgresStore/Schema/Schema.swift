@@ -11,8 +11,6 @@ enum Schema {
     ///
     /// Its second number differs for each store in the database.
     static let useLock = "(1953461099, 'store'::regclass::oid::integer)"
-    /// The advisory lock that a transaction holds while it deletes expired rows, so that two servers do not do so at once.
-    static let sweepLock = "(1953461100, 'store'::regclass::oid::integer)"
 
     /// Makes all of it.
     static let statements =

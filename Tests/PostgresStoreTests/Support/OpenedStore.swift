@@ -19,21 +19,18 @@ extension PostgresTokenStore {
         change(&options)
         var postgres = database.options()
         changePostgres(&postgres)
+        options.isSealed = isSealed
         let index = SecretKey([UInt8](repeating: 7, count: 32).span)
         let ring = KeyRing(
             index: index,
             keys: [.init(number: 1, createdAt: 1_700_000_000, key: SecretKey([UInt8](repeating: 9, count: 32).span))])
+        try database.allow(keys: 1)
         let state = PostgresState(
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
-            versions: try versions ?? VersionClock(), hosts: postgres.hosts.map(\.description), options: options,
-            report: report)
-        let connections = PrimaryConnections(postgres)
-        try database.allow(keys: 1)
+            versions: try versions ?? VersionClock(), postgres, options, report: report)
         // Never looked at: the ring is not in a file.
-        let upkeep = Upkeep(connections, state, StoreAgreement(options, state), Upkeep.Times(look: .seconds(86_400)))
-        self.init(postgres, state, connections, nil, nil, upkeep)
-        state.noteOpened()
-        startFinding()
+        self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
+        openUnexamined()
     }
 }
 
@@ -45,8 +42,8 @@ struct LoneHandle {
 
     init(_ options: PostgresOptions, timeout: Duration = .seconds(60)) throws {
         let state = PostgresState(
-            sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), hosts: ["host"],
-            options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+            sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), options,
+            StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         ) { _ in }
         state.noteOpened()
         // Never started.

@@ -75,24 +75,24 @@ package struct PostgresStoreProvider: StoreProvider {
     package func copySource(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopySource {
-        var own = self
-        if let isSealed = try PostgresCopySource.isSealed(postgres) { own.options.isSealed = isSealed }
-        return try PostgresCopySource(postgres, try own.keys(report: report))
+        try PostgresCopySource.open(postgres) { (isSealed) throws(StoreOpenError) in try keys(isSealed, report) }
     }
 
     package func copyTarget(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in
-            try keys(report: report)
-        }
+        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in try keys(nil, report) }
     }
 
-    /// Opens the store as a command does, for its keys.
-    private func keys(report: @escaping @Sendable (StoreEvent) -> Void) throws(StoreOpenError) -> PostgresKeys {
-        let store = try open(Upkeep.Times(), report: report)
+    /// Opens the store as a command does, for its keys and its clock of versions.
+    private func keys(
+        _ isSealed: Bool?, _ report: @escaping @Sendable (StoreEvent) -> Void
+    ) throws(StoreOpenError) -> PostgresState {
+        var own = self
+        own.options.isSealed = isSealed ?? options.isSealed
+        let store = try own.open(Upkeep.Times(), report: report)
         defer { store.close() }
-        return PostgresKeys(sealing: store.state.sealing, versions: store.state.versions)
+        return store.state
     }
 }
 #endif

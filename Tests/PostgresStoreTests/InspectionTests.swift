@@ -13,25 +13,28 @@ struct InspectionTests {
             fullPageWrites: "on", clockDifference: 4_000)
     }
 
-    private func primary(_ change: (inout HostInspection.Answer) -> Void = { _ in }) -> HostInspection {
-        var answer = HostInspection.Answer(facts: facts(), role: "app")
-        answer.tables = .success(
+    private func primary(
+        _ change: (inout HostInspection) -> Void = { _ in }, facts changeFacts: (inout HostFacts) -> Void = { _ in }
+    ) -> HostInspection {
+        var facts = facts()
+        changeFacts(&facts)
+        var host = HostInspection(name: "db1:5432", facts: .success(facts))
+        host.tables = .success(
             StoreRow(
                 schemaVersion: Schema.version, keyRing: [UInt8](repeating: 1, count: 32), sealingKey: 1,
                 fingerprints: [1: "a"]))
-        change(&answer)
-        return HostInspection(name: "db1:5432", outcome: .success(answer))
+        change(&host)
+        return host
     }
 
     private var standby: HostInspection {
-        let answer = HostInspection.Answer(facts: facts("db2:5432", isStandby: true), role: "app")
-        return HostInspection(name: "db2:5432", outcome: .success(answer))
+        HostInspection(name: "db2:5432", facts: .success(facts("db2:5432", isStandby: true)))
     }
 
     private func inspect(
         _ hosts: [HostInspection], _ durability: StoreDurability = .synchronous
     ) -> StoreInspection {
-        InspectionRules(hosts, durability).inspection
+        StoreInspection(hosts, durability)
     }
 
     private func bad(_ hosts: [HostInspection], _ durability: StoreDurability = .synchronous) -> [StoreFinding] {
@@ -67,19 +70,18 @@ struct InspectionTests {
     }
 
     @Test func `a host that cannot be used is a warning beside a primary, and a problem without`() {
-        let down = HostInspection(name: "db3:5432", outcome: .failure(.connection("connection refused")))
+        let down = HostInspection(name: "db3:5432", facts: .failure(.connection("connection refused")))
         expect(
             .warning, "db3:5432 is of no use: connection refused", advice: "runs there", of: primary(), standby, down)
         let found = bad([down])
         #expect(found.map(\.state) == [.problem, .problem])
         #expect(found[1].text.contains("no host of store.url takes writes"))
-        let refused = HostInspection(name: "db3:5432", outcome: .failure(.statement(.wrongPassword, "no")))
+        let refused = HostInspection(name: "db3:5432", facts: .failure(.statement(.wrongPassword, "no")))
         expect(.warning, "SQLSTATE 28P01", advice: "check the password", of: primary(), refused)
     }
 
     @Test func `two primaries are a problem`() {
-        let other = HostInspection(
-            name: "db2:5432", outcome: .success(HostInspection.Answer(facts: facts("db2:5432"), role: "app")))
+        let other = HostInspection(name: "db2:5432", facts: .success(facts("db2:5432")))
         expect(.problem, "db1:5432 and db2:5432 take writes", advice: "lower timeline", of: primary(), other)
     }
 
@@ -92,16 +94,16 @@ struct InspectionTests {
     }
 
     @Test func `settings that lose tokens are problems with their remedies`() {
-        let risky = primary { $0.facts.synchronousStandbyNames = "" }
+        let risky = primary(facts: { $0.synchronousStandbyNames = "" })
         expect(.problem, "synchronous_standby_names is empty on db1:5432", advice: "name the standbys", of: risky)
-        let unsafe = primary { $0.facts.fsync = "off" }
+        let unsafe = primary(facts: { $0.fsync = "off" })
         expect(.problem, "fsync is off", advice: "set it to on", of: unsafe)
         expect(.warning, "fsync is off", advice: "set it to on", of: unsafe, durability: .local)
     }
 
     @Test func `clocks that differ by more than a second are a warning`() {
-        #expect(bad([primary { $0.facts.clockDifference = -900_000 }]) == [])
-        let late = primary { $0.facts.clockDifference = -61_260_000 }
+        #expect(bad([primary(facts: { $0.clockDifference = -900_000 })]) == [])
+        let late = primary(facts: { $0.clockDifference = -61_260_000 })
         expect(.warning, "the clock of db1:5432 is 61.3 s behind this machine's", advice: "timedatectl", of: late)
     }
 

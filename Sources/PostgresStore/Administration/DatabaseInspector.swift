@@ -20,7 +20,7 @@ struct DatabaseInspector: StoreInspector {
             found.withLock { $0[index] = host }
         }
         let hosts = found.withLock { found in options.hosts.indices.compactMap { found[$0] } }
-        return InspectionRules(hosts, options.durability).inspection
+        return StoreInspection(hosts, options.durability)
     }
 }
 
@@ -28,96 +28,105 @@ struct DatabaseInspector: StoreInspector {
 struct HostInspection: Sendable {
     /// As in the settings.
     let name: String
-    let outcome: Result<Answer, PostgresError>
+    var facts: Result<HostFacts, PostgresError>
+    /// Of the primary: why a commit has not returned; nil if it has.
+    var commitError: PostgresError?
+    /// Of the primary.
+    var tables: Result<StoreRow, PostgresError>?
 
-    struct Answer: Sendable {
-        var facts: HostFacts
-        var role: String
-        /// Of the primary: why a commit has not returned; nil if it has.
-        var commitError: PostgresError?
-        /// Of the primary.
-        var tables: Result<StoreRow, PostgresError>?
+    /// Of a host that takes writes.
+    fileprivate var primary: HostFacts? {
+        if case .success(let facts) = facts, facts.isWritable { facts } else { nil }
     }
-
-    /// Whether it takes writes.
-    var isPrimary: Bool { if case .success(let answer) = outcome { answer.facts.isWritable } else { false } }
 }
 
 extension HostInspection {
     /// Asks a host, for as long as a request may take.
     init(_ host: PostgresOptions.Host, _ options: PostgresOptions) {
-        name = host.description
+        (name, facts) = (host.description, .failure(.unexpected("it was not asked")))
         do throws(PostgresError) {
             let limit = options.timeout
             let parameters = options.parameters(for: host, unanswered: limit)
             let connection = try BlockingConnection(parameters, until: .now + Nanoseconds(limit))
-            let facts = try HostFacts(of: connection)
-            var answer = Answer(facts: facts, role: try connection.role())
-            if facts.isWritable {
-                do throws(PostgresError) {
-                    answer.tables = .success(try Schema.check(connection))
-                } catch {
-                    guard case .unexpected = error else { throw error }
-                    answer.tables = .failure(error)
-                }
-                do throws(PostgresError) {
-                    try Fence.prove(connection.until(.now + Nanoseconds(limit)), within: limit)
-                } catch {
-                    answer.commitError = error
-                }
+            facts = .success(try HostFacts(of: connection))
+            guard primary != nil else { return }
+            do throws(PostgresError) {
+                tables = .success(try Schema.check(connection))
+            } catch {
+                tables = .failure(error)
+                if error.mayRetry { throw error }
             }
-            outcome = .success(answer)
+            do throws(PostgresError) {
+                try Fence.prove(connection.until(.now + Nanoseconds(limit)), within: limit)
+            } catch {
+                commitError = error
+            }
         } catch {
-            outcome = .failure(error)
+            facts = .failure(error)
         }
     }
 }
 
 /// What the hosts' answers mean, and what an operator should do about it.
-struct InspectionRules: Sendable {
-    private let hosts: [HostInspection]
-    private let durability: StoreDurability
-
+extension StoreInspection {
     init(_ hosts: [HostInspection], _ durability: StoreDurability) {
-        (self.hosts, self.durability) = (hosts, durability)
-    }
-
-    private var primaries: [HostInspection.Answer] {
-        hosts.filter(\.isPrimary).compactMap { try? $0.outcome.get() }
-    }
-
-    var inspection: StoreInspection {
-        var inspection = StoreInspection()
-        inspection.findings = hosts.map(judge) + judgePrimaries()
-        guard let primary = primaries.max(by: { $0.facts.timeline ?? 0 < $1.facts.timeline ?? 0 }) else {
-            return inspection
+        self.init()
+        let primaries = hosts.filter { $0.primary != nil }
+        findings = hosts.map { host in
+            switch host.facts {
+            case .success(let facts): Self.judge(facts)
+            case .failure(let error): Self.judge(host.name, error, isOnly: primaries.isEmpty)
+            }
         }
-        inspection.findings += judgeDurability(primary) + [judgeClock(primary.facts)] + judgeTables(primary)
-        if case .success(let row)? = primary.tables, row.isDecided {
-            inspection.sealing = StoreInspection.Sealing(
+        if primaries.isEmpty {
+            findings.append(
+                .problem(
+                    "no host of store.url takes writes, so tokens can be neither stored nor read",
+                    "solve the problems of the hosts, or promote a standby"))
+        }
+        if primaries.count > 1 {
+            findings.append(
+                .problem(
+                    "\(primaries.compactMap(\.primary?.address).joined(separator: " and ")) take writes, each for itself",
+                    """
+                    the one with the lower timeline was replaced: shut it down before somebody reads from it, and make it a standby of \
+                    the other one (pg_rewind)
+                    """))
+        }
+        guard let latest = primaries.max(by: { $0.primary?.timeline ?? 0 < $1.primary?.timeline ?? 0 }),
+            let facts = latest.primary
+        else { return }
+        let rules = DurabilityRules(facts, durability)
+        findings += rules.refusals.map { StoreFinding(sentence: $0, isProblem: true) }
+        findings += rules.warnings.map { StoreFinding(sentence: $0, isProblem: false) }
+        findings.append(Self.judgeCommit(latest.commitError, facts.address, durability))
+        findings.append(
+            facts.isClockOff
+                ? .warning(facts.clockDifferenceText, HostFacts.clockAdvice)
+                : .fine("the clock of \(facts.address) agrees with this machine's"))
+        switch latest.tables {
+        case nil: break
+        case .failure(let error)?: findings.append(StoreFinding(sentence: error.text, isProblem: true))
+        case .success(let row)?:
+            findings.append(
+                .fine("the database has schema \(row.schemaVersion), and this role may do what a server does"))
+            guard row.isDecided else { return }
+            sealing = Sealing(
                 keyRing: row.keyRing.map(KeyRing.fingerprint), keyNumbers: Set(row.fingerprints.keys))
         }
-        return inspection
     }
 
-    private func judge(_ host: HostInspection) -> StoreFinding {
-        switch host.outcome {
-        case .failure(let error): judge(host.name, error)
-        case .success(let answer): judge(answer.facts)
-        }
-    }
-
-    private func judge(_ name: String, _ error: PostgresError) -> StoreFinding {
+    private static func judge(_ name: String, _ error: PostgresError, isOnly: Bool) -> StoreFinding {
         let text = "\(name) is of no use: \(error.text)"
         let advice =
             error.state?.advice
             ?? (error.isFromServer
                 ? "read the log of PostgreSQL on that host"
                 : "check that PostgreSQL runs there, listens on this port, and can be reached from this machine")
-        return primaries.isEmpty ? .problem(text, advice) : .warning(text, advice)
+        return isOnly ? .problem(text, advice) : .warning(text, advice)
     }
 
-    private func judge(_ facts: HostFacts) -> StoreFinding {
+    private static func judge(_ facts: HostFacts) -> StoreFinding {
         let software = "\(facts.software)\(facts.timeline.map { ", timeline \($0)" } ?? "")"
         let encryption = facts.usesTLS ? ", with TLS" : ""
         if facts.isInRecovery { return .fine("\(facts.address) is a standby: \(software)\(encryption)") }
@@ -127,58 +136,20 @@ struct InspectionRules: Sendable {
             "set it to off, if this host is to be the primary")
     }
 
-    private func judgePrimaries() -> [StoreFinding] {
-        let names = primaries.map(\.facts.address)
-        if names.isEmpty {
-            return [
-                .problem(
-                    "no host of store.url takes writes, so tokens can be neither stored nor read",
-                    "solve the problems of the hosts, or promote a standby")
-            ]
-        }
-        guard names.count > 1 else { return [] }
-        return [
-            .problem(
-                "\(names.joined(separator: " and ")) take writes, each for itself",
-                """
-                the one with the lower timeline was replaced: shut it down before somebody reads from it, and make it a standby of \
-                the other one (pg_rewind)
-                """)
-        ]
-    }
-
-    private func judgeDurability(_ primary: HostInspection.Answer) -> [StoreFinding] {
-        let (rules, address) = (DurabilityRules(primary.facts, durability), primary.facts.address)
-        var findings = rules.refusals.map { StoreFinding(sentence: $0, isProblem: true) }
-        findings += rules.warnings.map { StoreFinding(sentence: $0, isProblem: false) }
-        switch primary.commitError {
-        case nil where durability == .local: findings.append(.fine("commits return on \(address)"))
-        case nil: findings.append(.fine("commits return on \(address), when a standby has acknowledged them"))
+    private static func judgeCommit(
+        _ error: PostgresError?, _ address: String, _ durability: StoreDurability
+    ) -> StoreFinding {
+        switch error {
+        case nil where durability == .local: .fine("commits return on \(address)")
+        case nil: .fine("commits return on \(address), when a standby has acknowledged them")
         case .timedOut?:
-            findings.append(
-                .problem(
-                    "no standby acknowledges the commits on \(address), so they do not return, and no token can be stored",
-                    """
-                    attach a standby that synchronous_standby_names has (pg_stat_replication there shows those that are connected), or \
-                    set store.durability: local and empty synchronous_standby_names
-                    """))
-        case let error?: findings.append(.problem("a commit on \(address) has failed: \(error)", "read its log"))
-        }
-        return findings
-    }
-
-    private func judgeClock(_ facts: HostFacts) -> StoreFinding {
-        facts.isClockOff
-            ? .warning(facts.clockDifferenceText, HostFacts.clockAdvice)
-            : .fine("the clock of \(facts.address) agrees with this machine's")
-    }
-
-    private func judgeTables(_ primary: HostInspection.Answer) -> [StoreFinding] {
-        switch primary.tables {
-        case nil: []
-        case .failure(let error): [StoreFinding(sentence: error.text, isProblem: true)]
-        case .success(let row):
-            [.fine("the database has schema \(row.schemaVersion), and \(primary.role) may do what a server does")]
+            .problem(
+                "no standby acknowledges the commits on \(address), so they do not return, and no token can be stored",
+                """
+                attach a standby that synchronous_standby_names has (pg_stat_replication there shows those that are connected), or \
+                set store.durability: local and empty synchronous_standby_names
+                """)
+        case let error?: .problem("a commit on \(address) has failed: \(error)", "read its log")
         }
     }
 }

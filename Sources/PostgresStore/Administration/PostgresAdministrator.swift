@@ -95,7 +95,7 @@ extension PostgresAdministrator {
         }
         var statistics = StoreStatistics(
             tokens: count.tokens, isSealed: state.sealing.ring != nil,
-            software: connections.facts?.software ?? "PostgreSQL", place: connections.place)
+            software: connections.facts?.software ?? "PostgreSQL", place: state.hosts.names)
         statistics.tokensAreEstimated = count.isEstimated
         statistics.databaseBytes = bytes.map { Int($0) }
         statistics.newestKey = state.sealing.ring?.newest.number
@@ -125,14 +125,8 @@ extension PostgresAdministrator: StoreVerifier {
                 try connection.page(from: start, limit: Self.verificationPage)
             }
             var coder = RowCoder(state.sealing)
-            for row in page.rows {
-                if case .token = row { result.tokens += 1 }
-                do throws(SealingError) {
-                    _ = try row.opened(&coder)
-                } catch {
-                    result.unreadable["\(error)", default: 0] += 1
-                }
-            }
+            _ = page.rows.opened(&coder, counting: &result.unreadable)
+            if !start.areSessions { result.tokens += page.rows.count }
             progress(StoreProgress(done: min(result.tokens, total), total: total))
             next = page.next
             if Task.isCancelled { throw .refused("verifying was interrupted") }

@@ -35,46 +35,30 @@ final class PostgresCopySource: CopySource {
 
     private static let batch = 1_000
 
-    /// Whether a store is sealed, whatever the settings say; nil if no server has started yet, or there are no tables.
-    static func isSealed(_ options: PostgresOptions) throws(StoreOpenError) -> Bool? {
+    /// - Parameter keys: Opens the store for its keys; gets whether it is sealed, whatever the settings say, or nil if no server has
+    ///   started yet, or there are no tables.
+    static func open(
+        _ options: PostgresOptions, _ keys: (_ isSealed: Bool?) throws(StoreOpenError) -> PostgresState
+    ) throws(StoreOpenError) -> PostgresCopySource {
         let connection = try BlockingConnection.toCopy(options)
         let row = try opening { () throws(PostgresError) in try StoreRow.read(from: connection) }
-        return row.flatMap { $0.isDecided ? $0.isSealed : nil }
+        let state = try keys(row.flatMap { $0.isDecided ? $0.isSealed : nil })
+        return try opening { () throws(PostgresError) in
+            let (now, limit) = (Int64(time(nil)), state.versions.next())
+            // What the first statement sees, all others see.
+            try connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return try PostgresCopySource(connection, state.sealing, at: now, versionLimit: limit.rawValue)
+        }
     }
 
-    /// - Parameter keys: Those of the store.
-    convenience init(_ options: PostgresOptions, _ keys: PostgresKeys) throws(StoreOpenError) {
-        let connection = try BlockingConnection.toCopy(options)
-        let now = Int64(time(nil))
-        self.init(
-            connection, keys.sealing, at: now, versionLimit: keys.versions.next().rawValue,
-            try opening { () throws(PostgresError) in
-                // What the first statement sees, all others see.
-                try connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                return try Self.figures(of: connection)
-            })
-    }
-
-    private init(
-        _ connection: BlockingConnection, _ sealing: Sealing, at moment: Int64?, versionLimit: Int64,
-        _ figures: (count: CopyCount, clockLook: Int64?)
-    ) {
+    fileprivate init(
+        _ connection: BlockingConnection, _ sealing: Sealing, at moment: Int64? = nil, versionLimit: Int64 = 0
+    ) throws(PostgresError) {
         (self.connection, self.moment, self.versionLimit) = (connection, moment, versionLimit)
-        (count, clockLook) = figures
         coder = RowCoder(sealing)
-    }
-
-    /// The rows that a transaction has added.
-    fileprivate convenience init(_ connection: BlockingConnection, _ sealing: Sealing) throws(PostgresError) {
-        self.init(connection, sealing, at: nil, versionLimit: 0, try Self.figures(of: connection))
-    }
-
-    private static func figures(of connection: BlockingConnection) throws(PostgresError) -> (CopyCount, Int64?) {
         let sessions = try connection.integer("SELECT count(*) FROM session") ?? 0
-        return (
-            CopyCount(tokens: try connection.tokenCount(), sessions: Int(sessions)),
-            try connection.integer("SELECT looked_at FROM store WHERE one = 1")
-        )
+        count = CopyCount(tokens: try connection.tokenCount(), sessions: Int(sessions))
+        clockLook = try connection.integer("SELECT looked_at FROM store WHERE one = 1")
     }
 
     func next() throws(StoreError) -> [CopiedRow] {
@@ -83,13 +67,7 @@ final class PostgresCopySource: CopySource {
             while rows.isEmpty, let start = position {
                 let page = try connection.page(from: start, limit: Self.batch)
                 position = page.next
-                for row in page.rows {
-                    do throws(SealingError) {
-                        rows.append(try row.opened(&coder))
-                    } catch {
-                        unreadable["\(error)", default: 0] += 1
-                    }
-                }
+                rows = page.rows.opened(&coder, counting: &unreadable)
             }
             return rows
         } catch {
@@ -110,7 +88,7 @@ final class PostgresCopyTarget: CopyTarget {
     ///   - options: Where the database is.
     ///   - keys: Opens the store for its keys.
     init(
-        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> PostgresKeys
+        _ options: PostgresOptions, _ keys: () throws(StoreOpenError) -> PostgresState
     ) throws(StoreOpenError) {
         let connection = try BlockingConnection.toCopy(options)
         let refusal = try opening { () throws(PostgresError) in try Self.refusal(connection) }
@@ -184,11 +162,5 @@ final class PostgresCopyTarget: CopyTarget {
             throw .write(StoreFault(error))
         }
     }
-}
-
-/// The keys of a store that was opened, and the clock of its versions.
-struct PostgresKeys {
-    let sealing: Sealing
-    let versions: VersionClock
 }
 #endif

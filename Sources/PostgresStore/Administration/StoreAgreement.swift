@@ -34,8 +34,9 @@ final class StoreAgreement: Sendable {
 
     // MARK: - Starting
 
-    /// Opens the store: agrees with the servers that have started before, or decides if there were none, and only then lets clients
-    /// and operators use the database. No key ring is made before the database has said that there is none.
+    /// Opens the store: agrees with the servers that have started before, or decides if there were none.
+    ///
+    /// Only then may clients and operators use the database. No key ring is made before the database has said that there is none.
     ///
     /// - Parameter limit: How long a step may take, the search for the primary included.
     func open(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) {
@@ -205,7 +206,7 @@ final class StoreAgreement: Sendable {
             """
     }
 
-    /// The keys to use: those of the file, and present ones that it lacks and rows may be sealed with.
+    /// The keys to use: those of the file, or the present ones if it lacks one of them that rows may be sealed with.
     private func keys(
         _ found: Result<KeyRing, KeyRingError>?, _ present: KeyRing, _ row: StoreRow
     ) -> [KeyRing.NumberedKey] {
@@ -215,12 +216,13 @@ final class StoreAgreement: Sendable {
             state.sayOnce(.warning, "\(error); the ring that was read before stays in use")
             return present.keys
         case .success(let new)?:
-            let kept = present.keys.filter { key in
+            let lost = present.keys.first { key in
                 new.numberedKey(key.number) == nil
                     && (row.fingerprints[key.number] != nil || key.number == present.active.number)
             }
-            for key in kept { state.sayOnce(.warning, "\(KeyRingError.lacksKey(number: key.number, path: file.path))") }
-            return (new.keys + kept).sorted { $0.number < $1.number }
+            guard let lost else { return new.keys }
+            state.sayOnce(.warning, "\(KeyRingError.lacksKey(number: lost.number, path: file.path))")
+            return present.keys
         }
     }
 

@@ -15,8 +15,6 @@ struct StoredToken: Sendable {
         return try coder.token(of: value.span, keyNumber: keyNumber, key: key, times: times)
     }
 
-    /// The columns, in the order in which `init` reads them.
-    static let columns = "key, version, written_at, expires_at, key_number, value"
     /// Bytes of values of a page, beyond which it has fewer rows than asked for.
     static let pageBytes = 4 << 20
 
@@ -46,6 +44,23 @@ enum StoredRow: Sendable {
         case .token(let row): .token(try row.token(&coder), row.times, row.version)
         case .session(let row): .session(try coder.open(row), number: row.number)
         }
+    }
+}
+
+extension [StoredRow] {
+    /// The rows that open.
+    ///
+    /// - Parameter unreadable: Gets the number of the others, by what is wrong with them.
+    func opened(_ coder: inout RowCoder, counting unreadable: inout [String: Int]) -> [CopiedRow] {
+        var opened: [CopiedRow] = []
+        for row in self {
+            do throws(SealingError) {
+                opened.append(try row.opened(&coder))
+            } catch {
+                unreadable["\(error)", default: 0] += 1
+            }
+        }
+        return opened
     }
 }
 
@@ -94,7 +109,7 @@ extension BlockingConnection {
         // All up to there, also those that were stored in between: a limit would leave out as many others.
         let result = try run(
             """
-            SELECT \(StoredToken.columns) FROM token WHERE key > $1::bytea AND key <= $2::bytea AND value IS NOT NULL
+            SELECT \(Statement.columns) FROM token WHERE key > $1::bytea AND key <= $2::bytea AND value IS NOT NULL
             ORDER BY key
             """, [.bytea(key), .bytea(last)])
         return ((0..<result.rowCount).map { StoredToken(result, row: $0) }, count < sizes.rowCount ? last : nil)
@@ -153,7 +168,7 @@ extension BlockingConnection {
     func add(_ tokens: [(row: Row, version: Int64)]) throws(PostgresError) {
         try run(
             """
-            INSERT INTO token (\(StoredToken.columns))
+            INSERT INTO token (\(Statement.columns))
             SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])
             """,
             [

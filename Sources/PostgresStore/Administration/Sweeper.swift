@@ -44,7 +44,8 @@ struct Sweeper {
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             if !error.mayRetry {
-                state.sayOnce(.warning, "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)")
+                let text = "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)"
+                state.sayOnce(.warning, text)
             }
             left = []
             nextStep = .now + Nanoseconds(interval)

@@ -90,7 +90,8 @@ final class Upkeep: Sendable {
         state.noteNotOpened(error)
         let (problem, hope) =
             error.mayRetry
-            ? ("reached", "goes on by itself as soon as it can") : ("used", "checks every few seconds whether that is mended")
+            ? ("reached", "goes on by itself as soon as it can")
+            : ("used", "checks every few seconds whether that is mended")
         let text = """
             the database cannot be \(problem), and clients are told that tokens can be neither stored nor read; this server \
             \(hope): \(error)
@@ -120,7 +121,8 @@ final class Upkeep: Sendable {
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             guard case .read(let fault) = error, !fault.mayRetry else { return }
-            state.sayOnce(.warning, "this server cannot learn which key seals, and goes on with the present one: \(error)")
+            let text = "this server cannot learn which key seals, and goes on with the present one: \(error)"
+            state.sayOnce(.warning, text)
         }
     }
 

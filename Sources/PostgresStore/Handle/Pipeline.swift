@@ -60,7 +60,9 @@ final class Pipeline {
         let parts = OperationGroup.parts(of: operations)
         let takers = parts.flatMap { part in
             let count = part.shared == nil ? operations[part.operations.lowerBound].statementCount : 1
-            return (0..<count).map { OperationGroup.Part(shared: part.shared, operations: part.operations, statement: $0) }
+            return (0..<count).map { statement in
+                OperationGroup.Part(shared: part.shared, operations: part.operations, statement: statement)
+            }
         }
         groups.append(Group(operations: operations, takers: takers, sentAt: now, isFence: false))
         for part in parts {

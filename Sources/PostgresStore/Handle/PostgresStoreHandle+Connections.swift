@@ -96,7 +96,7 @@ extension PostgresStoreHandle {
         let now = MonotonicTime.now
         let again = delayed
         delayed = []
-        for operation in again { operation.deadline > now ? gather(operation) : giveUp(operation) }
+        for operation in again { gatherAgain(operation) }
         releaseHeld()
         for (index, slot) in slots.enumerated() {
             giveUpWaiting(slot, now)

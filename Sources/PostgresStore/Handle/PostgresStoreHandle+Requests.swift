@@ -9,15 +9,12 @@ extension PostgresStoreHandle {
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
-        var key = RowKey()
-        do throws(SealingError) {
-            try rows.coder.key(of: id, into: &key)
-        } catch {
-            throw .sealing(error)
+        let bytes = id.count + Operation.waitingBytes
+        let refusal = gather(bytes) { () throws(SealingError) in
+            let key = try userKey(id)
+            return FetchOperation(rows, key, upTo: limit, bytes: bytes, completion: makeCompletion())
         }
-        let bytes = key.bytes.count + Operation.waitingBytes
-        if let refusal = admit(bytes) { throw refusal }
-        gather(FetchOperation(rows, key.bytes, upTo: limit, bytes: bytes, completion: makeCompletion()))
+        if let refusal { throw refusal }
         return nil
     }
 
@@ -110,11 +107,10 @@ extension PostgresStoreHandle {
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
         // A use that cannot be noted is lost.
-        gather(for: Completion<Void> { _ in }) { () throws(SealingError) in
+        let completion = Completion<Void> { _ in }
+        gather(for: completion) { () throws(SealingError) in
             let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(unixTime)]
-            return SessionOperation(
-                rows, (), skipsLocked: true, [(.noteUse, parameters)], Completion { _ in }
-            ) { _, _, _ in }
+            return SessionOperation(rows, (), skipsLocked: true, [(.noteUse, parameters)], completion) { _, _, _ in }
         }
     }
 

@@ -205,7 +205,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
             switch operation.finish() {
             case .done: finish(operation) {}
-            case .goesOn: operation.deadline > .now ? gather(operation) : giveUp(operation)
+            case .goesOn: gatherAgain(operation)
             }
         }
     }
@@ -276,23 +276,22 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             if group.operations.count > 1 {
                 // The row of one of them may be the reason, and nobody can tell of which.
                 operation.isAlone = true
-                operation.deadline > .now ? gather(operation) : giveUp(operation)
+                gatherAgain(operation)
             } else {
                 fail(operation, StoreFault(error, at: host, isOfOneToken: error.state?.isOfOneRow == true), error.state)
             }
         }
     }
 
-    /// Sends operations again, as far as they have time.
+    /// Has an operation be sent again, if it has time.
+    func gatherAgain(_ operation: Operation) {
+        operation.deadline > .now ? gather(operation) : giveUp(operation)
+    }
+
     private func requeue(_ operations: [Operation], _ error: PostgresError) {
-        let now = MonotonicTime.now
         for operation in operations where !operation.isOver {
-            if operation.deadline > now {
-                state.count { $0.noteRetry(error.state) }
-                gather(operation)
-            } else {
-                giveUp(operation)
-            }
+            state.count { $0.noteRetry(error.state) }
+            gatherAgain(operation)
         }
     }
 

@@ -55,9 +55,6 @@ final class PrimaryConnections: Sendable {
         (room, keptCount) = (System.Semaphore(value: atOnce), Int(atOnce) - 1)
     }
 
-    /// Where the database is, for operators.
-    var place: String { options.hosts.map(\.description).joined(separator: ", ") }
-
     /// What the primary is, as of the last connection to it; nil before the first.
     var facts: HostFacts? { state.withLock(\.facts) }
 

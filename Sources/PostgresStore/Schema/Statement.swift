@@ -59,7 +59,8 @@ enum Statement: String, CaseIterable {
         """
     }
 
-    private static let columns = "key, version, written_at, expires_at, key_number, value"
+    /// As `StoredToken` reads them.
+    static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let contents = "$2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
     private static let values = "$1::bytea, \(contents)"
     private static let assignments = """

@@ -87,7 +87,7 @@ struct TestAdministration {
     /// The row of an id as it lies in the table, also of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let result = try database.connection().run(
-            "SELECT \(StoredToken.columns) FROM token WHERE key = $1::bytea", [.bytea(try key(of: id))])
+            "SELECT \(Statement.columns) FROM token WHERE key = $1::bytea", [.bytea(try key(of: id))])
         return result.rowCount == 0 ? nil : StoredToken(result, row: 0)
     }
 

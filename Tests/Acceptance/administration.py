@@ -2,7 +2,7 @@
 import json
 import urllib.request
 
-from http_client import exchange, lines
+from http_client import Connection, exchange, lines
 
 HOST = "Host: localhost"
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
@@ -17,6 +17,18 @@ def ask(address, method, path, *fields):
 def steer(server, path, *fields):
     """Sends a POST over the control socket."""
     return ask(server.data / "control.sock", "POST", path, *fields)
+
+
+def last_line(data, path, request=None, timeout=20):
+    """The last line of the answer to a command's request, which may have several; None if there is none, as of a server that has ended."""
+    body = json.dumps(request or {}).encode()
+    try:
+        with Connection(data / "control.sock", timeout=timeout) as connection:
+            connection.send(lines(f"POST {path} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body))
+            found = connection.receive_to_end().partition(b"\r\n\r\n")[2].splitlines()
+    except (ConnectionError, FileNotFoundError):
+        return None
+    return json.loads(found[-1]) if found else None
 
 
 def readiness(server):

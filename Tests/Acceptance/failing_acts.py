@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from contract import STORED
-from failing_audits import PERIOD, AuditedWorld, LenientlyAuditedWorld
+from failing_audits import PERIOD, AuditedWorld
 from failing_calls import STRUCK
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
 from http_client import exchange, post
@@ -193,7 +193,6 @@ ACTS = {
     "erase": Act(erase),
     "checkpoint": Act(checkpoint, prepare=prepare_checkpoint, is_slow=True),
     "record": Act(write_and_read, world=AuditedWorld),
-    "unrecorded": Act(write_and_read, world=LenientlyAuditedWorld),
     "remove": Act(remove, prepare_removal, world=AuditedWorld),
     "rotate": Act(rotate, AuditedWorld.rotate, check_rotation, AuditedWorld),
     "renew": Act(renew, world=AuditedWorld, is_slow=True),

@@ -63,7 +63,6 @@ def is_half_line(point, strike):
 
 class AuditedWorld(World):
     """A server that records each request; its clients send a session of each user instead of the id."""
-    is_required = "on"
 
     def __init__(self, calls, folder, settings=None):
         self.log = AuditLog(folder / "log")
@@ -71,7 +70,7 @@ class AuditedWorld(World):
         self.rotated = []
         self.done = []
         access, key = session_settings(folder / "keys")
-        audit = {**self.log.settings, "required": self.is_required}
+        audit = {**self.log.settings, "required": "on"}
         super().__init__(calls, folder, {**access, "audit": audit, **(settings or {})})
         try:
             api = API(self.server, key)
@@ -121,12 +120,8 @@ class AuditedWorld(World):
         self.log.verify(*self.files())
         text = "".join(file.read_text() for file in self.files())
         missing = [request for request in self.done if f'"request_id":"{request}"' not in text]
-        assert len(missing) <= self.lost_events(), f"the audit log lacks {missing}"
+        assert not missing, f"the audit log lacks {missing}"
         self.done.clear()
-
-    def lost_events(self):
-        """How many events may be missing since the last check."""
-        return 0
 
     def check_successor(self):
         """Takes over what a crash would leave of the log now; no line may be missed."""
@@ -143,18 +138,3 @@ class AuditedWorld(World):
     def restart_soundly(self):
         super().restart_soundly()
         self.check_log()
-
-
-class LenientlyAuditedWorld(AuditedWorld):
-    """The same with `audit.required: off`: a request is answered even if it cannot be recorded."""
-    is_required = "off"
-    known_lost = 0
-
-    def may_fail(self, point):
-        return super().may_fail(point) and NAME not in self.calls.strike().target
-
-    def lost_events(self):
-        """As many as the log says are not in it; each of them is counted once."""
-        lost = sum(line["lost_events"] for line in self.events("resume_log"))
-        before, self.known_lost = self.known_lost, lost
-        return lost - before

@@ -6,8 +6,9 @@ import ssl
 import subprocess
 from pathlib import Path
 
+from administration import last_line
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import Connection, ProtocolError, exchange, get, lines, post
+from http_client import Connection, ProtocolError, exchange, get, post
 from server_process import Server, until
 
 SECONDS = 10
@@ -158,16 +159,7 @@ class World:
 
     def steer(self, path, request=None):
         """Sends a request over the control socket; returns its last line, or None without an answer."""
-        body = json.dumps(request or {}).encode()
-        head = lines(f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", body=body)
-        try:
-            with Connection(self.server.data / "control.sock", timeout=SECONDS) as connection:
-                connection.send(head)
-                answer = connection.receive_to_end()
-        except (ConnectionError, FileNotFoundError):
-            return None
-        lines_of_body = answer.partition(b"\r\n\r\n")[2].splitlines()
-        return json.loads(lines_of_body[-1]) if lines_of_body else None
+        return last_line(self.server.data, path, request, SECONDS)
 
     # What must hold
 

@@ -1,11 +1,9 @@
 """Sessions, revocations and erasures that were acknowledged survive kill -9, and nothing that has ended comes back."""
-import http.client
-import json
 import random
-import socket
 import threading
 import time
 
+from administration import last_line
 from contract import NOT_FOUND, STORED, found
 from http_client import ProtocolError, exchange, get, post
 from server_process import UNSEALED, Server, until
@@ -14,32 +12,12 @@ from store_files import holds, printed
 USERS = 4
 
 
-class ControlConnection(http.client.HTTPConnection):
-    """A connection to control.sock."""
-
-    def __init__(self, data):
-        super().__init__("localhost", timeout=20)
-        self.path = str(data / "control.sock")
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
 def ask(data, name, **request):
     """The reply to a command; fails with ConnectionError if there is none."""
-    connection = ControlConnection(data)
-    try:
-        connection.request("POST", f"/store/{name}", json.dumps(request))
-        lines = connection.getresponse().read().splitlines()
-    except http.client.HTTPException as error:
-        raise ConnectionError(str(error)) from error
-    finally:
-        connection.close()
-    if not lines or "reply" not in (last := json.loads(lines[-1])):
-        raise ConnectionError(lines)
-    return last["reply"]
+    answer = last_line(data, f"/store/{name}", request)
+    if "reply" not in (answer or {}):
+        raise ConnectionError(answer)
+    return answer["reply"]
 
 
 class UserLedger:

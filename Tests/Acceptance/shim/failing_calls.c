@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -200,11 +199,6 @@ static void report_again(int descriptor)
 
 /* Files */
 
-static mode_t mode_argument(int flags, va_list arguments)
-{
-    return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
-}
-
 INLINED int fails_to_open(const char *path, int flags, int is_stream)
 {
     uint32_t action = count(OPEN);
@@ -227,30 +221,9 @@ INLINED int fails_to_open(const char *path, int flags, int is_stream)
     return strikes(action, path);
 }
 
-#define DEFINE_OPEN(name) \
-    int name(const char *path, int flags, ...) \
-    { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode_t mode = mode_argument(flags, arguments); \
-        va_end(arguments); \
-        return fails_to_open(path, flags, 0) ? -1 : REAL(name)(path, flags, mode); \
-    }
+#define OPENING(path, flags, call) (fails_to_open(path, flags, 0) ? -1 : (call))
 
-#define DEFINE_OPENAT(name) \
-    int name(int directory, const char *path, int flags, ...) \
-    { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode_t mode = mode_argument(flags, arguments); \
-        va_end(arguments); \
-        return fails_to_open(path, flags, 0) ? -1 : REAL(name)(directory, path, flags, mode); \
-    }
-
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
-DEFINE_OPENAT(openat)
-DEFINE_OPENAT(openat64)
+DEFINE_OPENING
 
 FILE *fopen(const char *path, const char *mode)
 {

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,19 +34,9 @@ static void wait_for(const char *call, const char *path)
     }
 }
 
-#define DEFINE_OPEN(name) \
-    int name(const char *path, int flags, ...) \
-    { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode_t mode = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0; \
-        va_end(arguments); \
-        wait_for("open", path); \
-        return REAL(name)(path, flags, mode); \
-    }
+#define OPENING(path, flags, call) (wait_for("open", path), (call))
 
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
+DEFINE_OPENING
 
 ssize_t write(int descriptor, const void *data, size_t length)
 {

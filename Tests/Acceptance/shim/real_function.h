@@ -1,5 +1,7 @@
 /* The functions of the C library that a preloaded library takes the place of; for sources that define _GNU_SOURCE. */
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 
 /* The C library's function of this name. */
 #define REAL(name) \
@@ -8,3 +10,29 @@
         if (!real) real = dlsym(RTLD_NEXT, #name); \
         real; \
     })
+
+/* The functions that open a file, with OPENING(path, flags, call) in the place of each call. */
+#define TAKE_MODE(flags) \
+    mode_t mode = 0; \
+    if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode = va_arg(arguments, mode_t); \
+        va_end(arguments); \
+    }
+
+#define DEFINE_OPEN(name) \
+    int name(const char *path, int flags, ...) \
+    { \
+        TAKE_MODE(flags) \
+        return OPENING(path, flags, REAL(name)(path, flags, mode)); \
+    }
+
+#define DEFINE_OPENAT(name) \
+    int name(int directory, const char *path, int flags, ...) \
+    { \
+        TAKE_MODE(flags) \
+        return OPENING(path, flags, REAL(name)(directory, path, flags, mode)); \
+    }
+
+#define DEFINE_OPENING DEFINE_OPEN(open) DEFINE_OPEN(open64) DEFINE_OPENAT(openat) DEFINE_OPENAT(openat64)

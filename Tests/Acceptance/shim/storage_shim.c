@@ -16,7 +16,6 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -159,7 +158,7 @@ static void note_opened(int descriptor, int flags)
     if (flags & O_TRUNC) record(TRUNCATED, opened_count, 0, NULL, 0);
 }
 
-#define OPENING(call, flags) \
+#define OPENING(path, flags, call) \
     ({ \
         pthread_mutex_lock(&order); \
         int descriptor = (call); \
@@ -170,35 +169,7 @@ static void note_opened(int descriptor, int flags)
         descriptor; \
     })
 
-static mode_t mode_argument(int flags, va_list arguments)
-{
-    return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
-}
-
-#define DEFINE_OPEN(name) \
-    int name(const char *path, int flags, ...) \
-    { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode_t mode = mode_argument(flags, arguments); \
-        va_end(arguments); \
-        return OPENING(REAL(name)(path, flags, mode), flags); \
-    }
-
-#define DEFINE_OPENAT(name) \
-    int name(int directory, const char *path, int flags, ...) \
-    { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode_t mode = mode_argument(flags, arguments); \
-        va_end(arguments); \
-        return OPENING(REAL(name)(directory, path, flags, mode), flags); \
-    }
-
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
-DEFINE_OPENAT(openat)
-DEFINE_OPENAT(openat64)
+DEFINE_OPENING
 
 int close(int descriptor)
 {

@@ -64,7 +64,7 @@ class Soak:
             # Small, so that it is full before memory is measured.
             "cache": {"max_bytes": "2 MiB"},
             "audit": {"file": str(self.audit_log)}, "access_log": "json", "access_log_file": str(self.access_log),
-            "store": {"queue": {"max_wait": "2s"}}, "timeouts": {"head": "3s", "body": "3s", "idle": "5s"},
+            "store": {"queue": {"max_wait": "4s"}}, "timeouts": {"head": "3s", "body": "3s", "idle": "5s"},
         }
         self.server = self.disk.serve(folder / "server", self.settings)
         self.loads, self.mistakes, self.counts, self.recorded = [], [], collections.Counter(), 0

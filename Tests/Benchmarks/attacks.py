@@ -14,6 +14,7 @@ import resource
 import socket
 import ssl
 import statistics
+import struct
 import subprocess
 import threading
 import time
@@ -23,7 +24,7 @@ from pathlib import Path
 from client import ask
 from machine import BenchmarkError, choose_cores, raise_descriptor_limit
 from peers import Certificate
-from sync_delay import SyncDelay
+from workloads import get, post
 
 ATTACKERS = 3
 """Attacking processes; several, because each may open only so many files."""
@@ -67,19 +68,26 @@ class Waits:
         )
 
 
-def get(unique_id: str) -> bytes:
-    """A GET for an id."""
-    return f"GET /token?unique_id={unique_id} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-
-
-def post(unique_id: str, token_info: bytes) -> bytes:
+def token(unique_id: str, token_info: bytes) -> bytes:
     """A POST of an already encoded token info."""
-    body = b"unique_id=" + unique_id.encode() + b"&token_info=" + token_info
-    head = (
-        "POST /token HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    return post(b"unique_id=" + unique_id.encode() + b"&token_info=" + token_info)
+
+
+class SlowDisk:
+    """The library `sync_delay.c`, and the file that tells it how long each sync of a server is delayed."""
+
+    def __init__(self, folder: Path) -> None:
+        library, self.delay = folder / "sync_delay.so", folder / "sync-delay"
+        source = Path(__file__).with_name("sync_delay.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source)], check=True)
+        self.delay.write_bytes(bytes(8))
+        self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_FILE": str(self.delay)}
+        """The environment variables of the server."""
+
+    def set(self, seconds: float) -> None:
+        """Changes the delay of each sync from now on; the file keeps its length, as the server has mapped it."""
+        with self.delay.open("r+b") as file:
+            file.write(struct.pack("=Q", round(seconds * 1e9)))
 
 
 class Target:
@@ -227,9 +235,9 @@ def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
     """Measures how long other clients wait while long answers are requested."""
     target = Target(binary, folder / "long-answers")
     try:
-        for name, first in (("POST and GET", post("small", b"x")), ("GET", b"")):
-            target.ask(post("long", b"%01" * 1_048_000))
-            target.ask(post("other", b"x"))
+        for name, first in (("POST and GET", token("small", b"x")), ("GET", b"")):
+            target.ask(token("long", b"%01" * 1_048_000))
+            target.ask(token("other", b"x"))
             others, health = Waits("others' GET"), Waits("/healthz")
             begin = time.monotonic()
             with (
@@ -250,18 +258,18 @@ def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
 
 def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
     """Measures memory, and reads, while large writes wait for a stopped disk."""
-    disk = SyncDelay(folder)
+    disk = SlowDisk(folder)
     target = Target(binary, folder / "large-writes", TOKEN_CACHE_LIMITS_BUFFERS="256 MiB", **disk.settings)
     try:
-        target.ask(post("other", b"x"))
+        target.ask(token("other", b"x"))
         print(f"large writes: resident before {target.resident_mebibytes():.0f} MiB", flush=True)
         calm, others = Waits("GET before"), Waits("GET meanwhile")
         with asking(calm, target.port, get("other"), 0.01):
             time.sleep(5)
-        disk.set(int(plan.seconds * 1e3))
+        disk.set(plan.seconds)
         peak = 0.0
         with (
-            attacked(flood, target.port, plan.large_writes, plan.seconds, post("large", b"x" * 1_000_000)),
+            attacked(flood, target.port, plan.large_writes, plan.seconds, token("large", b"x" * 1_000_000)),
             asking(others, target.port, get("other"), 0.01),
         ):
             end = time.monotonic() + plan.seconds
@@ -303,7 +311,7 @@ def handshakes(binary: Path, folder: Path, plan: Plan) -> None:
     for name, data in (("one byte", b"\x16"), ("112 KiB of a hello", long_hello()), ("a whole hello", client_hello())):
         target = Target(binary, folder / f"handshakes-{len(data)}", **settings)
         try:
-            target.ask(post("other", b"x"))
+            target.ask(token("other", b"x"))
             before, peak, others = target.resident_mebibytes(), 0.0, Waits("GET meanwhile")
             with (
                 attacked(flood, target.tls_port, plan.handshakes, plan.seconds, data),
@@ -324,14 +332,14 @@ def handshakes(binary: Path, folder: Path, plan: Plan) -> None:
         core, _ = choose_cores()
         for task in Path(f"/proc/{target.process.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {core})
-        target.ask(post("other", b"x"))
+        target.ask(token("other", b"x"))
         kept, new, writes = Waits("kept connection's GET"), Waits("new connections' GET"), Waits("new connections' POST")
         count = int(plan.hellos_a_second * PERIOD_SECONDS)
         with (
             attacked(demand, target.tls_port, count, plan.seconds, client_hello()),
             asking(kept, target.port, get("other"), 0.01, keeps=True),
             asking(new, target.port, get("other"), 0.01),
-            asking(writes, target.port, post("other", b"x"), 0.01),
+            asking(writes, target.port, token("other", b"x"), 0.01),
         ):
             time.sleep(plan.seconds)
         print(f"handshakes, {plan.hellos_a_second} hellos a second: {kept}; {new}; {writes}", flush=True)

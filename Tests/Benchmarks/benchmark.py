@@ -126,9 +126,8 @@ class Benchmark:
                 "redis": redis.version(),
             },
             method=(
-                f"server on core {self.server_core}, wrk on core {self.client_core}, {CONNECTIONS} keep-alive "
-                f"connections, {TOKEN_COUNT:,} sealed tokens;\n"
-                f"medians of {self.plan.rounds} paired runs of {self.plan.seconds} s"
+                f"Server on core {self.server_core}, wrk on core {self.client_core}, {CONNECTIONS} keep-alive "
+                f"connections, {TOKEN_COUNT:,} sealed tokens; medians of {self.plan.rounds} paired runs of {self.plan.seconds} s"
             ),
             rows=rows, idle=idle, starts=starts,
             memory=memory.measure(many, busy, self.plan.busy_requests),

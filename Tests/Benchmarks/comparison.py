@@ -14,7 +14,7 @@ import measurement
 from machine import BenchmarkError, note
 from measurement import Result, Wrk
 from peers import Certificate, TokenCache
-from report import table
+from report import described, table
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE
 
 TITLES = ["row", "", "CPU µs/request", "before", "ratio", "half of the pairs", "instructions", "before", "ratio"]
@@ -102,7 +102,7 @@ class Comparison:
 
 def as_text(report: Report) -> str:
     """The report that the benchmark prints."""
-    rows = [TITLES]
+    rows = []
     this, before = report.instructions
     for own, other in zip(report.results[::2], report.results[1::2]):
         low, _, high = statistics.quantiles(own.ratios, n=4) if len(own.ratios) > 1 else own.ratios * 3
@@ -114,8 +114,7 @@ def as_text(report: Report) -> str:
             count, earlier = this[own.workload], before[own.workload]
             row += [f"{count:,.0f}", f"{earlier:,.0f}", f"{count / earlier:.3f}"]
         rows.append(row + [""] * (len(TITLES) - len(row)))
-    machine_lines = "\n".join(f"{name}: {value}" for name, value in report.machine.items())
     return (
-        f"{machine_lines}\n\nThis checkout beside {report.reference}; ratios below 1 are better. Half of the pairs of runs "
-        f"are within the range.\n\n{table(rows)}"
+        f"{described(report.machine)}\n\nThis checkout beside {report.reference}; ratios below 1 are better. Half of the pairs of runs "
+        f"are within the range.\n\n{table(TITLES, rows)}"
     )

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import statistics
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from client import CONNECTIONS, ask, ask_all, open_connections
@@ -27,7 +27,7 @@ class Figures:
 
     @property
     def requests_per_second(self) -> float:
-        """Processor time over the whole run."""
+        """Over the whole run."""
         return self.requests / self.microseconds * 1e6
 
 
@@ -85,8 +85,6 @@ class Wrk:
         self.folder = folder
         self.seconds = seconds
         self.connections = connections
-        self.during: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-        """Entered for the time of the requests that count, which may be less than that of a run."""
 
     def cores(self, peer: RunningPeer) -> list[int | str]:
         """The cores on which wrk runs, once on each."""
@@ -95,7 +93,7 @@ class Wrk:
     def run(self, peer: RunningPeer, workload: Workload, seed: int) -> Sample:
         """Drives a peer once, for `seconds`."""
         stolen_before, cpu_before = stolen_seconds(self.server_core), peer.cpu_seconds()
-        with self.during(), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             driving = [stack.enter_context(self.driving(peer.port, workload, seed, core)) for core in self.cores(peer)]
             what = f"{peer.name}, {workload.name}"
             figures = together([self.figures(process, what, len(peer.answer)) for process in driving])

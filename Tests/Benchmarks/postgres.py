@@ -2,33 +2,51 @@
 
 import contextlib
 import dataclasses
-import itertools
 import os
+import random
+import re
 import shutil
+import statistics
+import string
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import machine
-import measurement
-import sealed_rows
+import report
 from client import CONNECTIONS, ask_all
 from machine import BenchmarkError, note
 from measurement import Wrk
 from nginx import Nginx
 from peers import Certificate, RunningPeer, TokenCache
-from pgbench import PgBench
-from postgres_figures import Cost, LogOfWrites, Report, Runs, Sizes
-from postgres_server import WAL_BYTES, PostgresServer, settings
-from sealed_rows import KeyRing
-from workloads import ID_FORMAT, SEED, Numbered, form, get, post
+from postgres_server import ROLE, WAL_BYTES, PostgresServer, programs, settings
+from report import Goal
+from stores import Store
+from workloads import ID_FORMAT, NUMBERED_INFO, SEED, Numbered, form, get, post
 
 FEW_ROWS = 100_000
-INFO_BYTES = 330
-SERVERS = (1, 2, 4)
-# Bytes for each row in PostgreSQL's files, and for the log beside them.
-BYTES_PER_ROW = 1_000
+# Bytes for each row in PostgreSQL's files, in the log beside them and in the store of which it is a copy.
+BYTES_PER_ROW = 3_000
+# Of a sealed value beside the id and the token info.
+SEALING_BYTES = 42
+# Assumptions: requests of a user a day, by how much more there are in the busiest minutes, and dead rows with free space.
+USERS, READS_A_DAY, WRITES_A_DAY, PEAK, SPARE = 100_000_000, 3, 0.2, 4, 1.2
+# The statements of token-cache for a single request. pgbench has numbers as its only variables, so they are its keys; and each
+# client writes rows of its own, as no other has versions that grow with those of this one.
+SCRIPTS = {
+    "get": f"""\\set key {10**18} + random(0, {FEW_ROWS - 1})
+SELECT version, written_at, expires_at, key_number, CASE WHEN octet_length(value) <= :limit::bigint THEN value END AS value
+FROM token WHERE key = :key::text::bytea AND value IS NOT NULL;
+""",
+    "post": f"""\\set version :version + 1
+\\set key {10**18} + :client_id + {CONNECTIONS} * random(0, {FEW_ROWS // CONNECTIONS - 1})
+INSERT INTO token (key, version, written_at, expires_at, key_number, value)
+VALUES (:key::text::bytea, :version::bigint, :now::bigint, NULL, 1, :value::bytea) ON CONFLICT (key) DO UPDATE
+SET version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at,
+key_number = excluded.key_number, value = excluded.value WHERE token.version <= excluded.version;
+""",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,37 +56,68 @@ class Plan:
     rounds: int
     seconds: int
     many_rows: int
-    log_seconds: int
-    """How long the writes run whose log is examined."""
 
 
-FULL = Plan(rounds=11, seconds=5, many_rows=10_000_000, log_seconds=20)
-QUICK = Plan(rounds=2, seconds=2, many_rows=300_000, log_seconds=4)
+FULL = Plan(rounds=11, seconds=5, many_rows=10_000_000)
+QUICK = Plan(rounds=2, seconds=2, many_rows=300_000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """One run, or the medians of several; processor times are microseconds per request."""
+
+    requests: float
+    rate: float
+    """Requests in a second."""
+    server: float
+    """Of token-cache or nginx."""
+    database: float
+    client: float
+
+    @property
+    def total(self) -> float:
+        """Of all programs."""
+        return self.server + self.database + self.client
+
+
+Runs = dict[str, list[Cost]]
+"""The runs of some programs, one each in a round; those of the reference come last."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The results of a run."""
+
+    machine: dict[str, str]
+    method: str
+    rows: dict[str, Runs]
+    many_rows: int
+    row_bytes: float
+    """On the disk, with the index; the next value is that of the index."""
+    index_bytes: float
+    wal_bytes: float
+    """For each write to the many rows, with the images of pages after a checkpoint."""
 
 
 class OnPostgres(TokenCache):
-    """token-cache with one loop, on a database."""
+    """token-cache with one loop, on a database with the tokens of a store."""
 
-    def __init__(self, cores: list[int], folder: Path, binary: Path, certificate: Certificate, server: PostgresServer,
-                 database: str, number: int = 1) -> None:
-        super().__init__(cores[0], folder, binary, certificate)
+    def __init__(self, cores: list[int], store: Store, server: PostgresServer, database: str) -> None:
+        super().__init__(cores[0], store.folder, store.binary, store.certificate)
         self.cores = cores
-        self.server = server
-        self.name = f"{database}-{number}"
-        self.data = folder / self.name
+        self.name = database
+        self.data = self.folder / database
         self.settings = {
             "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_STORE_URL": server.url(database), "PGPASSWORD": server.password,
-            # The same for all servers of all databases.
-            "TOKEN_CACHE_SEALING_KEY_RING": str(folder / "keys"),
+            "TOKEN_CACHE_SEALING_KEY_RING": str(store.data / "keys"),
         }
 
-    def migrate(self) -> None:
-        """Makes the tables."""
+    def run(self, *arguments: str) -> None:
+        """Runs a command to its end."""
         done = subprocess.run(
-            [str(self.binary), "migrate", "--data-directory", str(self.data)], env=self.environment(),
-            capture_output=True, text=True, check=False)
+            [str(self.binary), *arguments], env=self.environment(), capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise BenchmarkError(f"token-cache migrate failed:\n{done.stderr}{done.stdout}")
+            raise BenchmarkError(f"token-cache {arguments[0]} failed:\n{done.stderr}{done.stdout}")
 
 
 class PostgresBenchmark:
@@ -78,269 +127,188 @@ class PostgresBenchmark:
         self.binary, self.plan, self.folder, self.server = binary, plan, folder, server
         self.cores = sorted(os.sched_getaffinity(0))
         self.certificate = Certificate.make(folder)
-        self.info = token_info()
-        self.connections = 0
-        self.loading_seconds = 0.0
+        self.wrk = Wrk(",".join(map(str, self.cores)), self.cores[0], folder, plan.seconds)
 
     def measure(self) -> Report:
         """Runs everything."""
         check_space(self.plan.many_rows)
-        for database in ("tokens", "many"):
-            with self.peer(database).serving(gets(FEW_ROWS, b'"errorCode"')):
-                # The first server makes the key ring, and that of a database says which keys its rows may have.
-                pass
-        ring = KeyRing(self.folder / "keys")
-        self.load("tokens", sealed_rows.sealed_rows(ring, FEW_ROWS, self.info.encode()))
-        value_bytes = sealed_rows.OVERHEAD + len(ID_FORMAT % 0) + INFO_BYTES
-        bench = PgBench(self.server, "pgbench", self.folder, FEW_ROWS, value_bytes)
-        self.peer("pgbench")
-        self.server.sql("INSERT INTO sealing_key VALUES (1, '')", "pgbench")
-        self.load("pgbench", bench.rows())
-        begin = time.monotonic()
-        self.load("many", sealed_rows.sealed_rows(ring, self.plan.many_rows, self.info.encode()))
-        self.loading_seconds = time.monotonic() - begin
-        sizes = self.sizes()
-        statements, rows, logs = self.beside_pgbench(bench)
-        rows |= self.several_servers()
-        more_rows, log = self.many_rows()
-        return Report(
-            machine=self.describe(),
-            method=(
-                f"all programs share the cores {', '.join(map(str, self.cores))}; token-cache with one loop behind wrk with "
-                f"{CONNECTIONS} keep-alive\nconnections, pgbench -M prepared -c {CONNECTIONS} -j 1, all over TCP on this "
-                f"machine; {FEW_ROWS:,} sealed tokens of {INFO_BYTES} bytes;\nmedians of {self.plan.rounds} rounds of "
-                f"{self.plan.seconds} s each, in turn"
-            ),
-            statements=statements, settings=settings(), rows=rows | more_rows, connections=self.connections,
-            logs=[*logs, log], sizes=sizes, loading_seconds=self.loading_seconds,
-        )
-
-    def describe(self) -> dict[str, str]:
-        """The machine, and what ran on it."""
-        found = machine.describe(self.binary, self.folder)
-        del found["libraries"]
-        return found | {
-            "postgresql": self.server.value("SHOW server_version"),
-            "libpq": machine.package_version("libpq5"),
+        few, many = self.filled("tokens", FEW_ROWS), self.filled("many", self.plan.many_rows)
+        rows = self.beside_pgbench(few)
+        more_rows, wal_bytes = self.many_rows(few, many)
+        total, index = self.server.sql(
+            "SELECT pg_total_relation_size('token'), pg_relation_size('token_pkey')", many.name)[0]
+        described = machine.describe(self.binary, self.folder) | {
+            "postgresql": self.server.value("SHOW server_version"), "libpq": machine.package_version("libpq5"),
             "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
         }
+        del described["libraries"]
+        own = ", ".join(f"{name} = {value}" for name, value in settings().items())
+        return Report(
+            machine=described,
+            method=(
+                f"All programs share the cores {', '.join(map(str, self.cores))}; token-cache with one loop behind wrk with "
+                f"{CONNECTIONS} keep-alive connections, pgbench -M prepared -c {CONNECTIONS} -j 1, all over TCP on this "
+                f"machine; {FEW_ROWS:,} sealed tokens of {len(NUMBERED_INFO)} bytes; medians of {self.plan.rounds} rounds of "
+                f"{self.plan.seconds} s each, in turn. PostgreSQL's settings: {own}; all others are its defaults, so fsync, "
+                "full_page_writes and synchronous_commit are on"
+            ),
+            rows=rows | more_rows, many_rows=self.plan.many_rows, row_bytes=int(total) / self.plan.many_rows,
+            index_bytes=int(index) / self.plan.many_rows, wal_bytes=wal_bytes,
+        )
 
-    # Databases
-
-    def peer(self, database: str, number: int = 1) -> OnPostgres:
-        """A server of token-cache; the first one of a database makes that."""
-        peer = OnPostgres(self.cores, self.folder, self.binary, self.certificate, self.server, database, number)
-        if not self.server.sql(f"SELECT 1 FROM pg_database WHERE datname = '{database}'"):
-            self.server.create_database(database)
-            peer.migrate()
-        return peer
-
-    def load(self, database: str, rows: Iterator[bytes]) -> None:
-        """Fills a database."""
+    def filled(self, database: str, count: int) -> OnPostgres:
+        """A server on a new database with so many tokens, copied from a store in SQLite."""
         note(f"filling the database {database}")
-        sealed_rows.load(self.server, database, rows)
-
-    def sizes(self) -> Sizes:
-        """Of the table with many rows."""
-        heap, toast = self.server.sql(
-            "SELECT pg_relation_size(oid), pg_total_relation_size(reltoastrelid) FROM pg_class WHERE relname = 'token'",
-            "many")[0]
-        indexes = self.server.sql(
-            "SELECT indexrelname, pg_relation_size(indexrelid) FROM pg_stat_user_indexes WHERE relname = 'token' ORDER BY 1",
-            "many")
-        return Sizes(
-            self.plan.many_rows, int(heap), int(toast), {name: int(size) for name, size in indexes})
+        store = Store(self.cores[0], self.folder, self.binary, self.certificate, count)
+        store.make()
+        peer = OnPostgres(self.cores, store, self.server, database)
+        self.server.create_database(database)
+        peer.run("migrate", "--data-directory", str(peer.data))
+        peer.run("copy", "--from", str(store.data), "--to", self.server.url(database), "--data-directory", str(peer.data))
+        store.database.unlink()
+        self.server.sql("VACUUM ANALYZE token", database)
+        return peer
 
     # Runs
 
-    def drive(self, peers: list[RunningPeer], workload: Numbered, seed: int, seconds: int | None = None) -> Cost:
-        """Drives servers at once, with equal shares of the connections."""
-        wrk = Wrk(
-            ",".join(map(str, self.cores)), self.cores[0], self.folder, seconds or self.plan.seconds,
-            CONNECTIONS // len(peers))
-
-        def load() -> tuple[int, float]:
-            with contextlib.ExitStack() as stack:
-                driving = [
-                    stack.enter_context(wrk.driving(peer.port, workload, seed + number))
-                    for number, peer in enumerate(peers)]
-                figures = measurement.together([
-                    wrk.figures(process, f"{peer.name}, {workload.name}", len(peer.answer))
-                    for process, peer in zip(driving, peers)])
-            return figures.requests, figures.requests_per_second
-
-        return self.cost(load, peers)
-
     def cost(
-        self, run: Callable[[], tuple[int, float]], peers: list[RunningPeer], beforehand: tuple[float, float] = (0.0, 0.0)
+        self, run: Callable[[], tuple[int, float]], peer: RunningPeer | None = None, less: tuple[float, ...] = (0, 0, 0)
     ) -> Cost:
         """What a run costs, given its requests and their rate.
 
-        - beforehand: processor time of the database and the client that does not count.
+        - less: processor times that do not count.
         """
-        begin, stolen = time.monotonic(), self.stolen_seconds()
-        before = self.cpu(peers)
+        before = self.cpu(peer)
         requests, rate = run()
-        after = self.cpu(peers)
-        elapsed = time.monotonic() - begin
-        server, database, client = (
-            (last - first - less) / requests * 1e6 for first, last, less in zip(before, after, (0.0, *beforehand)))
-        return Cost(
-            requests, rate, server, database, client,
-            (self.stolen_seconds() - stolen) / elapsed / len(self.cores))
+        times = zip(before, self.cpu(peer), less)
+        return Cost(requests, rate, *((last - first - own) / requests * 1e6 for first, last, own in times))
 
-    def cpu(self, peers: list[RunningPeer]) -> tuple[float, float, float]:
-        """Processor time used so far by servers, PostgreSQL, and clients that have ended."""
+    def cpu(self, peer: RunningPeer | None) -> tuple[float, ...]:
+        """Processor time used so far by a server, PostgreSQL, and clients that have ended."""
         times = os.times()
         return (
-            sum(peer.cpu_seconds() for peer in peers), self.server.cpu_seconds(),
-            times.children_user + times.children_system)
+            peer.cpu_seconds() if peer else 0, self.server.cpu_seconds(), times.children_user + times.children_system)
 
-    def stolen_seconds(self) -> float:
-        """Of all cores."""
-        return sum(machine.stolen_seconds(core) for core in self.cores)
+    def driver(self, peer: RunningPeer, workload: Numbered) -> Callable[[int], Cost]:
+        """Drives one server, given the seed."""
 
-    def compare(self, name: str, entrants: dict[str, Callable[[int], Cost]], is_writing: bool = False) -> Runs:
+        def run(seed: int) -> tuple[int, float]:
+            with self.wrk.driving(peer.port, workload, seed) as process:
+                figures = self.wrk.figures(process, f"{peer.name}, {workload.name}", len(peer.answer))
+            return figures.requests, figures.requests_per_second
+
+        return lambda seed: self.cost(lambda: run(seed), peer)
+
+    def compare(self, name: str, entrants: dict[str, Callable[[int], Cost]]) -> Runs:
         """Runs programs in turn, in the opposite order in every second round."""
         note(f"measuring {name}")
         runs: Runs = {entrant: [] for entrant in entrants}
         for number in range(self.plan.rounds):
-            order = list(entrants) if number % 2 == 0 else list(reversed(entrants))
-            for entrant in order:
-                if is_writing:
-                    # All begin alike: a page's first change after a checkpoint is logged with the whole page.
-                    self.server.sql("CHECKPOINT")
+            for entrant in list(entrants) if number % 2 == 0 else reversed(entrants):
+                # All begin alike: a page's first change after a checkpoint is logged with the whole page.
+                self.server.sql("CHECKPOINT")
                 runs[entrant].append(entrants[entrant](SEED + number))
         return runs
 
     # Measurements
 
-    def beside_pgbench(self, bench: PgBench) -> tuple[list[str], dict[str, Runs], list[LogOfWrites]]:
-        """The rows in which token-cache meets pgbench, and what their writes log."""
-        reading, writing = gets(FEW_ROWS), posts(FEW_ROWS, self.info)
+    def beside_pgbench(self, few: OnPostgres) -> dict[str, Runs]:
+        """The rows in which token-cache meets pgbench, which has a table of the same form."""
+        value_bytes = SEALING_BYTES + len(ID_FORMAT % 0) + len(NUMBERED_INFO)
+        self.server.sql(f"CREATE DATABASE pgbench TEMPLATE {few.name} OWNER {ROLE}")
+        self.server.sql(
+            f"""
+            TRUNCATE token;
+            INSERT INTO token (key, version, written_at, key_number, value)
+            SELECT ({10**18} + number)::text::bytea, 0, 0, 1, rpad(md5(number::text), {value_bytes}, md5(number::text))::bytea
+            FROM generate_series(0, {FEW_ROWS - 1}) AS number ORDER BY md5(number::text)
+            """, "pgbench")
+        self.server.sql("VACUUM ANALYZE token", "pgbench")
+        bench = PgBench(self.server, self.folder, value_bytes)
+        before = self.cpu(None)
+        bench.run("get", SEED, "-t1")
+        connecting = tuple(last - first for first, last in zip(before, self.cpu(None)))
+
+        def bench_run(kind: str) -> Callable[[int], Cost]:
+            return lambda seed: self.cost(lambda: bench.run(kind, seed, f"-T{self.plan.seconds}"), less=connecting)
+
+        reading, writing = gets(FEW_ROWS), posts(FEW_ROWS)
         with contextlib.ExitStack() as stack:
-            peer = stack.enter_context(self.peer("tokens").serving(reading))
-            self.connections = self.connection_count("tokens")
-            statements = self.statements(peer)
-            bench.prepare(*statements)
+            peer = stack.enter_context(few.serving(reading))
             nginx = Nginx(self.cores[0], self.folder, self.certificate, {reading.expected: peer.answer})
             nginx.cores = self.cores
             other = stack.enter_context(nginx.serving(reading))
             answering = dataclasses.replace(peer, answer=ask_all(peer.port, writing.requests)[0])
-
-            def bench_run(kind: str) -> Callable[..., Cost]:
-                return lambda seed, seconds=self.plan.seconds: self.cost(
-                    lambda: bench.run(kind, seed, f"-T{seconds}"), [], bench.connecting)
-
-            write, bench_write = self.driver(answering, writing), bench_run("post")
-            rows = {
-                "get": self.compare("GET", {
-                    "token-cache": self.driver(peer, reading), "nginx": self.driver(other, reading, False),
+            return {
+                "GET": self.compare("GET", {
+                    "token-cache": self.driver(peer, reading), "nginx": self.driver(other, reading),
                     "pgbench": bench_run("get"),
                 }),
-                "post": self.compare("POST", {"token-cache": write, "pgbench": bench_write}, is_writing=True),
+                "POST": self.compare(
+                    "POST", {"token-cache": self.driver(answering, writing), "pgbench": bench_run("post")}),
             }
-            logs = [
-                self.log_of("token-cache", FEW_ROWS, lambda: write(SEED, self.plan.log_seconds)),
-                self.log_of("pgbench", bench.count, lambda: bench_write(SEED, self.plan.log_seconds)),
-            ]
-        return statements, rows, logs
 
-    def several_servers(self) -> dict[str, Runs]:
-        """One, two and four servers on one database, under the same number of clients' connections."""
+    def many_rows(self, few: OnPostgres, many: OnPostgres) -> tuple[dict[str, Runs], float]:
+        """The same requests to many rows and to few, and what a write to the many logs."""
+        counts = {many: self.plan.many_rows, few: FEW_ROWS}
         rows = {}
-        reading, writing = gets(FEW_ROWS), posts(FEW_ROWS, self.info)
-        for name, workload in (("servers_get", reading), ("servers_post", writing)):
+        for workload in (gets, posts):
             with contextlib.ExitStack() as stack:
-                peers = [
-                    stack.enter_context(self.peer("tokens", number + 1).serving(workload))
-                    for number in range(SERVERS[-1])]
-                # The reference comes last.
-                entrants = {
-                    str(count): lambda seed, count=count: self.drive(peers[:count], workload, seed)
-                    for count in sorted(SERVERS, reverse=True)}
-                rows[name] = self.compare(
-                    f"{workload.name} with several servers", entrants, is_writing=workload is writing)
-        return rows
+                drivers = {
+                    f"{count:,} rows": self.driver(stack.enter_context(peer.serving(workload(count))), workload(count))
+                    for peer, count in counts.items()}
+                name = f"{workload(1).name} of many rows"
+                rows[name] = self.compare(name, drivers)
+                if workload is posts:
+                    self.server.sql("CHECKPOINT")
+                    start = self.server.value("SELECT pg_current_wal_insert_lsn()")
+                    cost = next(iter(drivers.values()))(SEED)
+                    logged = float(self.server.value(f"SELECT pg_current_wal_insert_lsn() - '{start}'"))
+        return rows, logged / cost.requests
 
-    def many_rows(self) -> tuple[dict[str, Runs], LogOfWrites]:
-        """The same requests to many rows and to few."""
-        many = f"{self.plan.many_rows:,} rows"
-        counts = {many: ("many", self.plan.many_rows), f"{FEW_ROWS:,} rows": ("tokens", FEW_ROWS)}
-        rows = {}
-        for name, workload in {"many_get": gets, "many_post": lambda count: posts(count, self.info)}.items():
-            with contextlib.ExitStack() as stack:
-                entrants = {
-                    entrant: self.driver(stack.enter_context(self.peer(database).serving(workload(count))), workload(count))
-                    for entrant, (database, count) in counts.items()}
-                is_writing = name == "many_post"
-                rows[name] = self.compare(f"{workload(1).name} of many rows", entrants, is_writing)
-                if is_writing:
-                    log = self.log_of(
-                        "token-cache", self.plan.many_rows, lambda: entrants[many](SEED, self.plan.log_seconds))
-        return rows, log
 
-    def driver(self, peer: RunningPeer, workload: Numbered, uses_database: bool = True) -> Callable[..., Cost]:
-        """Drives one server, given the seed and, if they are not those of the plan, the seconds."""
+class PgBench:
+    """Runs the scripts on a database of its own."""
 
-        def run(seed: int, seconds: int | None = None) -> Cost:
-            cost = self.drive([peer], workload, seed, seconds)
-            return cost if uses_database else dataclasses.replace(cost, database=0.0)
+    def __init__(self, server: PostgresServer, folder: Path, value_bytes: int) -> None:
+        self.server, self.folder, self.value_bytes = server, folder, value_bytes
+        for kind, text in SCRIPTS.items():
+            (folder / f"{kind}.sql").write_text(text)
 
-        return run
+    def run(self, kind: str, seed: int, length: str) -> tuple[int, float]:
+        """Runs a script with one thread; its transactions, and how many there were in a second.
 
-    def log_of(self, name: str, rows: int, run: Callable[[], Cost]) -> LogOfWrites:
-        """What a run writes to the log, beginning right after a checkpoint."""
-        note(f"measuring the log of {name} on {rows:,} rows")
-        self.server.sql("CHECKPOINT")
-        start = self.server.log_position()
-        requests = int(run().requests)
-        return LogOfWrites(name, rows, requests, self.server.log_since(start))
-
-    def connection_count(self, database: str) -> int:
-        """Connections of servers to a database at the moment."""
-        return int(self.server.value(
-            f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND usename = 'token_cache'"))
-
-    def statements(self, peer: RunningPeer) -> list[str]:
-        """The statements that the server sends for a single GET and a single POST, as PostgreSQL shows them."""
-        found: dict[str, str] = {}
-        beginnings = {"SELECT version": "get", "INSERT INTO token ": "post"}
-        for attempt in itertools.count():
-            ask_all(peer.port, [gets(FEW_ROWS).requests[0], posts(FEW_ROWS, self.info).requests[0]])
-            for [query] in self.server.sql(
-                "SELECT translate(query, E'\\n|', '  ') FROM pg_stat_activity WHERE datname = 'tokens'"):
-                for beginning, kind in beginnings.items():
-                    if query.startswith(beginning):
-                        found[kind] = query
-            if len(found) == len(beginnings):
-                return [found["get"], found["post"]]
-            if attempt == 20:
-                raise BenchmarkError(f"PostgreSQL does not show the statements of token-cache, only {found}")
-            time.sleep(0.1)
+        - length: `-t` with a number of transactions for each connection, or `-T` with seconds.
+        """
+        now = time.time_ns() // 1_000
+        variables = {
+            "limit": 16_384, "now": now // 1_000_000, "version": now << 10,
+            # Another one in each run: PostgreSQL does not log what an update leaves as it is.
+            "value": "".join(random.Random(now).choices(string.ascii_letters, k=self.value_bytes)),
+        }
+        done = subprocess.run(
+            [str(programs() / "pgbench"), "-n", "-M", "prepared", "-c", str(CONNECTIONS), "-j", "1", length,
+             f"--random-seed={seed}", "-h", "127.0.0.1", "-p", str(self.server.port), "-U", ROLE,
+             *(f"--define={name}={value}" for name, value in variables.items()), "-f", str(self.folder / f"{kind}.sql"),
+             "pgbench"],
+            env=self.server.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        processed = re.search(r"transactions actually processed: (\d+)", done.stdout)
+        rate = re.search(r"tps = ([\d.]+) ", done.stdout)
+        if done.returncode != 0 or not processed or not rate or "failed transactions: 0 " not in done.stdout:
+            raise BenchmarkError(f"pgbench failed:\n{done.stdout}{done.stderr}")
+        return int(processed[1]), float(rate[1])
 
 
 # Requests
 
-def token_info() -> str:
-    """A token info as the app's library stores it, of `INFO_BYTES`, that tells when it expires."""
-    end = time.strftime("%Y-%m-%dT%H:%M:%S.000+0000", time.gmtime(time.time() + sealed_rows.LIFE_SECONDS))
-    text = (
-        f'{{"com.facebook.sdk:TokenInformationExpirationDateKey":"{end}",'
-        '"com.facebook.sdk:TokenInformationPermissionsKey":["public_profile"],'
-        '"com.facebook.sdk:TokenInformationTokenKey":"%s"}'
-    )
-    return text % ("x" * (INFO_BYTES - len(text) + 2))
-
-
-def gets(count: int, expected: bytes = b'"token_info":') -> Numbered:
+def gets(count: int) -> Numbered:
     """GET requests for numbered tokens."""
-    return Numbered("GET", [get(ID_FORMAT % 0)], 0, expected, count=count)
+    return Numbered("GET", [get(ID_FORMAT % 0)], 0, b'"token_info":', count=count)
 
 
-def posts(count: int, info: str) -> Numbered:
+def posts(count: int) -> Numbered:
     """POST requests that replace numbered tokens."""
-    body = form(ID_FORMAT % 0, info)
+    body = form(ID_FORMAT % 0, NUMBERED_INFO)
     return Numbered("POST", [post(body)], len(body), b'{"status":"true"}', count=count)
 
 
@@ -351,3 +319,90 @@ def check_space(rows: int) -> None:
         raise BenchmarkError(
             f"/var/tmp has {free / (1 << 30):.1f} GiB free, and a database of {rows:,} rows takes "
             f"{needed / (1 << 30):.1f} GiB; make room, or measure a smaller one with --quick")
+
+
+# The page
+
+def rate(run: Cost) -> float:
+    """Requests in a second."""
+    return run.rate
+
+
+def thrift(run: Cost) -> float:
+    """Requests in a second of processor time of all programs."""
+    return 1e6 / run.total
+
+
+def median(runs: list[Cost]) -> Cost:
+    """The median of each figure by itself."""
+    return Cost(*(statistics.median(column) for column in zip(*map(dataclasses.astuple, runs))))
+
+
+def ratio(runs: Runs, entrant: str, reference: str, figure: Callable[[Cost], float]) -> float:
+    """The median of the ratios of the pairs of runs."""
+    return statistics.median(figure(one) / figure(other) for one, other in zip(runs[entrant], runs[reference]))
+
+
+def goals(found: Report) -> list[Goal]:
+    """What is promised of the store on PostgreSQL."""
+    promised = [
+        Goal(f"{name}, requests{by}", ratio(found.rows[name], "token-cache", "pgbench", figure), least, "x pgbench", at_least=True)
+        for name, least in (("GET", 1.5), ("POST", 2.0))
+        for by, figure in (("/s", rate), (" by CPU time of all programs", thrift))]
+    server = ratio(found.rows["GET"], "token-cache", "nginx", lambda run: run.server)
+    return [*promised, Goal("GET, CPU time of token-cache", server, 3.0, "x nginx `return 200`")]
+
+
+def cells(title: str, runs: Runs) -> report.Rows:
+    """A line for each program, compared with the last one; nginx only answers."""
+    reference = list(runs)[-1]
+    lines = []
+    for entrant, samples in runs.items():
+        found = median(samples)
+        against = [
+            "" if entrant in (reference, "nginx") else f"{ratio(runs, entrant, reference, figure):.2f} x {reference}"
+            for figure in (rate, thrift)]
+        times = (found.server, found.database, found.client, found.total)
+        lines.append([title, entrant, f"{found.rate:,.0f}", against[0], *(f"{time:.2f}" for time in times), against[1]])
+    return lines
+
+
+def plan(found: Report) -> report.Rows:
+    """What the figures mean for many users; deploy/postgresql/README.md rounds it."""
+    read, write = (median(next(iter(found.rows[f"{name} of many rows"].values()))) for name in ("GET", "POST"))
+    reads, writes = (USERS * a_day * PEAK / 86_400 for a_day in (READS_A_DAY, WRITES_A_DAY))
+    return [
+        ["GET/s at the peak", f"users x {READS_A_DAY} a day x {PEAK}", f"{reads:,.0f}"],
+        ["POST/s at the peak", f"users x {WRITES_A_DAY} a day x {PEAK}", f"{writes:,.0f}"],
+        ["GB on each copy's disk", f"users x {found.row_bytes:,.0f} bytes/row x {SPARE}", f"{USERS * found.row_bytes * SPARE / 1e9:,.0f}"],
+        ["GB of primary key", f"users x {found.index_bytes:,.0f} bytes/row", f"{USERS * found.index_bytes / 1e9:,.0f}"],
+        ["cores of PostgreSQL at the peak", "rates x CPU µs, many rows", f"{(reads * read.database + writes * write.database) / 1e6:.1f}"],
+        ["cores of token-cache at the peak", "rates x CPU µs, without TLS", f"{(reads * read.server + writes * write.server) / 1e6:.1f}"],
+        ["GB of WAL a day", f"writes x {found.wal_bytes:,.0f} bytes", f"{USERS * WRITES_A_DAY * found.wal_bytes / 1e9:,.0f}"],
+        ["MB/s of WAL at the peak", "POST/s at the peak x these bytes", f"{writes * found.wal_bytes / 1e6:,.0f}"],
+    ]
+
+
+REMARKS = [
+    "Rates depend on how the programs share the cores, so processor time is the second measure: that of token-cache or nginx, of "
+    "all processes of PostgreSQL, and of wrk or pgbench. Ratios are medians of those of pairs of runs.",
+    "pgbench sends the statements that token-cache sends for single requests, each as a transaction. For requests of one turn, "
+    "token-cache sends the same as one statement with several rows.",
+    "The keys of pgbench have 19 bytes instead of 32, its clients never wait for one another, and what they spend on connecting "
+    "does not count: all three are in its favour.",
+    "Before each run there is a checkpoint, after which the first change of a page logs all of it.",
+    "nginx answers with `return 200` and the body of token-cache's answer; only its own processor time is compared.",
+]
+
+
+def as_page(found: Report) -> str:
+    """The page that the benchmark prints and writes."""
+    titles = [
+        "row", "program", "requests/s", "", "CPU µs/request", "PostgreSQL", "client", "together", "by CPU time"]
+    rows = [line for name, runs in found.rows.items() for line in cells(name, runs)]
+    sections = {
+        "Promises": report.promises(goals(found)), "Everything that was compared": report.table(titles, rows),
+        f"What this means for {USERS:,} users": report.table(["figure", "from", "value"], plan(found)),
+    }
+    return report.page(
+        "Benchmark results on PostgreSQL", " --postgres", found.machine, found.method, sections, REMARKS)

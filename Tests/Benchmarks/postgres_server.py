@@ -1,16 +1,14 @@
 """A PostgreSQL server for measurements: its own folder on a disk, durable, and with the settings of a real one."""
 
 import contextlib
-import dataclasses
 import os
 import pwd
-import re
 import secrets
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import machine
@@ -24,27 +22,12 @@ START_SECONDS = 60
 WAL_BYTES = 8 << 30
 
 
-@dataclasses.dataclass(frozen=True)
-class Log:
-    """What is in a part of the WAL."""
-
-    commits: int
-    record_bytes: int
-    """Without the images of whole pages, each of which comes with the first change of a page after a checkpoint."""
-    image_bytes: int
-
-
 def programs() -> Path:
     """The folder of the programs in Debian's newest package."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     if not folders:
         raise BenchmarkError("PostgreSQL's server is not installed")
     return folders[-1].parent
-
-
-def version() -> str:
-    """The version of Debian's package."""
-    return machine.first_line(str(programs() / "postgres"), "--version").removeprefix("postgres (PostgreSQL) ")
 
 
 def settings() -> dict[str, str]:
@@ -57,29 +40,23 @@ def settings() -> dict[str, str]:
 
 
 class PostgresServer:
-    """A running server, without TLS and with passwords.
+    """A running server, without TLS and with passwords."""
 
-    - own: settings in addition to those of all measurements, or in their place.
-    - wrapper: a command that runs the server, such as taskset.
-    """
-
-    def __init__(self, folder: Path, own: Mapping[str, str], wrapper: Sequence[str]) -> None:
+    def __init__(self, folder: Path) -> None:
         # PostgreSQL does not run as root.
         self.user = pwd.getpwnam(OWNER) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self.folder = folder
         self.data = folder / "data"
         self.port = free_port()
         self.password = secrets.token_hex(16)
-        self.settings = {**settings(), **own}
-        self.wrapper = wrapper
         self.process: subprocess.Popen | None = None
 
     @staticmethod
     @contextlib.contextmanager
-    def running(own: Mapping[str, str] | None = None, wrapper: Sequence[str] = ()) -> Iterator["PostgresServer"]:
+    def running() -> Iterator["PostgresServer"]:
         """Runs one during the block, in a folder in /var/tmp, which is on a disk."""
         folder = Path(tempfile.mkdtemp(prefix="token-cache-postgres-", dir="/var/tmp"))
-        server = PostgresServer(folder, own or {}, wrapper)
+        server = PostgresServer(folder)
         try:
             os.chown(folder, server.user.pw_uid, server.user.pw_gid)
             server.start()
@@ -99,11 +76,11 @@ class PostgresServer:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TOKEN_CACHE_"))}
         return {**kept, "LC_ALL": "C.UTF-8", "PGPASSWORD": self.password}
 
-    def run(self, program: str, *arguments: str, text: str | None = None) -> str:
+    def run(self, program: str, *arguments: str) -> str:
         """Runs one of PostgreSQL's programs to its end, and returns what it prints."""
         done = subprocess.run(
-            self.command(program, *arguments), env=self.environment(), cwd="/", input=text, capture_output=True,
-            text=True, check=False)
+            self.command(program, *arguments), env=self.environment(), cwd="/", capture_output=True, text=True,
+            check=False)
         if done.returncode != 0:
             raise BenchmarkError(f"{program} failed:\n{done.stderr}{done.stdout}")
         return done.stdout
@@ -116,7 +93,7 @@ class PostgresServer:
             "--data-checksums", "--auth-local=peer", "--auth-host=md5", "--no-instructions")
         (self.data / "pg_ident.conf").write_text(f"us {self.user.pw_name} {OWNER}\n")
         (self.data / "pg_hba.conf").write_text("local all all peer map=us\nhost all all 127.0.0.1/32 md5\n")
-        own = self.settings | {
+        own = settings() | {
             "listen_addresses": "127.0.0.1", "port": str(self.port), "unix_socket_directories": str(self.folder),
             "password_encryption": "md5",
         }
@@ -125,7 +102,7 @@ class PostgresServer:
         log = self.folder / "log"
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*self.wrapper, *self.command("postgres", "-D", str(self.data))], env=self.environment(), cwd="/",
+                self.command("postgres", "-D", str(self.data)), env=self.environment(), cwd="/",
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not self.is_ready():
@@ -159,20 +136,6 @@ class PostgresServer:
         """The first value of the first row."""
         return self.sql(text, database)[0][0]
 
-    @contextlib.contextmanager
-    def copying(self, database: str, table: str) -> Iterator[subprocess.Popen]:
-        """Fills a table with what the block writes to the process's input, in COPY's binary format."""
-        arguments = ["-Xq", "-h", str(self.folder), "-p", str(self.port), "-U", OWNER, "-c",
-                     f"COPY {table} FROM STDIN (FORMAT binary)", database]
-        with subprocess.Popen(
-            self.command("psql", *arguments), env=self.environment(), cwd="/", stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            yield process
-            _, errors = process.communicate()
-        if process.returncode != 0:
-            raise BenchmarkError(f"the rows could not be loaded:\n{errors.decode()}")
-
     def create_database(self, name: str) -> None:
         """Makes a database that the role owns."""
         self.sql(f"CREATE DATABASE {name} OWNER {ROLE}")
@@ -180,16 +143,6 @@ class PostgresServer:
     def url(self, database: str) -> str:
         """For clients, which find the password in `environment`."""
         return f"postgresql://{ROLE}@127.0.0.1:{self.port}/{database}?sslmode=disable"
-
-    # Figures
-
-    def resident_bytes(self) -> int:
-        """Resident memory of all of its processes, with what they share counted once (proc_pid_smaps_rollup(5))."""
-        kibibytes = 0
-        for pid in (self.process.pid, *children(self.process.pid)):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                kibibytes += int(machine.value_of(f"/proc/{pid}/smaps_rollup", "Pss", ":").split()[0])
-        return kibibytes * 1024
 
     def cpu_seconds(self) -> float:
         """Processor time used so far by all of its processes, also those that have ended."""
@@ -203,21 +156,3 @@ class PostgresServer:
                 # Not in ticks, as each of hundreds of processes may take less than one in a run.
                 nanoseconds += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
         return ended_ticks / CLOCK_TICKS + nanoseconds / 1e9
-
-    def log_position(self) -> str:
-        """Where the next record of the WAL goes."""
-        return self.value("SELECT pg_current_wal_insert_lsn()")
-
-    def log_since(self, start: str) -> Log:
-        """What was written since a position; there must be something."""
-        # Everything up to the last commit.
-        end = self.value("SELECT pg_current_wal_flush_lsn()")
-        output = self.run(
-            "pg_waldump", f"--path={self.data / 'pg_wal'}", f"--start={start}", f"--end={end}", "--stats=record")
-        # Count, bytes of records, bytes of images, each with its share.
-        columns = r"\s+(\d+)\s+\([ \d.]+\)\s+(\d+)\s+\([ \d.]+\)\s+(\d+)\s+\([ \d.]+\)"
-        commits = re.search(rf"^Transaction/COMMIT{columns}", output, re.M)
-        total = re.search(r"^Total\s+\d+\s+(\d+)\s+\[[\d.]+%\]\s+(\d+)\s", output, re.M)
-        if not commits or not total:
-            raise BenchmarkError(f"pg_waldump found no commits:\n{output}")
-        return Log(int(commits[1]), int(total[1]), int(total[2]))

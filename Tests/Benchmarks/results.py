@@ -1,115 +1,93 @@
-"""Writes the figures as a page and a chart."""
-from pathlib import Path
-from xml.sax.saxutils import escape
+"""The page of results with SQLite: what token-cache promises, and all that was compared."""
 
-import goals
 import report
 from benchmark import Report
 from measurement import Result
+from report import Goal
 
-PAGE, CHART = "results.md", "results.svg"
-
-
-def write(found: Report, folder: Path) -> None:
-    """Replaces the results of an earlier run."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / CHART).write_text(as_svg(found))
-    (folder / PAGE).write_text(as_markdown(found))
-
-
-def as_markdown(found: Report) -> str:
-    """The page."""
-    machine = "\n".join(f"- {name}: {value}" for name, value in found.machine.items())
-    promises = table(report.GOAL_TITLES, [report.goal_cells(goal) for goal in goals.goals(found)])
-    titles, *rows = report.rows(found)
-    notes = "\n".join(f"- {remark}" for remark in report.remarks(found))
-    return f"""# Benchmark results
-
-Written by `Tests/Benchmarks/run`, which measures and replaces all of this.
-
-{machine}
-
-{found.method.replace(chr(10), " ")}.
-
-## Promises
-
-{promises}
-
-![Processor time per request of token-cache and its peers]({CHART})
-
-## Everything that was compared
-
-{table(titles, rows)}
-
-{notes}
-"""
+KIB, MIB = 1 << 10, 1 << 20
+TITLES = [
+    "row", "server", "requests/s", "p50 µs", "p99 µs", "CPU µs/request", "against (range)", "busy", "stolen",
+    "resident MiB",
+]
+FIGURES = {"cpu_microseconds": "", "p99_microseconds": "p99 "}
 
 
-def table(titles: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown: words to the left, numbers to the right."""
-    marks = ["---" if column < 2 else "---:" for column in range(len(titles))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (titles, marks, *rows))
-
-
-WIDTH, BAR, GAP, NAMES, VALUES = 720, 18, 8, 175, 80
-TITLES = {"get": "GET", "post": "POST: token-cache syncs to the disk first"}
-OWN = "token-cache"
-PEERS = {OWN: OWN, "php-fpm": "php-fpm + nginx", "nginx": "nginx return 200"}
-STYLE = """
-  text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-  .title { font-weight: 600 }
-  .machine { font-size: 11px; fill: #59636e }
-  .own { fill: #d9480f }
-  .peer { fill: #8c959f }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3 }
-    .machine { fill: #9198a1 }
-    .own { fill: #ff7b39 }
-    .peer { fill: #656c76 }
-  }
-"""
-
-
-def as_svg(report: Report) -> str:
-    """Bars for GET and POST on one scale, the cheapest peer on top."""
-    groups = {title: sorted(report.rows[name], key=cost) for name, title in TITLES.items()}
-    scale = (WIDTH - NAMES - VALUES) / max(cost(results[-1]) for results in groups.values())
-    lines, y = [], 20
-    lines.append(text(0, y, "Processor time per request in µs, on one core: shorter is better", "title"))
-    for title, results in groups.items():
-        y += 34
-        lines.append(text(0, y, title, "title"))
-        y += GAP
-        for result in results:
-            lines += bar(result, y, scale)
-            y += BAR + GAP
-    y += 18
-    lines.append(text(0, y, f"{report.machine['machine']}; {report.machine['date']}", "machine"))
-    height = y + 10
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'role="img">\n<title>Processor time a request</title>\n<style>{STYLE}</style>\n'
-        + "\n".join(lines) + "\n</svg>\n"
-    )
-
-
-def cost(result: Result) -> float:
-    """The values in the chart."""
-    return result.medians.cpu_microseconds
-
-
-def bar(result: Result, y: float, scale: float) -> list[str]:
-    """A peer's name, bar and figure."""
-    kind, length = "own" if result.peer == OWN else "peer", max(1, cost(result) * scale)
-    middle = y + BAR - 5
+def goals(found: Report) -> list[Goal]:
+    """All promises, in the order of the tables."""
+    # The figure of token-cache, which is first in each row.
+    ratios = {name: results[0].ratio for name, results in found.rows.items()}
+    memory = found.memory
+    few, many = found.starts
+    idle = {one.is_tls: one for one in found.idle if one.peer == "token-cache"}
+    busy = f"{memory.requests:,} GETs over {memory.connections:,} connections"
+    nginx = "x nginx `return 200`"
     return [
-        text(NAMES - 8, middle, PEERS[result.peer], anchor="end"),
-        f'<rect class="{kind}" x="{NAMES}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2"/>',
-        text(NAMES + length + 6, middle, f"{cost(result):.1f} µs"),
+        Goal("GET hit, CPU time", ratios["get"], 1.0, nginx),
+        Goal("GET hit, all answers read from SQLite, CPU time", ratios["uncached"], 1.8, nginx),
+        Goal("POST, durable, CPU time", ratios["post"], 2.0, nginx),
+        Goal("POST, durable, CPU time beside Redis", ratios["redis"], 1.7, "x SET with `appendfsync always`"),
+        Goal("GET hit at half of the saturating rate, p99", ratios["half"], 1.5, nginx),
+        Goal("TLS GET hit over kept connections, CPU time", ratios["tls"], 1.0, nginx),
+        Goal("full TLS handshake and one GET, CPU time", ratios["handshake"], 1.0, nginx),
+        Goal(f"each of {idle[False].connections:,} idle connections", idle[False].bytes / KIB, 2, "KiB"),
+        Goal(f"each of {idle[True].connections:,} idle TLS connections", idle[True].bytes / KIB, 12, "KiB"),
+        Goal(f"largest resident memory in {busy}", memory.peak_bytes / MIB, 64 + memory.cache_bytes / MIB, "MiB"),
+        Goal("the same, second half of the requests", memory.growth, 1.05, "x first half"),
+        Goal(f"exec to first answer, {few.tokens:,} tokens", few.milliseconds, 20, "ms"),
+        Goal(f"exec to first answer, {many.tokens:,} tokens", many.milliseconds, 50, "ms"),
+        Goal("two loops on two cores, requests by CPU time", 2 / ratios["loops"], 1.8, "x one on one", at_least=True),
+        # Both without the cache: in the row "many", the few tokens would all come from the cache, and hardly any of the many.
+        Goal(
+            f"GET hit of {many.tokens:,} tokens, all answers read from SQLite, CPU time", ratios["many_uncached"], 1.5,
+            f"x of {few.tokens:,}",
+        ),
     ]
 
 
-def text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    """A line of text."""
-    style = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}"{style}>{escape(words)}</text>'
+def cells(result: Result) -> list[str]:
+    """One line of the table."""
+    figures = result.medians
+    spread = f"({min(result.ratios):.2f} - {max(result.ratios):.2f})"
+    against = f"{FIGURES[result.figure]}{result.ratio:.2f} x {result.reference} {spread}"
+    return [
+        result.workload,
+        result.peer,
+        f"{figures.requests_per_second:,.0f}",
+        f"{figures.p50_microseconds:,.0f}",
+        f"{figures.p99_microseconds:,.0f}",
+        f"{figures.cpu_microseconds:.2f}",
+        "" if result.peer == result.reference else against,
+        f"{figures.busy:.0%}",
+        f"{figures.stolen:.0%}",
+        f"{figures.resident_bytes / MIB:.1f}",
+    ]
+
+
+def remarks(found: Report) -> list[str]:
+    """The figures that are not in the tables."""
+    idle = (
+        f"{one.peer} {one.bytes / KIB:,.1f} KiB ({one.connections:,}{' over TLS' if one.is_tls else ''})" for one in found.idle)
+    memory = found.memory
+    many = found.starts[-1].tokens
+    return [
+        "Ratios are medians of the pairs of runs, of processor time per request unless stated otherwise. "
+        "wrk corrects latencies for requests that it did not send while it waited for a late answer.",
+        "p99 at half of the saturating rate: both servers get the same rate, half of the lower of their two maxima. "
+        "wrk's timers count milliseconds, so requests due within one are sent together.",
+        "Two loops: each core runs a loop and a wrk, one core in one case and two in the other, so that the load on each "
+        "core is the same; the time of wrk is not counted, as everywhere.",
+        f"Resident memory of idle connections, each with one answer: {'; '.join(idle)}.",
+        f"Memory: random GETs of {many:,} tokens fill the cache, which may take {memory.cache_bytes >> 20} MiB; "
+        f"largest {memory.first_half_bytes / MIB:.1f} MiB in the first half, "
+        f"{memory.second_half_bytes / MIB:.1f} MiB in the second.",
+        f"The store of {many:,} tokens was made and sealed in {found.making_seconds:.0f} s; during its requests "
+        f"{found.disk_bytes / MIB:,.0f} MiB were read from the disk.",
+    ]
+
+
+def as_page(found: Report) -> str:
+    """The page that the benchmark prints and writes."""
+    rows = [cells(result) for results in found.rows.values() for result in results]
+    sections = {"Promises": report.promises(goals(found)), "Everything that was compared": report.table(TITLES, rows)}
+    return report.page("Benchmark results", "", found.machine, found.method, sections, remarks(found))

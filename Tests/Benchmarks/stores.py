@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from machine import BenchmarkError
@@ -27,9 +27,9 @@ PRELOADED = re.compile("the system has the database in its memory|the database i
 PRELOAD_SECONDS = 600
 
 
-def check_space(folder: Path, count: int, bytes_per_token: int = BYTES_PER_TOKEN) -> None:
+def check_space(folder: Path, count: int) -> None:
     """Refuses to start if the store would fill the disk."""
-    needed, free = count * bytes_per_token + (1 << 28), shutil.disk_usage(folder).free
+    needed, free = count * BYTES_PER_TOKEN + (1 << 28), shutil.disk_usage(folder).free
     if free < needed:
         raise BenchmarkError(
             f"{folder} has {free / (1 << 30):.1f} GiB free, and to make a store of {count:,} tokens takes "
@@ -39,12 +39,7 @@ def check_space(folder: Path, count: int, bytes_per_token: int = BYTES_PER_TOKEN
 
 def first_slot(slot_key: bytes, unique_id: str) -> int:
     """The first slot of an id's row in an unencrypted store, as in `RowSlots`."""
-    return slot_of(hmac.digest(slot_key, unique_id.encode(), "sha256"))
-
-
-def slot_of(digest: bytes) -> int:
-    """The first slot of the row whose id has this hash."""
-    return int.from_bytes(digest[:5], "big") >> 2 << 4 | 1
+    return int.from_bytes(hmac.digest(slot_key, unique_id.encode(), "sha256")[:5], "big") >> 2 << 4 | 1
 
 
 class Store(TokenCache):
@@ -84,10 +79,24 @@ class Store(TokenCache):
         self.making_seconds = time.monotonic() - begin
 
     def insert_rows(self) -> None:
-        """Fills the closed database in the order of the slots."""
-        with self.filling() as connection:
+        """Fills the closed database in the order of the slots, in one transaction that nothing protects from a crash."""
+        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
+            for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536", "temp_store = MEMORY"):
+                connection.execute(f"PRAGMA {setting}")
             [slot_key] = connection.execute("SELECT slot_key FROM store").fetchone()
-            self.number_slots(connection, lambda number: first_slot(slot_key, ID_FORMAT % number))
+            connection.create_function("first_slot", 1, lambda number: first_slot(slot_key, ID_FORMAT % number))
+            connection.execute("CREATE TEMP TABLE numbered (slot INTEGER, number INTEGER)")
+            connection.execute("BEGIN")
+            for start in range(0, self.count, BATCH):
+                connection.execute(
+                    """
+                    WITH RECURSIVE numbers (number) AS (
+                        VALUES (?1) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?2 - 1
+                    )
+                    INSERT INTO numbered SELECT first_slot(number), number FROM numbers
+                    """,
+                    (start, min(start + BATCH, self.count)),
+                )
             connection.execute(
                 """
                 INSERT INTO token (slot, key, written_at, expires_at, key_number, version, value)
@@ -96,32 +105,8 @@ class Store(TokenCache):
                 """,
                 (ID_FORMAT, NUMBERED_INFO),
             )
-
-    @contextlib.contextmanager
-    def filling(self) -> Iterator[sqlite3.Connection]:
-        """One transaction with the closed database, which nothing protects from a crash."""
-        with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
-            for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536", "temp_store = MEMORY"):
-                connection.execute(f"PRAGMA {setting}")
-            connection.execute("CREATE TEMP TABLE numbered (slot INTEGER, number INTEGER)")
-            connection.execute("BEGIN")
-            yield connection
             connection.execute("UPDATE store SET tokens = ?", (self.count,))
             connection.execute("COMMIT")
-
-    def number_slots(self, connection: sqlite3.Connection, slot: Callable[[int], int]) -> None:
-        """Fills the table `numbered` with the numbers of the tokens and their slots."""
-        connection.create_function("first_slot", 1, slot)
-        for start in range(0, self.count, BATCH):
-            connection.execute(
-                """
-                WITH RECURSIVE numbers (number) AS (
-                    VALUES (?1) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?2 - 1
-                )
-                INSERT INTO numbered SELECT first_slot(number), number FROM numbers
-                """,
-                (start, min(start + BATCH, self.count)),
-            )
 
     def forget(self) -> None:
         """Removes the database from the page cache, as a restart of the machine would."""
@@ -144,7 +129,3 @@ class Store(TokenCache):
     def environment(self) -> dict[str, str]:
         """The settings, with a log level that reports the end of preloading."""
         return super().environment() | {"TOKEN_CACHE_LOG_LEVEL": "debug"}
-
-    def remove(self) -> None:
-        """Frees the disk space."""
-        shutil.rmtree(self.data)

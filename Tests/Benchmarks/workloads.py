@@ -57,14 +57,12 @@ class Numbered(Workload):
     """Requests for random tokens whose ids contain numbers; the first request is the template."""
 
     count: int = 0
-    pause_milliseconds: int = 0
-    """How long a connection waits on average before each request."""
 
     def script(self, folder: Path, seed: int) -> list[str]:
         template = self.requests[0].decode().replace("%", "%%").replace(ID_FORMAT % 0, ID_FORMAT)
         user = USER_FIELD.decode().replace("%", "%%")
         template = re.sub(rf"(?<={user})[0-9]{{{USER_DIGITS}}}", "%s", template)
-        return ["numbered.lua", template, str(self.count), str(seed), str(self.pause_milliseconds)]
+        return ["numbered.lua", template, str(self.count), str(seed)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,11 +128,9 @@ def posts(name: str, ids: list[str], infos: list[str]) -> Workload:
     return Workload(name, [post(body) for body in bodies], len(bodies[0]), b'{"status":"true"}')
 
 
-def numbered_gets(count: int, pause_milliseconds: int = 0) -> Numbered:
+def numbered_gets(count: int) -> Numbered:
     """GET requests for numbered tokens."""
-    return Numbered(
-        "GET hit", [get(ID_FORMAT % 0)], 0, b'"token_info":', count=count, pause_milliseconds=pause_milliseconds
-    )
+    return Numbered("GET hit", [get(ID_FORMAT % 0)], 0, b'"token_info":', count=count)
 
 
 def paced(workload: Workload, requests_per_second: float) -> Paced:

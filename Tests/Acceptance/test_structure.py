@@ -1,5 +1,7 @@
-"""What the compiler does not look at in the sources: what modules import, and how many unsafe places they have."""
+"""What the compiler does not look at in the sources: what modules import, circles of folders, and the number of unsafe places."""
 import re
+from collections import defaultdict
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,21 @@ def test_only_the_library_of_apps_needs_foundation_and_it_needs_nothing_else():
     assert {Path(file).parts[0] for file in importers("Foundation", "FoundationNetworking")} == {"TokenCacheClient"}
     for file in (SOURCES / "TokenCacheClient").rglob("*.swift"):
         assert set(re.findall(r"^import (\w+)", code(file), re.M)) <= {"Foundation", "FoundationNetworking", "Observation", "Security"}, file
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_the_folders_of_a_module_need_each_other_in_one_direction(module):
+    """By the names of types, which Swift lets every file of a module use; files beside the folders may use all of them."""
+    texts = {file: code(file) for file in module.rglob("*.swift")}
+    folders = {file: file.relative_to(module).parts[0] for file in texts if file.parent != module}
+    owners = {
+        name: folder for file, folder in folders.items()
+        for name in re.findall(r"^(?:@?[\w()]+ )*(?:struct|class|enum|protocol|actor|typealias) (\w+)", texts[file], re.M)}
+    uses = defaultdict(set)
+    for file, folder in folders.items():
+        uses[folder] |= {owners[name] for name in re.findall(r"\b[A-Z]\w+", texts[file]) if owners.get(name, folder) != folder}
+    # Raises an error that names the circle.
+    TopologicalSorter(uses).prepare()
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)

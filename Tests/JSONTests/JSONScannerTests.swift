@@ -1,4 +1,3 @@
-import TestSupport
 import Testing
 
 @testable import JSON
@@ -81,18 +80,5 @@ import Testing
         }
         #expect(members(nested(60)) != nil)
         #expect(members(nested(100_000)) == nil)
-    }
-
-    @Test(arguments: 0..<40 as Range<UInt64>)
-    func `any text is either read or refused`(_ seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
-        let alphabet = Array(#"{}[]:,"\u003adDeEfFtrulsn0129+-. "#.utf8)
-        for _ in 0..<200 {
-            let text = (0..<Int.random(in: 0...60, using: &random)).map { _ in
-                alphabet.randomElement(using: &random) ?? 0
-            }
-            _ = members("{" + String(decoding: text, as: UTF8.self))
-            _ = string("\"" + String(decoding: text, as: UTF8.self))
-        }
     }
 }

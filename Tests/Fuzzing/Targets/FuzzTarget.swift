@@ -27,7 +27,7 @@ package struct FuzzTarget: Sendable, CustomStringConvertible {
     package var description: String { name }
 
     package static let all = [
-        requests, forms, tags, json, proxies, expirations, jwt, keyRings, settings, commands, databases, audit,
+        requests, forms, tags, json, proxies, expirations, jwt, settings, databases, audit,
     ]
 }
 

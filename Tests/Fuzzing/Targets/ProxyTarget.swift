@@ -21,7 +21,6 @@ extension FuzzTarget {
 
     private static func readProxyHeader(_ input: [UInt8]) throws {
         let whole = ProxyProtocol.read(input)
-        try compare(whole, proxyHeader(input.text), "the PROXY header")
         guard case .header(let length, _) = whole else { return }
         try require(length <= min(input.count, ProxyProtocol.longest), "the header is longer than it can be")
         // What follows it changes nothing, and without its last byte it is not whole.
@@ -29,49 +28,6 @@ extension FuzzTarget {
         for end in 1..<length {
             try compare(ProxyProtocol.read(Array(input[..<end])), .needsMore, "the first \(end) bytes of a header")
         }
-    }
-
-    /// Sections 2.1 and 2.2 of the protocol.
-    private static func proxyHeader(_ text: Text) -> ProxyProtocol.Reading {
-        let signature = "\r\n\r\n\0\r\nQUIT\n".text
-        if text.count < 12, signature.starts(with: text) || "PROXY ".text.starts(with: text) { return .needsMore }
-        if text.starts(with: signature) { return proxyBlock(text.map { Int($0.value) }) }
-        guard text.hasPrefix("PROXY ") else {
-            return .malformed
-        }
-        let line = text.prefix(107).prefix { $0 != "\n" }
-        if line.count == text.count, line.count < 107 { return .needsMore }
-        guard line.count < min(text.count, 107), line.last == "\r" else { return .malformed }
-        let words = line.dropLast().split(separator: " ", omittingEmptySubsequences: false)
-        if words[1].string == "UNKNOWN" { return .header(length: line.count + 1, client: nil) }
-        guard words.count == 6, let source = address(words[2]), let destination = address(words[3]),
-            words[4...].allSatisfy({ $0.isDigits && $0.count <= 5 && Int($0.string) ?? .max <= 65_535 })
-        else { return .malformed }
-        let family = words[1].string
-        let isFour = !words[2].contains(":") && !words[3].contains(":")
-        let isSix = words[2].contains(":") && words[3].contains(":")
-        guard family == "TCP4" && isFour || family == "TCP6" && isSix else { return .malformed }
-        _ = destination
-        return .header(length: line.count + 1, client: source)
-    }
-
-    private static func proxyBlock(_ bytes: [Int]) -> ProxyProtocol.Reading {
-        guard bytes.count >= 16 else { return .needsMore }
-        let length = bytes[14] * 256 + bytes[15]
-        guard bytes[12] == 0x20 || bytes[12] == 0x21, length <= 4096 else { return .malformed }
-        guard bytes.count >= 16 + length else { return .needsMore }
-        let (isProxied, family) = (bytes[12] == 0x21, bytes[13] / 16)
-        let size = isProxied ? [1: 4, 2: 16][family] : nil
-        guard let size else { return .header(length: 16 + length, client: nil) }
-        guard length >= 2 * size + 4 else { return .malformed }
-        let client = IPAddress(networkOrder: bytes[16..<16 + size].map { UInt8($0) }[...])
-        return .header(length: 16 + length, client: client)
-    }
-
-    /// An address in the notation of RFC 4291 or RFC 1123, by the description that it has.
-    private static func address(_ text: Text) -> IPAddress? {
-        guard text.allSatisfy({ $0.isHexadecimal || $0 == "." || $0 == ":" }) else { return nil }
-        return IPAddress(text.string)
     }
 
     // MARK: - Addresses

@@ -32,39 +32,6 @@ struct KeyFileTests {
         }
     }
 
-    @Test func `new keys replace the old ones when the file changes`() throws {
-        try write(Issuer.keySet([Issuer.p256.jwk(#","kid":"ec""#)]))
-        let file = try file()
-        let first = file.content
-        #expect(first.rejection(Issuer.token()) == nil && !file.haveChanged)
-
-        try write(Issuer.keySet([Issuer.stranger.jwk(#","kid":"ec""#), #"{"kty":"oct"}"#]))
-        #expect(file.haveChanged)
-        try file.reload()
-        #expect(file.content.keys.count == 1 && file.content.keys.skipped.count == 1 && !file.haveChanged)
-        #expect(file.content.rejection(Issuer.token()) == .signature)
-        #expect(file.content.rejection(Issuer.token(by: Issuer.stranger)) == nil)
-        // What was verified by the first verifier goes on by its keys.
-        #expect(first.rejection(Issuer.token()) == nil)
-    }
-
-    @Test func `an unusable file leaves the previous keys in use`() throws {
-        try write(Issuer.set)
-        let file = try file()
-        let verifier = file.content
-        for (text, expected) in [
-            ("{", "is not a JWK set"), (#"{"keys":[]}"#, "has no key"),
-            (String(repeating: " ", count: (1 << 20) + 1), "has more than 1 MiB"),
-        ] {
-            try write(text)
-            #expect(throws: KeyFileError.self) { try file.reload() }
-            #expect(file.fault?.description.hasPrefix("\(path) \(expected)") == true && file.content === verifier)
-        }
-        try write(Issuer.set)
-        try file.reload()
-        #expect(file.fault == nil && file.content !== verifier)
-    }
-
     @Test func `a start needs a usable file`() throws {
         #expect(refusal != nil)
         try write("[]")

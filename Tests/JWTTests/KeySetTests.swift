@@ -1,5 +1,4 @@
 import System
-import TestSupport
 import Testing
 
 @testable import JWT
@@ -63,9 +62,9 @@ struct KeySetTests {
                 ?? (first.hasPrefix("e")
                     ? first + String(repeating: "f", count: 60) + "7f" : first + String(repeating: "0", count: 62)))
     }
-    /// The point's y with an x that does not exist: for about every other y there is none.
-    private static let offCurve = hexadecimal("0200000000000000000000000000000000000000000000000000000000000000")
     private static let modulus = Issuer.rsa.number("n")
+    /// A number with another last bit.
+    private static func changed(_ number: [UInt8]) -> [UInt8] { number.dropLast() + [number[number.count - 1] ^ 1] }
 
     static let keys = [
         Skipped(#"{"kid":"k"}"#, .unknownType),
@@ -112,7 +111,7 @@ struct KeySetTests {
         Skipped(rsa(n: [1] + [UInt8](repeating: 0xff, count: 1024)), .modulusSize(8193)),
         Skipped(rsa(n: [0] + modulus), nil),
         // An even number, and a prime: 2^2203 - 1.
-        Skipped(rsa(n: modulus.dropLast() + [modulus[255] - 1]), .invalidKey),
+        Skipped(rsa(n: changed(modulus)), .invalidKey),
         Skipped(rsa(n: [0x07] + [UInt8](repeating: 0xff, count: 275)), .invalidKey),
         Skipped(rsa(e: []), .exponent), Skipped(rsa(e: [0]), .exponent), Skipped(rsa(e: [1]), .exponent),
         Skipped(rsa(e: [1, 0, 0]), .exponent), Skipped(rsa(e: [1, 0, 0, 0, 1]), .exponent),
@@ -125,7 +124,7 @@ struct KeySetTests {
         Skipped(p256(x: Array(Issuer.p256.number("qx", 32).dropLast())), .malformed(member: "x")),
         Skipped(p256(y: [0] + Issuer.p256.number("qy", 32)), .malformed(member: "y")),
         Skipped(#"{"kty":"EC","crv":"P-256","kid":"k","x":"AA"}"#, .malformed(member: "y")),
-        Skipped(p256(y: plus(Issuer.p256.number("qy", 32), [1]).suffix(32)), .invalidKey),
+        Skipped(p256(y: changed(Issuer.p256.number("qy", 32))), .invalidKey),
         Skipped(p256(x: Issuer.p256.number("qy", 32), y: Issuer.p256.number("qx", 32)), .invalidKey),
         Skipped(p256(x: [UInt8](repeating: 0, count: 32), y: [UInt8](repeating: 0, count: 32)), .invalidKey),
         Skipped(p256(x: [UInt8](repeating: 0xff, count: 32)), .invalidKey),
@@ -142,23 +141,6 @@ struct KeySetTests {
     @Test(arguments: keys)
     func `a key that cannot be used is skipped for its reason`(_ skipped: Skipped) throws {
         #expect(try Self.reason(skipped.key) == skipped.reason)
-    }
-
-    /// OpenSSL alone would accept each of them: R is the neutral point and S is 0, which holds if the hash times the key is 0.
-    @Test func `signatures that need no private key are accepted by OpenSSL, so their keys are not`() throws {
-        let signature = [1] + [UInt8](repeating: 0, count: 63)
-        for y in ["00", "01", "ec", "ed", "ee", "26", "c7"] {
-            let point = try #require(Self.keys.first { $0.key.contains(base64(Self.smallOrder(y))) })
-            #expect(point.reason == .invalidKey)
-            let key = try #require(PublicKey(DER.ed25519Key(Self.smallOrder(y)), .edDSA))
-            let isForged = (0..<200).contains { key.verify(signature.span, of: Array("\($0)".utf8).span) }
-            #expect(isForged, "\(y)")
-        }
-        // What is no point verifies nothing.
-        for x in [Self.offCurve, [UInt8](repeating: 0xff, count: 32)] {
-            let key = try #require(PublicKey(DER.ed25519Key(x), .edDSA))
-            #expect(!(0..<200).contains { key.verify(signature.span, of: Array("\($0)".utf8).span) })
-        }
     }
 
     @Test func `the settings decide the algorithms`() throws {
@@ -243,36 +225,5 @@ struct KeySetTests {
         let keyID = #"a\nb\u001b[0m<script>"#
         let refusal = Self.refusal(#"{"keys":[{"kty":"oct","kid":"\#(keyID)"}]}"#)
         #expect(refusal?.contains("(key 1 is not used: it is symmetric") == true)
-    }
-
-    // MARK: - Random texts
-
-    @Test(arguments: 0..<24 as Range<UInt64>)
-    func `any text is either a set or refused`(_ seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
-        let set = Array(Issuer.keySet([Issuer.p256.jwk(#","kid":"a""#), Issuer.ed25519.jwk(#","kid":"b""#)]).utf8)
-        let alphabet = Array(#"{}[]:,"\u003aktyeRSAECOP0129-.dnx"#.utf8)
-        for _ in 0..<100 {
-            var text = set
-            for _ in 0...Int.random(in: 0...3, using: &random) {
-                guard !text.isEmpty else { break }
-                let place = Int.random(in: 0..<text.count, using: &random)
-                switch Int.random(in: 0..<5, using: &random) {
-                case 0: text[place] = UInt8.random(in: 0...255, using: &random)
-                case 1: text[place] = alphabet.randomElement(using: &random) ?? 0
-                case 2: text.remove(at: place)
-                case 3: text.insert(alphabet.randomElement(using: &random) ?? 0, at: place)
-                default: text.removeLast(text.count - place)
-                }
-            }
-            let keys = try? JWTKeySet(parsing: text.span, of: "jwks", algorithms: JWTAlgorithm.allCases)
-            if let keys { #expect(1...2 ~= keys.count, "seed \(seed)") }
-        }
-        for _ in 0..<300 {
-            let text = (0..<Int.random(in: 0...80, using: &random)).map { _ in
-                alphabet.randomElement(using: &random) ?? 0
-            }
-            #expect((try? JWTKeySet(parsing: text.span, of: "jwks", algorithms: [.es256])) == nil, "seed \(seed)")
-        }
     }
 }

@@ -223,20 +223,7 @@ struct RefusedTokenTests {
         #expect(Issuer.verifier.rejection(token) == .malformed)
     }
 
-    @Test func `every reason has a case here`() {
-        let cases = Self.shapes + Self.headers + Self.signatures + Self.claimSets
-        #expect(Set(cases.map(\.rejection)) == Set(JWTRejection.allCases))
-        #expect(cases.count >= 100)
-    }
-
     @Test func `a token of 16 KiB is accepted`() {
         #expect(Issuer.verifier.rejection(Self.padded(to: 16_380)) == nil)
-    }
-
-    /// What an attacker with the public key can do when a verifier lets the token choose the algorithm.
-    @Test func `a public key is no secret`() throws {
-        let keys = try Issuer.keys(Issuer.set)
-        let verifier = JWTVerifier(rules: Issuer.rules(), keys: keys)
-        #expect(verifier.rejection(Issuer.token(#"{"alg":"HS256","kid":"rsa"}"#)) == .unknownAlgorithm)
     }
 }

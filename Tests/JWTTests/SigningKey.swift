@@ -117,17 +117,6 @@ final class SigningKey: @unchecked Sendable {
             return r + s
         }
     }
-
-    /// RSA's private operation on a whole block, for signatures that no signer would make.
-    func signBlock(_ block: [UInt8]) -> [UInt8] {
-        let context = EVP_PKEY_CTX_new_from_pkey(nil, key, nil)
-        defer { EVP_PKEY_CTX_free(context) }
-        precondition(EVP_PKEY_sign_init(context) == 1)
-        precondition(EVP_PKEY_CTX_set_rsa_padding(context, RSA_NO_PADDING) == 1)
-        var (signature, length) = ([UInt8](repeating: 0, count: block.count), block.count)
-        precondition(EVP_PKEY_sign(context, &signature, &length, block, block.count) == 1)
-        return signature
-    }
 }
 
 func base64(_ bytes: [UInt8]) -> String { Base64URL.encode(bytes.span) }
@@ -136,4 +125,14 @@ func base64(_ text: String) -> String { base64(Array(text.utf8)) }
 func decoded(_ text: String) -> [UInt8]? {
     let bytes = Array(text.utf8)
     return Base64URL.decode(bytes.span)
+}
+
+func hexadecimal(_ text: String) -> [UInt8] {
+    var bytes: [UInt8] = []
+    var rest = Substring(text)
+    while !rest.isEmpty {
+        bytes.append(UInt8(rest.prefix(2), radix: 16) ?? 0)
+        rest = rest.dropFirst(2)
+    }
+    return bytes
 }

@@ -26,37 +26,6 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
     func `a form is split as PHP splits it`(text: String, expected: [String]) {
         #expect(pairs(text) == expected)
     }
-
-    @Test
-    func `of a query the first 1,000 pairs count, of a body the first 1,001 segments, as in PHP`() {
-        for count in [999, 1_000, 1_001, 1_002] {
-            let (pairs, empty) = (String(repeating: "a&", count: count), String(repeating: "&", count: count))
-            #expect(self.pairs(pairs + "b").contains("b=") == (count < 1_000))
-            #expect(self.pairs(empty + "b").contains("b="))
-            #expect(self.pairs(pairs + "b", from: .body).contains("b=") == (count < 1_001))
-            #expect(self.pairs(empty + "b", from: .body).contains("b=") == (count < 1_001))
-        }
-    }
-
-    @Test(
-        arguments: [
-            ("unique_id", .parameter), ("unique%5Fid", .parameter), ("%75nique_i%64", .parameter),
-            (String("unique_id".flatMap { "%" + String($0.asciiValue ?? 0, radix: 16) }), .parameter),
-            ("unique+id", .other), ("Unique_id", .other), ("unique_i", .other), ("unique_idx", .other),
-            ("unique_id%00", .other), ("", .other), ("%", .other), ("unique_ie", .other),
-            ("unique_id[]", .element), ("unique%5Fid%5B%5d", .element), ("unique_id[a]", .element),
-            ("unique_id[a]b", .element), ("unique_id[a][b]", .element), ("unique_id[[]", .element),
-            ("unique_id[+]", .element), ("unique_id[" + String(repeating: "a", count: 100) + "]", .element),
-            ("unique_id[", .other), ("unique_id[a", .other), ("unique_id]", .other), ("unique_id[%00]", .other),
-            ("unique_id[]%00", .other), ("+unique_id[]", .other), ("unique_id+[]", .other),
-        ] as [(String, ParameterRole)]
-    )
-    func `a name is the parameter's after decoding, an element of an array of that name, or another one`(
-        name: String, role: ParameterRole
-    ) {
-        let bytes = Array(name.utf8)
-        #expect(URLEncodedForm.role(of: whole(bytes), in: bytes.span, for: "unique_id") == role)
-    }
 }
 
 @Suite struct MediaTypeTests {

@@ -75,20 +75,16 @@ import Testing
 
 /// Ids of requests as they are shown.
 struct RequestIDTests {
-    @Test(arguments: [0, 1, 9, 10, 0xABCDEF, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210, .max])
-    func sixteenDigits(_ number: UInt64) {
-        #expect(RequestID.made(number).text == Self.padded(number))
+    @Test(
+        arguments: [
+            (0, "0000000000000000"), (0xABCDEF, "0000000000abcdef"), (0x0123_4567_89AB_CDEF, "0123456789abcdef"),
+            (0xFEDC_BA98_7654_3210, "fedcba9876543210"), (.max, "ffffffffffffffff"),
+        ] as [(UInt64, String)])
+    func `a made id has sixteen digits`(_ number: UInt64, _ text: String) {
+        #expect(RequestID.made(number).text == text)
     }
 
-    @Test func anyNumber() {
-        for _ in 0..<10_000 {
-            let number = UInt64.random(in: .min ... .max)
-            #expect(RequestID.made(number).text == Self.padded(number))
-        }
-    }
-
-    /// In a head that is kept for the next answers, no digit of one is left for another.
-    @Test func eachAnswerHasItsOwn() {
+    @Test func `no digit of an id is left in the head that is kept for the next answers`() {
         let encoder = ResponseEncoder(unixTime: 0, secureForSeconds: 60)
         let ids: [RequestID] = [.made(1), .made(.max), .given(Array("a-b_c.d".utf8)), .none, .made(2)]
         for isSecure in [false, true] {
@@ -104,10 +100,5 @@ struct RequestIDTests {
                 #expect(lines.contains("Content-Length: 2") && lines.last == "{}")
             }
         }
-    }
-
-    private static func padded(_ number: UInt64) -> String {
-        let digits = String(number, radix: 16)
-        return String(repeating: "0", count: 16 - digits.count) + digits
     }
 }

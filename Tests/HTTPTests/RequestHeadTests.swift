@@ -132,38 +132,4 @@ import Testing
         #expect(read(input, pieces: Array(repeating: 1, count: input.utf8.count)) == expected)
         for cut in 1..<input.utf8.count { #expect(read(input, pieces: [cut]) == expected) }
     }
-
-    @Test
-    func `every beginning of a valid request needs more`() {
-        let input = Array(
-            "POST /token?x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".utf8
-        )
-        for length in 0..<input.count {
-            let reading = read(Array(input[..<length]))
-            #expect(reading.requests.isEmpty && reading.end.hasPrefix("needs more"), "\(length) bytes: \(reading)")
-        }
-    }
-
-    @Test(
-        arguments: [
-            ("", []), ("X-Forwarded-Proto: a\r\n", ["a"]), ("X-Forwarded-Proto:\r\n", [""]),
-            ("X-Forwarded-Proto: a\r\nx-forwarded-PROTO:\t b, c \r\nX-Forwarded-Proto: a\r\n", ["a", "b, c", "a"]),
-            ("X-Forwarded-Proto: \r\nX: y\r\nX-Forwarded-Proto: a\r\nX-Forwarded-Proto:\r\n", ["", "a", ""]),
-            (
-                "X-Forwarded-Proto: a\r\nX-Forwarded-Protocol: b\r\nY: X-Forwarded-Proto: c\r\n"
-                    + "X-Forwarded-Proto: d \r\nX-Forwarded-Proto2: e\r\n", ["a", "d"]
-            ),
-        ]
-    )
-    func `all lines of a forwarded header are found, and no other ones`(fields: String, expected: [String]) {
-        let request = Array("GET / HTTP/1.1\r\nHost: a\r\n\(fields)\r\n".utf8)
-        var reader = RequestReader(limits: RequestLimits())
-        for byte in request {
-            _ = reader.next()
-            reader.bytes.append(byte)
-        }
-        _ = reader.next()
-        let bytes = reader.requestBytes
-        #expect(reader.request.head.forwardedProtos(in: bytes).map { bytes.text($0) } == expected)
-    }
 }

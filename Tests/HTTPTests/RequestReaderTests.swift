@@ -1,5 +1,4 @@
 import HTTP
-import TestSupport
 import Testing
 
 /// Several requests, limits, pieces, and the buffer.
@@ -109,39 +108,5 @@ import Testing
             if reader.bytes.capacity > before { growths += 1 }
         }
         #expect(growths <= 2)
-    }
-
-    @Test(arguments: 0..<300 as Range<UInt64>)
-    func `the pieces that input comes in change nothing`(seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
-        let input = mutated(corpus.randomElement(using: &random) ?? "", using: &random)
-        let whole = read(input)
-        let pieces = (0..<input.count).map { _ in Int.random(in: 1...20, using: &random) }
-        var inPieces = read(input, pieces: pieces, releasesRoom: seed.isMultiple(of: 2))
-        // Whether leave to send was asked for depends on what was there already.
-        inPieces.continues = whole.continues
-        #expect(inPieces == whole, "\(String(decoding: input, as: UTF8.self).debugDescription)")
-    }
-
-    private let corpus = [
-        "GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\nGET / HTTP/1.0\r\n\r\n",
-        "POST /t HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Type: x\r\n\r\nhelloPUT / HTTP/1.1\r\nHost: b\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\nGET / HTTP/1.1\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
-    ]
-
-    /// Inserts, removes and replaces a few bytes, mostly ones that mean something to a parser.
-    private func mutated(_ text: String, using random: inout SeededGenerator) -> [UInt8] {
-        var bytes = Array(text.utf8)
-        let tokens = ["\r", "\n", "\r\n", " ", ":", "\0", "\t", ",", "0", "f", ";", "\u{ff}", "Host: a\r\n", "/"]
-        for _ in 0..<Int.random(in: 0...3, using: &random) {
-            let place = Int.random(in: 0..<bytes.count, using: &random)
-            switch Int.random(in: 0...2, using: &random) {
-            case 0: bytes.remove(at: place)
-            case 1: bytes.insert(contentsOf: Array((tokens.randomElement(using: &random) ?? "").utf8), at: place)
-            default: bytes[place] = UInt8.random(in: 0...255, using: &random)
-            }
-        }
-        return bytes
     }
 }

@@ -215,9 +215,7 @@ import Testing
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served: Void = loop.perform { [context, certificates, authority] in
-                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(
-                    context, clients: .required, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                let stream = try await acceptTLS(server, context, clients: .required, on: loop)
                 let accepted = [0, 1, 3].map { stream.acceptsClient(at: now + $0 * 86_400) }
                 #expect(accepted == [true, true, false])
                 // The same authorities again change nothing.
@@ -242,9 +240,7 @@ import Testing
             try await withLoop { loop in
                 let (descriptor, peer) = try socketPair()
                 async let served: Void = loop.perform { [authority] in
-                    var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
-                    try await stream.startTLS(
-                        context, clients: clients, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                    let stream = try await acceptTLS(descriptor, context, clients: clients, on: loop)
                     let isAccepted = stream.acceptsClient(at: 0)
                     #expect(isAccepted)
                     context.use(

@@ -6,6 +6,12 @@ import Testing
 
 /// What handshakes hold while they are under way.
 @Suite struct TLSHandshakeTests {
+    private let context: TLSContext
+
+    init() throws {
+        context = try .withOneCertificate()
+    }
+
     /// A ClientHello that claims 128,000 bytes, up to the 200th byte of its content.
     private static let claimingHello: [UInt8] =
         [22, 3, 1, 0, 204, 1, 0x01, 0xf4, 0x00, 3, 3] + [UInt8](repeating: 7, count: 198)
@@ -60,8 +66,6 @@ import Testing
     func `beyond their share of the buffers the oldest handshakes end`(
         limit: Int, bytes: [UInt8], count: Int, ended: [Int], counted: Int
     ) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let budget = BufferBudget(limit: limit)
             let began = Began(budget)
@@ -80,8 +84,6 @@ import Testing
 
     @Test
     func `a handshake that is over counts no more`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let budget = BufferBudget(limit: 1 << 20)
             let (server, descriptor) = try socketPair()
@@ -100,8 +102,6 @@ import Testing
 
     @Test(arguments: [(13_000, true), (17_000, false), (60_000, false)])
     func `a ClientHello has at most 16 KiB`(bytes: Int, isAccepted: Bool) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         let protocols =
             ["http/1.1"]
             + (0..<(bytes / 100)).map { number in

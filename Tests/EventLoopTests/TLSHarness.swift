@@ -7,6 +7,15 @@ import Testing
 
 @testable import EventLoop
 
+extension TLSContext {
+    static func withOneCertificate() throws -> TLSContext {
+        let certificates = try Certificates()
+        return try withExtendedLifetime(certificates) {
+            try TLSContext(TLSFiles(standard: try certificates.make("one").files))
+        }
+    }
+}
+
 /// A server's answer to one client: the handshake, then every byte back until the client has had enough.
 ///
 /// - Parameter note: Gets the client's certificate after the handshake.
@@ -16,9 +25,8 @@ func serveEcho(
     note: @escaping @Sendable (ClientCertificate?) -> Void = { _ in }
 ) async throws -> String? {
     try await loop.perform {
-        var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
-        try await stream.startTLS(
-            context, clients: clients, until: .now + Nanoseconds(handshakeTime), among: TLSHandshakes(budget))
+        let stream = try await acceptTLS(
+            descriptor, context, clients: clients, until: .now + Nanoseconds(handshakeTime), budget, on: loop)
         note(stream.clientCertificate)
         let version = stream.tlsVersion
         var buffer: [UInt8] = []
@@ -28,6 +36,16 @@ func serveEcho(
         }
         return version
     }
+}
+
+/// A stream after its handshake.
+func acceptTLS(
+    _ descriptor: Int32, _ context: TLSContext, clients: TLSClientAuthentication = .none,
+    until deadline: MonotonicTime = .never, _ budget: BufferBudget = BufferBudget(limit: 1 << 20), on loop: EventLoop
+) async throws -> TCPStream {
+    var stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
+    try await stream.startTLS(context, clients: clients, until: deadline, among: TLSHandshakes(budget))
+    return stream
 }
 
 /// False at the end of the input.

@@ -145,35 +145,4 @@ import Testing
             }
         }
     }
-
-    @Test
-    func `where clients need a certificate, only one by the right authority is let in`() async throws {
-        let certificates = try Certificates()
-        let authority = try certificates.make("authority")
-        let context = try TLSContext(
-            TLSFiles(standard: try certificates.make("one").files, clientAuthorities: authority.certificate)
-        )
-        let right = try certificates.make("right", by: authority)
-        let stranger = try certificates.make("stranger", by: try certificates.make("other authority"))
-        try await withLoop { loop in
-            for version in [TLS1_2_VERSION, TLS1_3_VERSION] {
-                func meeting(_ identity: Certificates.Pair?) async throws -> Meeting {
-                    try await meet(context, .init(maximum: version, identity: identity), on: loop)
-                }
-                let accepted = try await meeting(right)
-                #expect(throws: Never.self) { try accepted.client.get() }
-                let without = try await meeting(nil)
-                #expect(without.serverError == .refused(reason: "peer did not return a certificate"))
-                #expect(throws: TLSClient.Failure.self) { try without.client.get() }
-                let refused = try await meeting(stranger)
-                #expect(
-                    refused.serverError
-                        == .refused(
-                            reason: "client certificate: unable to get local issuer certificate"
-                        )
-                )
-                #expect(throws: TLSClient.Failure.self) { try refused.client.get() }
-            }
-        }
-    }
 }

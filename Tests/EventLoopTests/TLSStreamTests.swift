@@ -6,11 +6,15 @@ import Testing
 @testable import EventLoop
 
 @Suite struct TLSStreamTests {
+    private let context: TLSContext
+
+    init() throws {
+        context = try .withOneCertificate()
+    }
+
     @Test(
         arguments: [TLS1_2_VERSION, TLS1_3_VERSION])
     func `much data goes there and back unharmed while both sides hold each other up`(version: Int32) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served = serveEcho(server, context, on: loop)
@@ -48,15 +52,11 @@ import Testing
 
     @Test
     func `an answer larger than the socket waits for its client, and the loop serves others meanwhile`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             let total = 12 << 20
             async let sent: Void = loop.perform {
-                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(
-                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                let stream = try await acceptTLS(server, context, on: loop)
                 try await send([UInt8](repeating: 7, count: total), to: stream)
                 stream.finishSending()
                 var rest: [UInt8] = []
@@ -87,14 +87,10 @@ import Testing
 
     @Test
     func `bytes that are decrypted already keep the stream readable`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let text: String = loop.perform {
-                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(
-                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                let stream = try await acceptTLS(server, context, on: loop)
                 var buffer: [UInt8] = []
                 while buffer.count < 30 {
                     switch try stream.receive(into: &buffer, room: 4) {
@@ -130,14 +126,10 @@ import Testing
 
     @Test
     func `a stream that goes tells its client that this is the end`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served: Void = loop.perform {
-                var stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                try await stream.startTLS(
-                    context, clients: .none, until: .never, among: TLSHandshakes(BufferBudget(limit: 1 << 20)))
+                let stream = try await acceptTLS(server, context, on: loop)
                 try await send(Array("all".utf8), to: stream)
             }
             let received = try await blocking {
@@ -153,8 +145,6 @@ import Testing
 
     @Test
     func `a client of TLS 1.2 that wants to renegotiate is refused`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             let served = Task { try await serveEcho(server, context, on: loop) }
@@ -171,8 +161,6 @@ import Testing
 
     @Test(arguments: [30, 3_000])
     func `a client that sends nothing but new keys is cut off`(count: Int) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served = serveEcho(server, context, on: loop)
@@ -203,8 +191,6 @@ import Testing
 
     @Test
     func `a client may ask for new keys in the middle`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served = serveEcho(server, context, on: loop)
@@ -225,8 +211,6 @@ import Testing
         arguments: ["GET / HTTP/1.1\r\n\r\n", "DELETE / HTTP/1.1\r\n\r\n", "get"]
     )
     func `text on a TLS port is told apart and can be answered in clear`(request: String) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, client) = try socketPair()
             async let seen: String = loop.perform {
@@ -257,8 +241,6 @@ import Testing
     func `a handshake that does not come on ends at its deadline, one that is broken off at once; others go on`(
         beginning: [UInt8]
     ) async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, client) = try socketPair()
             _ = write(client, beginning, beginning.count)
@@ -279,8 +261,6 @@ import Testing
 
     @Test
     func `rubbish ends the handshake with a reason`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, client) = try socketPair()
             _ = write(client, [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07], 8)
@@ -293,8 +273,6 @@ import Testing
 
     @Test
     func `draining ends a connection that has not begun its handshake`() async throws {
-        let certificates = try Certificates()
-        let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let (server, client) = try socketPair()
             let served = Task { try await serveEcho(server, context, on: loop) }

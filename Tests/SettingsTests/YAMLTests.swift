@@ -1,4 +1,3 @@
-import TestSupport
 import Testing
 
 @testable import Settings
@@ -67,25 +66,6 @@ import Testing
     )
     func `what cannot be read is named with its line`(text: String, line: Int, reason: String) {
         #expect(throws: YAMLEntries.Fault(line: line, reason: reason)) { try entries(text) }
-    }
-
-    @Test func `whatever becomes of a file, it is read or refused`() throws {
-        var generator = SeededGenerator(seed: 18)
-        let sample = Array(SampleFile.text.utf8)
-        let signs = Array("&*!|>'\"%@`{}[],:#?- \n\t\r\u{0}~<".utf8)
-        for _ in 0..<300 {
-            var bytes = sample
-            for _ in 0..<Int.random(in: 1...8, using: &generator) {
-                let index = Int.random(in: bytes.indices, using: &generator)
-                switch Int.random(in: 0..<3, using: &generator) {
-                case 0: bytes[index] = signs.randomElement(using: &generator) ?? 0
-                case 1: bytes.removeSubrange(index..<min(bytes.count, index + 40))
-                default: bytes.insert(signs.randomElement(using: &generator) ?? 0, at: index)
-                }
-            }
-            guard let entries = try? YAMLEntries(bytes).entries else { continue }
-            #expect(Set(entries.map(\.key)).count == entries.count)
-        }
     }
 
     @Test(arguments: ["[", "{a: "])

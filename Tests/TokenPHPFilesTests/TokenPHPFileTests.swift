@@ -39,20 +39,6 @@ import Testing
         #expect(found.format.content(of: found.tokenInfo) == Array(content.utf8))
     }
 
-    @Test("any token info survives each format that can hold it", arguments: TokenPHPFileFormat.allCases)
-    func roundTrips(_ format: TokenPHPFileFormat) {
-        var generator = SystemRandomNumberGenerator()
-        for _ in 0..<500 {
-            let scalars = (0..<Int.random(in: 0...40, using: &generator)).compactMap { _ in
-                Unicode.Scalar(UInt32.random(in: 0...(Bool.random() ? 0x7f : 0x10ffff), using: &generator))
-            }
-            let tokenInfo = Array(String(String.UnicodeScalarView(scalars)).utf8)
-            let found = TokenPHPFileFormat.read(format.content(of: tokenInfo))
-            // A raw token info may look like one of the other formats.
-            if format != .raw { #expect(found.format == format && found.tokenInfo == tokenInfo) }
-        }
-    }
-
     @Test("files are read with their ids and times, and other files are skipped with a reason")
     func reading() throws {
         try write(Array(#""hello""#.utf8), to: "me@example.txt")

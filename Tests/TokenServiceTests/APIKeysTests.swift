@@ -123,26 +123,6 @@ import Testing
         }
     }
 
-    @Test func `whatever becomes of a file, it is read or refused`() throws {
-        let original = Array((Self.line + "\n# x\n").utf8)
-        var generator = SeededGenerator(seed: 19)
-        for _ in 0..<20_000 {
-            var text = original
-            for _ in 0..<Int.random(in: 1...4, using: &generator) {
-                let index = Int.random(in: 0..<text.count, using: &generator)
-                switch Int.random(in: 0..<3, using: &generator) {
-                case 0: text[index] = .random(in: 0...255, using: &generator)
-                case 1: text.remove(at: index)
-                default: text.insert(.random(in: 0...255, using: &generator), at: index)
-                }
-            }
-            guard let keys = try? APIKeysText.keys(of: text, "keys") else { continue }
-            for entry in keys.entries {
-                #expect(APIKey.isName(entry.key.name) && !entry.key.scopes.isEmpty && entry.digest.count == 32)
-            }
-        }
-    }
-
     @Test func `a changed file is read again, and a bad one leaves the keys as they are`() throws {
         #expect(
             fault { () throws(KeyFileError) in _ = try APIKeyFile(path, APIKeys.loadExisting) }.contains(

@@ -1,88 +1,7 @@
-import Foundation
-import HTTP
 import TestSupport
 import Testing
 
 @testable import TokenService
-
-@Suite struct TagRemovalTests {
-    private func removed(_ text: String) -> String {
-        String(decoding: TagRemoval.removeTags(from: Array(text.utf8)), as: UTF8.self)
-    }
-
-    @Test(
-        "tags go as strip_tags removes them",
-        arguments: [
-            ("", ""), ("plain > text", "plain > text"), ("a<b>c", "ac"), ("1 < 2", "1 < 2"), ("1<2", "1"), ("<", ""),
-            ("a<", "a"), (#"<a t=">">b"#, "b"), ("<<b>x>y", "y"), ("a<!-->b", "ab"), (#"<a "oops>b"#, ""),
-            ("<% x %>", ""), ("<a <!-- --> b > c > d", " b  c > d"), ("a\0b", "ab"), ("<\0>b", "b"),
-            ("<?php echo '?>'; ?>x", "x"), ("x<?xml version=\"1\"?>y", "xy"), ("<?xml ?>y", "y"),
-            ("<!DOCTYPE html>x", "x"), ("a&lt;b&gt;", "a&lt;b&gt;"), ("<b>1</b> < 2", "1 < 2"),
-        ]
-    )
-    func table(input: String, output: String) {
-        #expect(removed(input) == output)
-    }
-
-    @Test("what remains was there before, in its order", arguments: 0..<200 as Range<UInt64>)
-    func isSubsequence(seed: UInt64) {
-        var random = SeededGenerator(seed: seed)
-        let alphabet = Array("<>!?-\"'()\\ \nxmlXMLdoctypeDOCTYPE=/a\0".utf8)
-        let input = (0..<Int.random(in: 0...60, using: &random)).map { _ in alphabet.randomElement(using: &random) ?? 0
-        }
-        var rest = input[...]
-        for byte in TagRemoval.removeTags(from: input) {
-            guard let index = rest.firstIndex(of: byte) else {
-                Issue.record("\(input) gained a byte")
-                return
-            }
-            rest = rest[(index + 1)...]
-        }
-    }
-
-    /// Each POST of a form in the vectors with the GET after it tells what decoding and tag removal make of a string.
-    @Test("form decoding and tag removal agree with the vectors' strings")
-    func vectors() throws {
-        var compared = 0
-        // Not those that repeat a name under another spelling.
-        for vector in try Fixtures.vectors() where !vector.id.hasPrefix("a-repeat") {
-            for (post, get) in zip(vector.steps, vector.steps.dropFirst()) {
-                guard post.expectedBody() == Array(stored.utf8), let raw = formField("token_info", of: post),
-                    let body = get.expectedBody(),
-                    let found = try? JSONDecoder().decode([String: String].self, from: Data(body))["token_info"],
-                    let id = formField("unique_id", of: post), queryField("unique_id", of: get) == id
-                else { continue }
-                var decoded: [UInt8] = []
-                URLEncodedForm.appendDecoded(ByteRange(0, raw.count), of: raw.span, to: &decoded)
-                let removed = String(decoding: TagRemoval.removeTags(from: decoded), as: UTF8.self)
-                #expect(Array(removed.utf8) == Array(found.utf8), "\(vector.id), \(post.note)")
-                compared += 1
-            }
-        }
-        #expect(compared > 400)
-    }
-
-    /// A field that stands once in a URL-encoded body.
-    private func formField(_ name: String, of step: Fixtures.Vector.Step) -> [UInt8]? {
-        let request = step.bytes()
-        guard let head = request.firstRange(of: Array("\r\n\r\n".utf8)),
-            step.request.hasPrefix("POST {PATH} HTTP"), step.request.contains("urlencoded"),
-            !step.request.contains("chunked")
-        else { return nil }
-        return field(name, in: request[head.upperBound...], endingAt: "&")
-    }
-
-    private func queryField(_ name: String, of step: Fixtures.Vector.Step) -> [UInt8]? {
-        step.request.hasPrefix("GET") ? field(name, in: step.bytes()[...], endingAt: " ") : nil
-    }
-
-    private func field(_ name: String, in bytes: ArraySlice<UInt8>, endingAt end: Unicode.Scalar) -> [UInt8]? {
-        let start = Array((name + "=").utf8)
-        guard let first = bytes.firstRange(of: start) else { return nil }
-        let rest = bytes[first.upperBound...]
-        return rest.firstRange(of: start) == nil ? Array(rest.prefix { $0 != UInt8(ascii: end) }) : nil
-    }
-}
 
 @Suite struct JSONTextTests {
     private func escaped(_ bytes: [UInt8]) -> String {
@@ -110,21 +29,6 @@ import Testing
         #expect(escaped([0xed, 0xa0, 0x80]) == #"\ufffd\ufffd\ufffd"#)
         #expect(escaped([0xc0, 0x80, 0x61]) == #"\ufffd\ufffda"#)
         #expect(escaped([0xe2, 0x82]) == #"\ufffd\ufffd"#)
-    }
-
-    @Test("every string is read back as it was", arguments: 0..<100 as Range<UInt64>)
-    func roundTrip(seed: UInt64) throws {
-        var random = SeededGenerator(seed: seed)
-        var text = ""
-        for _ in 0..<40 {
-            let largest: [UInt32] = [0x7f, 0x7ff, 0xffff, 0x10ffff]
-            let value = UInt32.random(in: 0...(largest.randomElement(using: &random) ?? 0), using: &random)
-            if let scalar = Unicode.Scalar(value) { text.unicodeScalars.append(scalar) }
-        }
-        let json = "\"\(escaped(Array(text.utf8)))\""
-        let decoded = try JSONDecoder().decode(String.self, from: Data(json.utf8))
-        #expect(Array(decoded.utf8) == Array(text.utf8))
-        #expect(json.utf8.allSatisfy { $0 < 0x80 })
     }
 
     /// One byte at a time, as the table above has it.

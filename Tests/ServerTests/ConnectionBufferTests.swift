@@ -1,9 +1,13 @@
 import EventLoop
-import Glibc
+import Foundation
 import HTTP
+import Logging
+import Settings
+import StoreConformance
 import System
 import Testing
 import TokenService
+import TokenStore
 
 @testable import Server
 
@@ -11,8 +15,7 @@ import TokenService
 @Suite struct ConnectionBufferTests {
     @Test(arguments: [false, true])
     func `an idle connection holds no buffer`(hasFreedInput: Bool) async throws {
-        let harness = try ContextHarness()
-        let bytes = try await bytesHeld(by: harness.context) { connection, context in
+        let bytes = try await bytesHeld { connection, context in
             connection.takeBuffers(of: context)
             // As after a large body whose answer the client was slow to read.
             if hasFreedInput { connection.reader.releaseRoom() }
@@ -22,8 +25,7 @@ import TokenService
     }
 
     @Test func `what is still to be sent is kept`() async throws {
-        let harness = try ContextHarness()
-        let bytes = try await bytesHeld(by: harness.context) { connection, context in
+        let bytes = try await bytesHeld { connection, context in
             connection.takeBuffers(of: context)
             connection.reader.releaseRoom()
             connection.output.append(1)
@@ -32,10 +34,17 @@ import TokenService
         #expect(bytes >= BufferPool.bufferSize)
     }
 
-    /// The bytes that are counted for a new connection after something was done with it on the context's loop.
-    private func bytesHeld(
-        by context: LoopContext, after act: @escaping @Sendable (inout Connection, LoopContext) -> Void
-    ) async throws -> Int {
+    /// The bytes that are counted for a new connection after something was done with it on a loop.
+    private func bytesHeld(after act: @escaping @Sendable (inout Connection, LoopContext) -> Void) async throws -> Int {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let keys = KeyRingFile(path: "", credentials: nil, directory: "")
+        let context = try LoopContext(
+            settings: Settings(), store: MemoryStore(MemoryDisk(), options: StoreOptions(keyRing: keys)), answers: nil,
+            access: AccessResources(Settings()), accessLog: nil, bufferBudget: BufferBudget(limit: 1 << 20),
+            totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error), logger: logger)
+        let loop = context.loop
+        Thread { loop.run() }.start()
+        defer { loop.stop() }
         var ends: [Int32] = [0, 0]
         guard socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0, &ends) == 0 else {
             throw SystemError.last("socketpair")

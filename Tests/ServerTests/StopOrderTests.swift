@@ -3,11 +3,13 @@ import EventLoop
 import Foundation
 import Logging
 import Settings
+import StoreConformance
 import Synchronization
 import System
 import TestSupport
 import Testing
 import TokenService
+import TokenStore
 
 @testable import Server
 
@@ -24,9 +26,7 @@ struct StopOrderTests {
             try RunningKey(.random(), at: Int64(Date.now.timeIntervalSince1970)).install(settings.audit.keyFile)
             let logAtClose = Mutex("")
             let path = settings.audit.file
-            let store = RemoteStore(
-                timeLimit: nil, finishing: { $0.finishWrite("ann") },
-                closing: { logAtClose.withLock { $0 = TextFile.contents(of: path) ?? "" } })
+            let store = LateStore { logAtClose.withLock { $0 = TextFile.contents(of: path) ?? "" } }
             let log = LogOutput(level: .critical, format: .text)
             let setup = try ProcessSetup(logger: log.logger)
             let listener = try ClientListener(
@@ -45,7 +45,7 @@ struct StopOrderTests {
     /// An administration that stops the server, after a client has asked for a write and left.
     private struct Stopping: Administration {
         let server: Server
-        let store: RemoteStore
+        let store: LateStore
         let listenerNames: [String] = []
         let warnings: [String] = []
 
@@ -59,7 +59,7 @@ struct StopOrderTests {
                     Content-Type: application/x-www-form-urlencoded\r\n\r\ntoken_info=1
                     """
                 try BlockingIO.write(Array(request.utf8), to: descriptor.number)
-                while try store.opened.asked.isEmpty { try await Task.sleep(for: .milliseconds(1)) }
+                while !store.hasWrite { try await Task.sleep(for: .milliseconds(1)) }
                 // Closing resets the connection: a client that only ended its side could still read.
                 var reset = linger(l_onoff: 1, l_linger: 0)
                 setsockopt(descriptor.number, SOL_SOCKET, SO_LINGER, &reset, socklen_t(MemoryLayout<linger>.size))
@@ -67,6 +67,71 @@ struct StopOrderTests {
                 fatalError("\(error)")
             }
             server.drain("the test ends", by: .signal("SIGTERM"))
+        }
+    }
+}
+
+/// A store whose write ends only when the server finishes the writes.
+private final class LateStore: TokenStore {
+    private let memory = MemoryStore(
+        MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: "")))
+    private let handle = Mutex<Handle?>(nil)
+    private let closing: @Sendable () -> Void
+
+    /// - Parameter closing: Called when the store is closed.
+    init(closing: @escaping @Sendable () -> Void) {
+        self.closing = closing
+    }
+
+    var software: StoreSoftware { memory.software }
+    var summary: String { memory.summary }
+    var seesAllWrites: Bool { false }
+    var fault: StoreError? { nil }
+    var metrics: StoreMetrics { memory.metrics }
+    var administrator: any StoreAdministrator { memory.administrator }
+    var hasWrite: Bool { handle.withLock { $0?.hasWrite.load(ordering: .relaxed) == true } }
+
+    func change(_ retention: Retention) {}
+    func report(writesTo observer: any WriteObserver) {}
+    func finishWrites() { handle.withLock { $0?.finishWrite() } }
+    func close() { closing() }
+
+    func makeHandle(
+        deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
+    ) throws(StoreError) -> any StoreHandle {
+        let made = Handle(deliver)
+        handle.withLock { $0 = made }
+        return made
+    }
+
+    /// Unchecked: the write is touched on the loop's thread alone.
+    private final class Handle: TokensOnlyHandle, @unchecked Sendable {
+        private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
+        private var write: Completion<TokenVersion>?
+        let hasWrite = Atomic(false)
+        let timeLimit: Duration? = nil
+
+        init(_ deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
+            self.deliver = deliver
+        }
+
+        func fetch(
+            _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        ) throws(StoreError) -> Fetched? { .nothing }
+
+        func store(
+            _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
+            completion: Completion<TokenVersion>
+        ) {
+            write = completion
+            hasWrite.store(true, ordering: .relaxed)
+        }
+
+        func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {}
+        func flush() {}
+
+        func finishWrite() {
+            deliver { self.write.take()?(.success(TokenVersion(rawValue: 1))) }
         }
     }
 }

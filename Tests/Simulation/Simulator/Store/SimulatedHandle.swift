@@ -55,6 +55,9 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
         if fails { return completion(.failure(.overloaded(.queue(bytes: 1)))) }
         let id = number(of: id)
         gathered.append(Write(id: id, number: world.ledger.write(of: tokenInfo, id: id), completion: completion))
+        let waiting = (gathered + writer.all).filter(\.completion.isAwaited)
+        let bytes = waiting.reduce(0) { $0 + world.ledger.info(ofWrite: $1.number).count }
+        if bytes > world.choices.bufferLimit { violation("clients wait with \(bytes) bytes, more than limits.buffers") }
     }
 
     func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {

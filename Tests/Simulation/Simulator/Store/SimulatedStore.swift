@@ -73,6 +73,7 @@ struct Writer {
 
     var queue: [Write] = []
     private var group: [Write] = []
+    var all: [Write] { queue + group }
     private var step = Step.waits
 
     /// Takes one step; false if there is nothing to write.

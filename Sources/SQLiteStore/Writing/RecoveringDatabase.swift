@@ -211,6 +211,8 @@ final class RecoveringDatabase {
     /// free space.
     private func tryToWrite() throws(StoreError) {
         let (bytes, isRecent) = (failure?.bytes ?? 0, failure?.isRecent ?? false)
+        // They are in the WAL first, and then in the database, with what the WAL has: otherwise the probe itself would fill the disk.
+        if let free = FileSystem(of: opener.database).freeBytes, free < 2 * bytes + walSize { return }
         failure?.isRecent = false
         try perform { (writer) throws(SQLiteError) in try writer.tryToWrite(bytes: bytes) }
         guard !isRecent, let ended = failure.take() else { return }

@@ -12,11 +12,7 @@ package import TokenStore
 /// or checkpoint at the same instant (the WAL-reset bug, sqlite.org/wal.html), so readers never checkpoint, not even on
 /// closing, and the folder's lock keeps other processes out.
 package final class SQLiteTokenStore: TokenStore {
-    let directory: DataDirectory
-    let path: String
-    let options: StoreOptions
-    let state: StoreState
-    let writerThread: WriterThread
+    let open: OpenDatabase
     /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
     private let erase: Erasing
@@ -37,20 +33,18 @@ package final class SQLiteTokenStore: TokenStore {
         // force.
         _ = csqlite_disable_memory_statistics()
         let file = try DatabaseFile(in: directory.path)
-        path = file.path
         // What an interrupted restore or copy has left may be in the clear.
         file.discardNew()
         BackupFile.discardUnfinished(in: directory.path)
-        self.directory = directory
-        self.options = options
         self.report = report
-        let opener = StoreOpener(directory: directory.path, database: path, options: options, report: report)
+        let opener = StoreOpener(directory: directory.path, database: file.path, options: options, report: report)
         let opened = try opener.open()
-        state = StoreState(
+        let state = StoreState(
             sealing: Sealing(opened.keys), retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(opened, opener, state: state, directory: directory)
+        let writerThread: WriterThread
         do throws(ThreadShortage) {
             writerThread = try WriterThread(
                 database, state: state,
@@ -60,14 +54,19 @@ package final class SQLiteTokenStore: TokenStore {
             throw .shared(.store(StoreFault("\(error)")))
         }
         let open = OpenDatabase(
-            directory: directory, path: path, options: options, state: state, writerThread: writerThread)
+            directory: directory, path: file.path, options: options, state: state, writerThread: writerThread)
+        self.open = open
         let eraser = UserEraser(store: open, report: report)
         erase = { (user) throws(StoreError) in try await eraser.erase(user) }
-        let users = WaitingHandle { [path, state, writerThread, erase] (deliver) throws(StoreError) in
-            try Self.handle(path, state, writerThread, erase, deliver)
-        }
+        let users = WaitingHandle { [erase] (deliver) throws(StoreError) in try open.handle(erase, deliver) }
         administrator = SQLiteAdministrator(open, users: users)
     }
+
+    var directory: DataDirectory { open.directory }
+    var path: String { open.path }
+    var options: StoreOptions { open.options }
+    var state: StoreState { open.state }
+    var writerThread: WriterThread { open.writerThread }
 
     package var software: StoreSoftware { SQLiteLibrary.software }
 
@@ -84,17 +83,7 @@ package final class SQLiteTokenStore: TokenStore {
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
-        try Self.handle(path, state, writerThread, erase, deliver)
-    }
-
-    private static func handle(
-        _ path: String, _ state: StoreState, _ writerThread: WriterThread, _ erase: @escaping Erasing,
-        _ deliver: @escaping WaitingHandle.Deliver
-    ) throws(StoreError) -> any StoreHandle {
-        try StoreError.reading { () throws(SQLiteError) in
-            try SQLiteStoreHandle(
-                path: path, state: state, writerThread: writerThread, erase: erase, deliver: deliver)
-        }
+        try open.handle(erase, deliver)
     }
 
     /// Why writes fail, until two seconds or so after the cause has gone; or why reads fail, until none has failed
@@ -151,6 +140,25 @@ extension SQLiteTokenStore {
         metrics.unreadableReads = state.unreadableCount.load(ordering: .relaxed)
         metrics.lastBackup = state.lastBackup.withLock(\.self)
         return metrics
+    }
+}
+
+/// A database that is open for writing, with everything that works on it.
+struct OpenDatabase: Sendable {
+    /// Locked for as long as the database is open.
+    let directory: DataDirectory
+    /// The path of the database's file.
+    let path: String
+    let options: StoreOptions
+    let state: StoreState
+    let writerThread: WriterThread
+
+    func handle(
+        _ erase: @escaping Erasing, _ deliver: @escaping WaitingHandle.Deliver
+    ) throws(StoreError) -> any StoreHandle {
+        try StoreError.reading { () throws(SQLiteError) in
+            try SQLiteStoreHandle(self, erase: erase, deliver: deliver)
+        }
     }
 }
 

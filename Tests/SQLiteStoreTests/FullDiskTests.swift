@@ -120,7 +120,7 @@ final class WriterHarness {
         store.database.lookAfterFiles()
         #expect(throws: StoreError.self) {
             try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 13, message: "database or disk is full", sql: "checkpoint")
+                throw SQLiteError(code: 13, message: "database or disk is full")
             }
         }
         // Writes succeed, and the failure is not over before it is certain.

@@ -50,7 +50,8 @@ import Testing
         let steps = Mutex(0)
         let result = try await administrator.rekey { _ in steps.withLock { $0 += 1 } }
         #expect(result.tokens == count && result.rekeyed == count && result.unreadable == 0)
-        #expect(steps.withLock(\.self) == 1 + sizes.count)
+        // The last one may find nothing.
+        #expect(steps.withLock(\.self) == 2 + count / 2)
         #expect(try await administrator.verify { _ in }.isSound)
     }
 }

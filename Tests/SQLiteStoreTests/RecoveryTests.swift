@@ -53,7 +53,7 @@ import Testing
         #expect(try reader.integer("SELECT count(*) FROM token") == 1)
         #expect(throws: StoreError.self) {
             try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
+                throw SQLiteError(code: 10, message: "disk I/O error")
             }
         }
         #expect(store.state.fault != nil)

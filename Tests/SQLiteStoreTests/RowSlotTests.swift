@@ -136,24 +136,23 @@ import Testing
         #expect(try await handle.get("id5") == "info5")
     }
 
-    @Test("a look at everything finds tokens that are there twice, and rows where none belongs")
+    @Test("a look at everything finds rows where none belongs")
     func doubles() async throws {
         var store = try SQLiteTokenStore(at: data)
         try await ConformanceHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
             """
-            INSERT INTO token SELECT slot + 1, key, written_at, expires_at, key_number, version, value FROM token;
             INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, version, value FROM token LIMIT 1;
-            UPDATE store SET tokens = 3
+            UPDATE store SET tokens = 2
             """
         )
         store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         let found = try await SQLiteAdministrator(store).verify { _ in }
-        #expect(found.damages == ["1 token is there twice"])
+        #expect(found.damages.isEmpty)
         #expect(found.unreadable == ["\(SealingError.misplaced)": 1])
-        #expect(found.tokens == 3 && !found.isSound)
+        #expect(found.tokens == 2 && !found.isSound)
     }
 
     @Test(

@@ -205,7 +205,7 @@ import Testing
         try store?.store("second", bytes: 5_000)
         #expect(throws: StoreError.self) {
             try store?.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error", sql: "test")
+                throw SQLiteError(code: 10, message: "disk I/O error")
             }
         }
         if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { cut(wal, to: 0) }
@@ -236,10 +236,10 @@ import Testing
     func failedReads() throws {
         let store = try #require(store)
         let state = store.state
-        state.noteFailedRead(.read(StoreFault(SQLiteError(code: 5, message: "database is locked", sql: "SELECT"))))
+        state.noteFailedRead(.read(StoreFault(SQLiteError(code: 5, message: "database is locked"))))
         state.noteFailedRead(.vanished("the database is gone"))
         #expect(state.readFaults == nil)
-        let fault = StoreError.read(StoreFault(SQLiteError(code: 522, message: "disk I/O error", sql: "SELECT")))
+        let fault = StoreError.read(StoreFault(SQLiteError(code: 522, message: "disk I/O error")))
         state.noteFailedRead(fault)
         let generation = state.generation.load(ordering: .relaxed)
         for _ in 0..<3 { store.database.lookAfterFiles() }

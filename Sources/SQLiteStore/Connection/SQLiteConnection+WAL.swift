@@ -75,7 +75,7 @@ extension SQLiteConnection {
             _ = unsafe methods.xShmLock(file, Self.checkpointLock, 1, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE)
         }
         guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: "the WAL's index cannot be changed", sql: "checkpoint")
+            throw SQLiteError(code: code, message: "the WAL's index cannot be changed")
         }
     }
 

@@ -42,7 +42,7 @@ internal import System
             case .immutable: String?.none
             }
         guard fileSystem != nil || mode == .immutable else {
-            throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl", sql: "open")
+            throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl")
         }
         // SQLite would wait for the writer of a pipe.
         if let status = FileStatus(path), !status.isFile {
@@ -51,11 +51,11 @@ internal import System
         let name = mode == .immutable ? Self.stillName(path) : path
         let code = unsafe sqlite3_open_v2(name, &handle, flags, fileSystem)
         guard let opened = unsafe handle else {
-            throw SQLiteError(code: code, message: "out of memory", sql: "open")
+            throw SQLiteError(code: code, message: "out of memory")
         }
         unsafe self.handle = unsafe opened
         self.path = path
-        if code != SQLITE_OK { throw lastError("open") }
+        if code != SQLITE_OK { throw lastError }
         unsafe csqlite_distrust_file(opened)
         _ = unsafe csqlite_disable_checkpoint_on_close(opened)
         if mode == .readOnly { try execute("PRAGMA query_only = ON") }
@@ -155,12 +155,9 @@ internal import System
     }
 
     /// The error of the call that was just made.
-    func lastError(_ sql: String) -> SQLiteError {
+    var lastError: SQLiteError {
         SQLiteError(
-            code: unsafe sqlite3_extended_errcode(handle),
-            message: unsafe String(cString: sqlite3_errmsg(handle)),
-            sql: sql
-        )
+            code: unsafe sqlite3_extended_errcode(handle), message: unsafe String(cString: sqlite3_errmsg(handle)))
     }
 
     /// True between BEGIN and the end of its transaction; SQLite ends it by itself after some errors.
@@ -169,14 +166,14 @@ internal import System
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
-    /// What a checkpoint does besides moving pages.
-    enum CheckpointMode {
+    /// What a checkpoint does besides moving pages; with SQLite's number.
+    enum CheckpointMode: Int32 {
         /// Nothing; it does not wait.
-        case passive
+        case passive = 0
         /// Waits for readers; the next commit writes the WAL from its beginning.
-        case restart
+        case restart = 2
         /// The same, and truncates the WAL.
-        case truncate
+        case truncate = 3
     }
 
     /// How a checkpoint ended.
@@ -196,13 +193,7 @@ internal import System
         var (logged, moved): (Int32, Int32) = (0, 0)
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
         defer { _ = unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds) }
-        let number =
-            switch mode {
-            case .passive: SQLITE_CHECKPOINT_PASSIVE
-            case .restart: SQLITE_CHECKPOINT_RESTART
-            case .truncate: SQLITE_CHECKPOINT_TRUNCATE
-            }
-        let code = unsafe sqlite3_wal_checkpoint_v2(handle, nil, number, &logged, &moved)
+        let code = unsafe sqlite3_wal_checkpoint_v2(handle, nil, mode.rawValue, &logged, &moved)
         // Negative if no WAL is open, as before the first read: nothing was moved.
         let isComplete = logged == moved && logged >= 0
         switch code {
@@ -210,7 +201,7 @@ internal import System
             if mode != .passive { walPages = 0 }
             return .complete
         case SQLITE_OK, SQLITE_BUSY: return .heldUp
-        default: throw lastError("checkpoint")
+        default: throw lastError
         }
     }
 
@@ -231,7 +222,7 @@ internal import System
     func giveUpSafety() throws(SQLiteError) {
         unsafe csqlite_allow_no_journal(handle)
         guard try text("PRAGMA journal_mode = OFF") == "off" else {
-            throw SQLiteError(code: SQLITE_ERROR, message: "the journal stays", sql: "journal_mode")
+            throw SQLiteError(code: SQLITE_ERROR, message: "the journal stays")
         }
         try execute("PRAGMA synchronous = OFF")
     }
@@ -244,7 +235,7 @@ internal import System
 
     /// Runs statements that return nothing of interest.
     func execute(_ sql: String) throws(SQLiteError) {
-        guard unsafe sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK else { throw lastError(sql) }
+        guard unsafe sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK else { throw lastError }
     }
 
     /// The first column of the first row as a number, 0 when there is none.
@@ -256,9 +247,6 @@ internal import System
     /// The first column of the first row as text, empty when there is none.
     func text(_ sql: String) throws(SQLiteError) -> String {
         let statement = try SQLiteStatement(sql, on: self)
-        guard try statement.step() else { return "" }
-        var bytes: [UInt8] = []
-        statement.appendBlob(at: 0, to: &bytes)
-        return String(decoding: bytes, as: UTF8.self)
+        return try statement.step() ? String(decoding: statement.blob(at: 0), as: UTF8.self) : ""
     }
 }

@@ -7,17 +7,15 @@ internal import TokenStore
 @safe final class SQLiteStatement {
     private let handle: OpaquePointer
     private let connection: SQLiteConnection
-    private let sql: String
 
     init(_ sql: String, on connection: SQLiteConnection) throws(SQLiteError) {
         var handle: OpaquePointer?
         let code = unsafe sqlite3_prepare_v3(
             connection.handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &handle, nil
         )
-        guard code == SQLITE_OK, let prepared = unsafe handle else { throw connection.lastError(sql) }
+        guard code == SQLITE_OK, let prepared = unsafe handle else { throw connection.lastError }
         unsafe self.handle = unsafe prepared
         self.connection = connection
-        self.sql = sql
     }
 
     deinit {
@@ -46,7 +44,7 @@ internal import TokenStore
                 reset()
                 _ = unsafe sqlite3_bind_null(handle, index)
             }
-            guard code == SQLITE_OK else { throw connection.lastError(sql) }
+            guard code == SQLITE_OK else { throw connection.lastError }
             return try body()
         }
     }
@@ -57,13 +55,13 @@ internal import TokenStore
             if let number { unsafe sqlite3_bind_int64(handle, index, number) } else {
                 unsafe sqlite3_bind_null(handle, index)
             }
-        guard code == SQLITE_OK else { throw connection.lastError(sql) }
+        guard code == SQLITE_OK else { throw connection.lastError }
     }
 
     /// Binds a copy of bytes until others are bound in their place.
     func bind(_ bytes: [UInt8], at index: Int32) throws(SQLiteError) {
         let code = unsafe csqlite_bind_copy(handle, index, bytes, Int32(bytes.count))
-        guard code == SQLITE_OK else { throw connection.lastError(sql) }
+        guard code == SQLITE_OK else { throw connection.lastError }
     }
 
     /// Goes to the next row; false when there is none.
@@ -71,7 +69,7 @@ internal import TokenStore
         switch unsafe sqlite3_step(handle) {
         case SQLITE_ROW: return true
         case SQLITE_DONE: return false
-        default: throw connection.lastError(sql)
+        default: throw connection.lastError
         }
     }
 
@@ -113,16 +111,9 @@ internal import TokenStore
 
     /// A column's bytes.
     func blob(at column: Int32) -> [UInt8] {
-        var bytes: [UInt8] = []
-        appendBlob(at: column, to: &bytes)
-        return bytes
-    }
-
-    /// Appends a column's bytes.
-    func appendBlob(at column: Int32, to bytes: inout [UInt8]) {
-        guard let pointer = unsafe sqlite3_column_blob(handle, column) else { return }
+        guard let pointer = unsafe sqlite3_column_blob(handle, column) else { return [] }
         let count = Int(unsafe sqlite3_column_bytes(handle, column))
-        unsafe bytes.append(contentsOf: UnsafeRawBufferPointer(start: pointer, count: count))
+        return unsafe Array(UnsafeRawBufferPointer(start: pointer, count: count))
     }
 }
 

@@ -223,7 +223,7 @@ enum WALFileSystem {
 
     private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {
         guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "\(call) WAL")
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
         }
     }
 

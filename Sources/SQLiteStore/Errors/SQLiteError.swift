@@ -10,26 +10,23 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
     /// An extended result code (sqlite.org/rescode.html).
     package let code: Int32
     package let message: String
-    /// The statement without the values of its parameters, or a word for a step that is no statement; for debuggers.
-    package let sql: String
 
-    init(code: Int32, message: String, sql: String) {
+    init(code: Int32, message: String) {
         self.code = code
         self.message = message
-        self.sql = sql
     }
 
     /// An error of a system call of ours on one of the database's files.
     static func system(_ call: String, of file: String, code: Int32 = errno) -> SQLiteError {
         SQLiteError(
             code: code == ENOSPC || code == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
-            message: "\(call) \(file): \(SystemError.reason(code))", sql: call
+            message: "\(call) \(file): \(SystemError.reason(code))"
         )
     }
 
     /// A finding of an integrity check.
     static func damaged(_ finding: String) -> SQLiteError {
-        SQLiteError(code: SQLITE_CORRUPT, message: finding, sql: "PRAGMA integrity_check")
+        SQLiteError(code: SQLITE_CORRUPT, message: finding)
     }
 
     package var description: String { "\(message) (SQLite code \(code))" }

@@ -20,7 +20,6 @@ final class OpenedRows {
     private(set) var unreadable: [String: Int] = [:]
     /// Bytes of the tokens' values that were read.
     private(set) var valueBytes = 0
-    private var duplicates = DuplicateTokens()
     private let connection: SQLiteConnection
     private let tokenRows: SQLiteStatement
     private let sessionRows: SQLiteStatement
@@ -30,15 +29,15 @@ final class OpenedRows {
     /// Rows that are read of one state.
     private static let together = 1_000
 
-    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
+    /// - Parameter slot: That before the first row.
+    init(_ connection: SQLiteConnection, _ sealing: Sealing, after slot: Int64 = .min) throws(SQLiteError) {
         self.connection = connection
         tokenRows = try SQLiteStatement(
             "SELECT \(StoredToken.columns) FROM token NOT INDEXED WHERE slot > ?1 ORDER BY slot", on: connection)
         sessionRows = try SQLiteStatement(
             "SELECT \(StoredSession.columns) FROM session WHERE key > ?1 ORDER BY key", on: connection)
         coder = RowCoder(sealing)
-        // A misplaced row is found, too.
-        try tokenRows.bind(Int64.min, at: 1)
+        try tokenRows.bind(slot, at: 1)
         try sessionRows.bind([], at: 1)
     }
 
@@ -57,7 +56,6 @@ final class OpenedRows {
         let token = counted(row.token(of: tokenRows, &coder, &valueBytes))
         tokens += 1
         lastWrittenAt = max(lastWrittenAt ?? .min, row.times.writtenAt)
-        duplicates.look(at: (row.slot, row.key))
         if tokens.isMultiple(of: Self.together) {
             tokenRows.reset()
             try tokenRows.bind(row.slot, at: 1)
@@ -84,9 +82,10 @@ final class OpenedRows {
         return opened
     }
 
-    /// Reads all rows; returns what is wrong with them although they open.
+    /// Reads all rows.
     ///
     /// - Parameter progress: Counted in tokens.
+    /// - Returns: What is wrong although they open.
     func readAll(_ progress: (StoreProgress) -> Void) throws(SQLiteError) -> [String] {
         let total = try connection.integer("SELECT tokens FROM store")
         while let row = try next() {
@@ -95,31 +94,6 @@ final class OpenedRows {
             }
         }
         progress(StoreProgress(done: total, total: total))
-        return [duplicates.damage, try connection.damagedCount()].compactMap(\.self)
-    }
-}
-
-/// Finds duplicate tokens, which are rows with the same key.
-///
-/// It must be shown all rows, in the order of their slots.
-///
-/// A command that reads all rows anyway finds them without another pass. For a join, SQLite would build an index of all
-/// keys in a temporary file (sqlite.org/optoverview.html, "Automatic Query-Time Indexes"): a gigabyte for 25 million tokens.
-struct DuplicateTokens {
-    /// How many rows have the key of an earlier row.
-    private(set) var count = 0
-    /// The last rows, as far as a duplicate of them could still follow.
-    private var near: [(slot: Int64, key: [UInt8])] = []
-
-    /// - Parameter row: The next row.
-    mutating func look(at row: (slot: Int64, key: [UInt8])) {
-        near.removeAll { !RowSlots.contains(row.slot, from: $0.slot) }
-        if near.contains(where: { $0.key == row.key }) { count += 1 }
-        near.append(row)
-    }
-
-    /// What an operator is told; nil if there are none.
-    var damage: String? {
-        count == 0 ? nil : "\(count) \(count == 1 ? "token is" : "tokens are") there twice"
+        return try connection.damagedCount().map { [$0] } ?? []
     }
 }

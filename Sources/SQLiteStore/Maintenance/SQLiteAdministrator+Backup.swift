@@ -15,7 +15,8 @@ extension SQLiteAdministrator {
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
         try refuseForeignFile(path)
-        let temporary = try temporaryPath(for: path)
+        // An interrupted backup may have left a file there.
+        let temporary = path + BackupFile.partialSuffix
         try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
@@ -44,7 +45,8 @@ extension SQLiteAdministrator {
         to path: String, by temporary: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         // Checked only now, because removing what an interrupted backup left has made room.
-        try DiskRoom.check(forBackup: try await databaseSize(), at: path, besides: store.path)
+        let size = FileStatus.size(of: store.path) + FileStatus.size(of: store.path + "-wal")
+        try DiskRoom.check(forBackup: size, at: path, besides: store.path)
         try await withCopy { (writer) throws(SQLiteError) -> Result<Void, StoreError> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
             return .success(())
@@ -56,7 +58,17 @@ extension SQLiteAdministrator {
             throw error
         }
         try await endCopy()
-        let tokens = try await longReads.finishBackup(temporary)
+        let finished = await longReads.read(temporary, mode: .readWrite) { (copy) throws(SQLiteError) in
+            try BackupFile.finish(copy)
+        }
+        let tokens: Int
+        do throws(SQLiteError) {
+            tokens = try finished.get()
+        } catch {
+            if Task.isCancelled { throw BackupFile.interrupted }
+            throw error.isNotADatabase ? BackupFile.damaged(error) : .write(StoreFault(error))
+        }
+        try PrivateFile.synchronize(temporary)
         try PrivateFile.rename(temporary, to: path)
         return StoreBackup(path: path, tokens: tokens, bytes: FileStatus.size(of: path))
     }
@@ -76,29 +88,6 @@ extension SQLiteAdministrator {
         case .file where FileStatus.size(of: path) == 0 || BackupFile.isOne(path): break
         default:
             throw .refused("\(path) is there and is no backup; name another file, or remove it first")
-        }
-    }
-
-    /// The path of a backup until it is complete; an interrupted backup may have left a file there.
-    private func temporaryPath(for path: String) throws(StoreError) -> String {
-        let temporary = path + BackupFile.partialSuffix
-        switch FileStatus(temporary)?.kind {
-        case nil: return temporary
-        case .file where BackupFile.mayBeUnfinished(temporary): return temporary
-        default:
-            throw .refused(
-                """
-                \(temporary), where the backup is to be written first, is there and is no unfinished backup; name another \
-                file, or remove it first
-                """
-            )
-        }
-    }
-
-    /// Bytes of the database, with what is still in the WAL.
-    private func databaseSize() async throws(StoreError) -> Int {
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            try writer.connection.integer("PRAGMA page_count") * writer.connection.integer("PRAGMA page_size")
         }
     }
 
@@ -138,27 +127,17 @@ extension SQLiteAdministrator {
 
 /// A backup: the database in one file, without a WAL.
 enum BackupFile {
-    /// Turns a fresh copy into a single file, checks and syncs it; fails if the task is cancelled.
+    /// Turns a fresh copy into a single file, and checks it.
     ///
     /// - Returns: How many tokens it holds.
-    nonisolated(nonsending) static func finish(_ path: String) async throws(StoreError) -> Int {
-        let tokens: Int
-        do throws(SQLiteError) {
-            let connection = try SQLiteConnection(path: path, mode: .readWrite)
-            // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
-            _ = try connection.text("PRAGMA journal_mode = DELETE")
-            let checked = await connection.interruptible { () throws(SQLiteError) in try connection.checkIntegrity() }
-            try checked.get()
-            tokens = try connection.integer("SELECT tokens FROM store")
-        } catch {
-            if Task.isCancelled { throw interrupted }
-            throw error.isNotADatabase ? damaged(error) : .write(StoreFault(error))
-        }
-        try PrivateFile.synchronize(path)
-        return tokens
+    static func finish(_ copy: SQLiteConnection) throws(SQLiteError) -> Int {
+        // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
+        _ = try copy.text("PRAGMA journal_mode = DELETE")
+        try copy.checkIntegrity()
+        return try copy.integer("SELECT tokens FROM store")
     }
 
-    private static func damaged(_ error: SQLiteError) -> StoreError {
+    static func damaged(_ error: SQLiteError) -> StoreError {
         .refused(
             """
             the copy is damaged, and so most probably is the store: \(error). If its disk has failed, which the kernel's log shows \

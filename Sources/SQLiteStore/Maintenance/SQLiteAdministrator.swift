@@ -49,27 +49,18 @@ extension SQLiteAdministrator {
             guard let slot = Int64(cursor.text) else { throw .refused("the cursor is not one of this store's") }
             start = slot
         }
-        var coder = RowCoder(store.state.sealing)
         return try reading { (connection) throws(SQLiteError) in
-            let select = try SQLiteStatement(
-                "SELECT \(StoredToken.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
-            )
-            try select.bind(start, at: 1)
-            // One more than asked for, to know whether there is a next page.
-            try select.bind(Int64(limit) + 1, at: 2)
+            let rows = try OpenedRows(connection, store.state.sealing, after: start)
             var page = TokenPage()
             var bytes = 0
-            while try select.step() {
+            while case .token(let row, let token)? = try rows.next() {
                 if page.entries.count == limit || bytes >= WriterConnection.stepBytes {
                     page.next = StoreCursor("\(start)")
                     break
                 }
-                let row = StoredToken(select)
-                start = row.slot
+                (start, bytes) = (row.slot, rows.valueBytes)
                 page.entries.append(
-                    TokenPage.Entry(
-                        writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt,
-                        token: row.token(of: select, &coder, &bytes)))
+                    TokenPage.Entry(writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt, token: token))
             }
             return page
         }
@@ -127,19 +118,15 @@ actor LongReads {
 
     /// Reads a database; fails when the task is cancelled.
     func read<Value: Sendable>(
-        _ path: String, _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
+        _ path: String, mode: SQLiteConnection.Mode = .readOnly,
+        _ body: @Sendable (SQLiteConnection) throws(SQLiteError) -> Value
     ) async -> Result<Value, SQLiteError> {
         let connection: SQLiteConnection
         do throws(SQLiteError) {
-            connection = try SQLiteConnection(path: path, mode: .readOnly)
+            connection = try SQLiteConnection(path: path, mode: mode)
         } catch {
             return .failure(error)
         }
         return await connection.interruptible { () throws(SQLiteError) in try body(connection) }
-    }
-
-    /// Makes a backup of a fresh copy and checks it, as `BackupFile.finish` says.
-    func finishBackup(_ path: String) async throws(StoreError) -> Int {
-        try await BackupFile.finish(path)
     }
 }

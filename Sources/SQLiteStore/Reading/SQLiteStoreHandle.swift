@@ -9,9 +9,7 @@ internal import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
-    private let path: String
-    let state: StoreState
-    let writerThread: WriterThread
+    private let store: OpenDatabase
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     var coder: RowCoder
     private var gathered: [Change] = []
@@ -40,15 +38,13 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var snapshot: UInt64?
 
     init(
-        path: String, state: StoreState, writerThread: WriterThread, erase: @escaping Erasing,
+        _ store: OpenDatabase, erase: @escaping Erasing,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(SQLiteError) {
-        generation = state.generation.load(ordering: .acquiring)
-        reader = try TokenReader(path: path, state: state)
-        coder = RowCoder(state.sealing)
-        self.path = path
-        self.state = state
-        self.writerThread = writerThread
+        generation = store.state.generation.load(ordering: .acquiring)
+        reader = try TokenReader(path: store.path, state: store.state)
+        coder = RowCoder(store.state.sealing)
+        self.store = store
         self.erase = erase
         self.deliver = deliver
     }
@@ -59,7 +55,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     /// those that are being committed wait for the disk, as they may be stored yet.
     var timeLimit: Duration? { nil }
 
-    var unixTime: Int64 { state.clock.unixTime }
+    var unixTime: Int64 { store.state.clock.unixTime }
 
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
@@ -76,7 +72,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             try refreshSnapshot()
             return try body(reader)
         } catch {
-            state.noteFailedRead(error)
+            store.state.noteFailedRead(error)
             throw error
         }
     }
@@ -90,7 +86,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func gather(
         _ bytes: Int, _ completion: ChangeCompletion, _ make: (inout RowCoder) throws(SealingError) -> Change
     ) {
-        if let overload = writerThread.admission.admit(bytes) {
+        if let overload = store.writerThread.admission.admit(bytes) {
             return completion.take(.failure(.overloaded(overload)))
         }
         do throws(SealingError) {
@@ -98,7 +94,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             gatheredBytes += bytes
             completions.append(completion)
         } catch {
-            writerThread.admission.release(bytes)
+            store.writerThread.admission.release(bytes)
             completion.take(.failure(.sealing(error)))
         }
     }
@@ -108,17 +104,19 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Opens a new reader if the database was opened again.
     private func refreshReader() throws(StoreError) {
-        let current = state.generation.load(ordering: .acquiring)
+        let current = store.state.generation.load(ordering: .acquiring)
         guard current != generation else { return }
         closeSnapshot()
-        reader = try StoreError.reading { () throws(SQLiteError) in try TokenReader(path: path, state: state) }
+        reader = try StoreError.reading { () throws(SQLiteError) in
+            try TokenReader(path: store.path, state: store.state)
+        }
         generation = current
     }
 
     /// Opens a read transaction, unless the open one sees every commit so far.
     private func refreshSnapshot() throws(StoreError) {
         // Read before the transaction begins, which may then see more commits, never fewer.
-        let commits = state.commitCount.load(ordering: .acquiring)
+        let commits = store.state.commitCount.load(ordering: .acquiring)
         if snapshot == commits && commits % 2 == 0 { return }
         closeSnapshot()
         try reader.beginSnapshot()
@@ -173,7 +171,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         submitted[number] = completions
         (gathered, gatheredBytes, completions) = ([], 0, [])
         batchNumber += 1
-        writerThread.submit(
+        store.writerThread.submit(
             WriteBatch(changes: changes, admittedBytes: bytes) { [self] outcomes in
                 for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
                     deliver { self.complete(number, outcomes, from: start) }

@@ -43,22 +43,10 @@ final class TokenTable {
 
     /// Adds a row whose key is not in the table.
     func add(_ row: Row, _ version: TokenVersion) throws(SQLiteError) {
-        try Self.inFreeSlot(from: row.key.firstSlot) { (slot) throws(SQLiteError) in
-            try write(row, version, in: slot, with: insert)
-        }
-    }
-
-    /// Tries the slots that a row may lie in, one after the other.
-    ///
-    /// - Parameters:
-    ///   - first: The first of these slots.
-    ///   - add: Adds the row in a slot; returns false if the slot is taken.
-    static func inFreeSlot(
-        from first: Int64, _ add: (_ slot: Int64) throws(SQLiteError) -> Bool
-    ) throws(SQLiteError) {
-        for slot in first...(first + (RowSlots.count - 1)) where try add(slot) { return }
+        let first = row.key.firstSlot
+        for slot in first..<(first + RowSlots.count) where try write(row, version, in: slot, with: insert) { return }
         // Possible only in a manipulated file; an error of this row alone.
-        throw SQLiteError(code: SQLITE_CONSTRAINT, message: "all slots for a row are taken", sql: "INSERT INTO token")
+        throw SQLiteError(code: SQLITE_CONSTRAINT, message: "all slots for a row are taken")
     }
 
     /// The version and the times of the row with a key; nil if there is none.

@@ -65,7 +65,7 @@ final class BackgroundSync: @unchecked Sendable {
         queue.sync {}
         let code = failure.load(ordering: .relaxed)
         guard code == SQLITE_OK else {
-            throw SQLiteError(code: code, message: "the database could not be synced", sql: "checkpoint")
+            throw SQLiteError(code: code, message: "the database could not be synced")
         }
     }
 }

@@ -80,7 +80,7 @@ final class RecoveringDatabase {
             access = .closed(error)
         }
         // Before the first write the database is opened again and checked; until then handles read what they can.
-        if opened.mayBeMixed { access = .closed(.write(StoreFault("the database was not checked yet"))) }
+        if opener.checkRequest.exists { access = .closed(.write(StoreFault("the database was not checked yet"))) }
     }
 
     private func settle(_ writer: WriterConnection) throws(SQLiteError) {
@@ -95,7 +95,7 @@ final class RecoveringDatabase {
     /// Connects an open database to the store's state.
     private func prepare(_ writer: WriterConnection) {
         writer.connection.measureSyncs(into: state.metrics.syncTime)
-        writer.willEnd = { [state] in state.observer?.willEnd($0) }
+        writer.willEnd = { [state] in state.observer?.willEnd(anyOf: $0) }
     }
 
     /// Nil unless the database is open.
@@ -157,7 +157,7 @@ final class RecoveringDatabase {
         defer {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             observer?.didWrite(ids)
-            if !writer.announcedSessions.isEmpty { state.observer?.didEnd(writer.announcedSessions) }
+            if !writer.announcedSessions.isEmpty { state.observer?.didEnd(anyOf: writer.announcedSessions) }
         }
         let result: Result
         do throws(SQLiteError) {
@@ -321,13 +321,12 @@ final class RecoveringDatabase {
     /// Opens the database again.
     private func reopen() throws(StoreError) -> WriterConnection {
         try look(at: nil, withLocks: true)
-        let opened = try opening { () throws(SQLiteOpenError) in try opener.reopen(state.retention) }
-        let writer = opened.writer
+        let writer = try opening { () throws(SQLiteOpenError) in try opener.reopen(state.retention).writer }
         // A WAL that has just been put in the place of the store's must not get into the database.
         try look(at: nil)
         try opening { () throws(SQLiteOpenError) in
             try Schema.opening(opener.database) { () throws(SQLiteError) in try settle(writer) }
-            if opened.mayBeMixed { try check(writer) }
+            if opener.checkRequest.exists { try check(writer) }
         }
         prepare(writer)
         access = .open(writer)

@@ -16,8 +16,6 @@ struct StoreOpener: Sendable {
     struct Opened {
         let writer: WriterConnection
         let keys: StoreKeys
-        /// Whether a WAL was lost of which a part may be in the database, see `CheckRequest`.
-        let mayBeMixed: Bool
         /// Numbers of keys that the ring lacks and rows are sealed with, see `KeyNumbers`.
         let missingKeys: [Int]
     }
@@ -60,7 +58,7 @@ struct StoreOpener: Sendable {
         try writer.connection.forgetMovedPages()
         try Self.rewrite(database + "-wal")
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
-            throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL", sql: "checkpoint")
+            throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL")
         }
         // A reader kept the WAL from being truncated, perhaps for long. Frames of a failed group after the last commit
         // would be taken for damage once commits are written before them.
@@ -113,7 +111,7 @@ struct StoreOpener: Sendable {
             let writer = try WriterConnection(connection, options: options)
             if let identity { try writer.setKeyRing(identity) }
             try writer.index(for: retention)
-            return Opened(writer: writer, keys: keys, mayBeMixed: checkRequest.exists, missingKeys: missing ?? [])
+            return Opened(writer: writer, keys: keys, missingKeys: missing ?? [])
         }
     }
 
@@ -181,7 +179,7 @@ struct StoreOpener: Sendable {
         try PageSize.choose(for: connection)
         let mode = try connection.text("PRAGMA journal_mode = WAL")
         guard mode == "wal" else {
-            throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL", sql: "journal_mode")
+            throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL")
         }
         try connection.execute("PRAGMA synchronous = FULL")
         // Larger than SQLite's default, as for readers: a page must be read before it can be changed.
@@ -209,8 +207,8 @@ struct StoreOpener: Sendable {
     /// The keys of a store that is only read, for which no ring is made.
     func presentKeys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
         let (identity, isEmpty) = try ringIdentity(in: connection)
-        let needsNone = identity.isEmpty && isEmpty
-        return try keys(needsNone ? nil : try ring(fitting: identity, isEmpty: false).ring, connection)
+        if identity.isEmpty && isEmpty { return try keys(nil, connection) }
+        return try keys(try ring(fitting: identity, isEmpty: false).ring, connection)
     }
 
     private func keys(_ ring: KeyRing?, _ connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {

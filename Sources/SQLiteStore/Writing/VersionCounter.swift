@@ -14,8 +14,6 @@ struct VersionCounter {
     private var last: Int64
     /// The limit in the database, and the one that the open transaction writes.
     private var (stored, written): (Int64, Int64)
-    /// The time in microseconds since 1970 of the open transaction; nil if no version was given in it.
-    private var now: Int64?
     private let update: SQLiteStatement
 
     init(_ connection: SQLiteConnection) throws(SQLiteError) {
@@ -26,9 +24,7 @@ struct VersionCounter {
 
     /// A version that no row has yet.
     mutating func next() -> TokenVersion {
-        let now = self.now ?? Self.microseconds
-        self.now = now
-        last = max(last + 1, now)
+        last = max(last + 1, Self.microseconds)
         return TokenVersion(rawValue: last)
     }
 
@@ -44,10 +40,10 @@ struct VersionCounter {
     }
 
     /// The transaction was committed.
-    mutating func noteCommit() { (stored, now) = (written, nil) }
+    mutating func noteCommit() { stored = written }
 
     /// The transaction was rolled back.
-    mutating func noteRollback() { (written, now) = (stored, nil) }
+    mutating func noteRollback() { written = stored }
 
     private static var microseconds: Int64 {
         var time = timespec()

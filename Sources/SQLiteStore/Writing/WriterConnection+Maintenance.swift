@@ -183,7 +183,7 @@ extension WriterConnection {
         // The copy is not used before it is complete and synced; after a crash an incomplete one is discarded.
         try target.giveUpSafety()
         guard let handle = unsafe sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
-            throw target.lastError("backup")
+            throw target.lastError
         }
         unsafe self.handle = unsafe handle
         self.source = source
@@ -205,7 +205,7 @@ extension WriterConnection {
                 max(1, Int(unsafe sqlite3_backup_remaining(handle))), Int(unsafe sqlite3_backup_pagecount(handle))
             )
         case let code:
-            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)), sql: "backup")
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
         }
     }
 }

@@ -7,12 +7,6 @@ extension WriterConnection {
     /// large tokens are.
     static let stepBytes = 4 << 20
 
-    private enum Finding {
-        case current
-        case unreadable
-        case rekeyed(Row)
-    }
-
     /// Reads some rows, and seals those again that are not sealed with the newest key.
     ///
     /// - Parameters:
@@ -27,32 +21,28 @@ extension WriterConnection {
             "UPDATE token SET value = ?1, key_number = ?2 WHERE slot = ?3", on: connection
         )
         try select.bind(row, at: 1)
-        // One more than asked for, to know whether there is a next page.
-        try select.bind(Int64(count) + 1, at: 2)
+        try select.bind(Int64(count), at: 2)
         var result = RekeyingStep<Int64>()
-        var (bytes, isLast) = (0, true)
+        var bytes = 0
+        let active = try? coder.activeKeyNumber()
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
-            while try select.step() {
-                if result.seen == count || bytes >= Self.stepBytes {
-                    isLast = false
-                    break
-                }
+            while bytes < Self.stepBytes, try select.step() {
                 result.seen += 1
                 let row = StoredToken(select)
                 result.next = row.slot
-                switch Self.finding(row, select, &coder, &bytes) {
-                case .current: break
-                case .unreadable: result.unreadable += 1
-                case .rekeyed(let new):
-                    result.rekeyed += 1
-                    try update.bind(Int64(new.keyNumber), at: 2)
-                    try update.bind(result.next, at: 3)
-                    try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
+                if row.keyNumber == active { continue }
+                guard let new = Self.sealedAgain(row, select, &coder, &bytes) else {
+                    result.unreadable += 1
+                    continue
                 }
+                result.rekeyed += 1
+                try update.bind(Int64(new.keyNumber), at: 2)
+                try update.bind(result.next, at: 3)
+                try update.withBinding(new.value, at: 1) { () throws(SQLiteError) in _ = try update.step() }
             }
         }
-        if isLast { result.next = nil }
+        if result.seen < count, bytes < Self.stepBytes { result.next = nil }
         return result
     }
 
@@ -91,14 +81,14 @@ extension WriterConnection {
         }
     }
 
-    private static func finding(
+    /// The row of a token, sealed with the newest key; nil if it does not open.
+    private static func sealedAgain(
         _ row: StoredToken, _ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int
-    ) -> Finding {
+    ) -> Row? {
         do throws(SealingError) {
-            if try coder.activeKeyNumber() == row.keyNumber { return .current }
-            return .rekeyed(try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times))
+            return try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times)
         } catch {
-            return .unreadable
+            return nil
         }
     }
 }

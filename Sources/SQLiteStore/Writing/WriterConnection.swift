@@ -23,12 +23,12 @@ final class WriterConnection {
     var sessionCount: Int
     /// The limit that new ids are refused for, as of the last group; nil if none is.
     var reachedLimit: StoreLimit?
-    /// The sessions that the open transaction has ended, and whether the keys of some could not be read.
-    private var endedSessions = EndedSessions()
+    /// The sessions that the open transaction has ended; nil for those whose rows do not open.
+    private var endedSessions: [SessionKey?] = []
     /// The sessions for which the present call has called `willEnd`.
-    private(set) var announcedSessions = EndedSessions()
+    private(set) var announcedSessions: [SessionKey?] = []
     /// Called in a transaction that ends sessions, before it is committed.
-    var willEnd: (EndedSessions) -> Void = { _ in }
+    var willEnd: ([SessionKey?]) -> Void = { _ in }
     /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
     /// Nil until first needed.
@@ -77,7 +77,7 @@ final class WriterConnection {
             // SQLite has already rolled back after some errors; a second time does no harm.
             if connection.isInTransaction { try? connection.execute("ROLLBACK") }
             (tokenCount, sessionCount) = (tokensBefore, sessionsBefore)
-            endedSessions = EndedSessions()
+            endedSessions = []
             versions.noteRollback()
             throw error
         }
@@ -101,20 +101,20 @@ final class WriterConnection {
         sessionCount = max(0, sessionCount - rows.count)
         return rows.map { row in
             let opened = try? table.coder.open(row)
-            endedSessions.note(opened?.key)
+            endedSessions.append(opened?.key)
             return opened
         }
     }
 
     private func announceEnded() {
         willEnd(endedSessions)
-        announcedSessions.add(endedSessions)
-        endedSessions = EndedSessions()
+        announcedSessions += endedSessions
+        endedSessions = []
     }
 
     /// Forgets the sessions that an earlier call has announced.
     func forgetAnnouncedSessions() {
-        if !announcedSessions.isEmpty { announcedSessions = EndedSessions() }
+        if !announcedSessions.isEmpty { announcedSessions = [] }
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.
@@ -156,35 +156,16 @@ final class WriterConnection {
     }
 }
 
-/// Sessions that have ended, for the observer of writes.
-struct EndedSessions {
-    private(set) var keys: [SessionKey] = []
-    /// Whether there are other keys, whose rows cannot be opened.
-    private(set) var hasOthers = false
-
-    var isEmpty: Bool { keys.isEmpty && !hasOthers }
-
-    /// - Parameter key: Nil for a session whose row does not open.
-    mutating func note(_ key: SessionKey?) {
-        if let key { keys.append(key) } else { hasOthers = true }
-    }
-
-    mutating func add(_ others: EndedSessions) {
-        keys += others.keys
-        hasOthers = hasOthers || others.hasOthers
-    }
-}
-
 extension WriteObserver {
-    /// These sessions are about to end.
-    func willEnd(_ ended: EndedSessions) {
-        if !ended.keys.isEmpty { willEnd(ended.keys) }
-        if ended.hasOthers { didChangeEverything() }
-    }
+    /// These sessions are about to end; nil stands for one whose row does not open.
+    func willEnd(anyOf ended: [SessionKey?]) { report(ended, to: willEnd) }
 
     /// The change that `willEnd` has announced is over.
-    func didEnd(_ ended: EndedSessions) {
-        if !ended.keys.isEmpty { didEnd(ended.keys) }
-        if ended.hasOthers { didChangeEverything() }
+    func didEnd(anyOf ended: [SessionKey?]) { report(ended, to: didEnd) }
+
+    private func report(_ ended: [SessionKey?], to tell: ([SessionKey]) -> Void) {
+        let keys = ended.compactMap(\.self)
+        if !keys.isEmpty { tell(keys) }
+        if keys.count < ended.count { didChangeEverything() }
     }
 }

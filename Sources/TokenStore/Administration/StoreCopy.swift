@@ -1,5 +1,3 @@
-internal import Cryptography
-
 /// A row on its way to another store: opened, as the other store has keys of its own, with its times and its version.
 package enum CopiedRow: Sendable {
     case token(Token, RowTimes, TokenVersion)
@@ -101,11 +99,11 @@ package struct StoreCopy {
     }
 
     private func copy(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
-        var read = try RowDigest()
+        var read = RowDigest()
         var written = read
         var versionLimit = source.versionLimit
         try forEachBatch(of: source, .copying) { (rows) throws(StoreError) in
-            for row in rows { versionLimit = max(versionLimit, try read.add(row)) }
+            for row in rows { versionLimit = max(versionLimit, read.add(row)) }
             try target.add(rows)
         }
         var summary = CopySummary(copied: read.count, unreadable: source.unreadable, moment: source.moment)
@@ -122,7 +120,7 @@ package struct StoreCopy {
         progress(.ordering, StoreProgress(done: 0, total: read.count.total))
         let reread = try target.reread()
         try forEachBatch(of: reread, .verifying) { (rows) throws(StoreError) in
-            for row in rows { _ = try written.add(row) }
+            for row in rows { _ = written.add(row) }
         }
         guard written == read else {
             throw .refused(
@@ -150,60 +148,30 @@ package struct StoreCopy {
     }
 }
 
-/// Stands for a set of rows, in whatever order they come: their number, and the sum of their hashes under a random key.
-private struct RowDigest {
+/// Stands for a set of rows, in whatever order they come: their number, and the sum of their hashes.
+private struct RowDigest: Equatable {
     private(set) var count = CopyCount()
-    private let hash: KeyedHash
-    private var sum: (UInt64, UInt64) = (0, 0)
-    /// Kept for their memory.
-    private var (text, bytes): ([UInt8], [UInt8]) = ([], [])
-
-    init() throws(StoreError) {
-        do throws(CryptographyError) {
-            hash = try KeyedHash(.random())
-        } catch {
-            throw .sealing(SealingError(error))
-        }
-    }
+    private var sum = 0
 
     /// - Returns: The row's version.
-    mutating func add(_ row: CopiedRow) throws(StoreError) -> Int64 {
-        text.removeAll(keepingCapacity: true)
+    mutating func add(_ row: CopiedRow) -> Int64 {
+        // Its hashes differ from one process to the next, so that nobody can have made rows with equal ones.
+        var hasher = Hasher()
         let version: Int64
         switch row {
         case .token(let token, let times, let number):
             version = number.rawValue
             count.tokens += 1
-            // The length tells where the id ends.
-            append([0, version, times.writtenAt, times.expiresAt ?? .min, Int64(token.id.count)])
-            text += token.id
-            text += token.info
+            hasher.combine(token)
+            hasher.combine(times)
         case .session(let opened, let number):
-            let session = opened.session
             version = number
             count.sessions += 1
-            append([1, number, session.createdAt, session.expiresAt, session.lastUsedAt])
-            text += session.id.bytes
-            text += opened.key.bytes
-            text += session.user
+            hasher.combine(opened.session)
+            hasher.combine(opened.key.bytes)
         }
-        do throws(SealingError) {
-            try hash.hash(text, into: &bytes)
-        } catch {
-            throw .sealing(error)
-        }
-        sum.0 &+= RowKey.prefix(of: bytes)
-        sum.1 &+= RowKey.prefix(of: Array(bytes[8...]))
+        hasher.combine(version)
+        sum &+= hasher.finalize()
         return version
     }
-
-    private mutating func append(_ numbers: [Int64]) {
-        for number in numbers {
-            for shift in stride(from: 56, through: 0, by: -8) {
-                text.append(UInt8(truncatingIfNeeded: number >> shift))
-            }
-        }
-    }
-
-    static func == (one: Self, other: Self) -> Bool { one.count == other.count && one.sum == other.sum }
 }

@@ -84,14 +84,14 @@ extension EventLoop {
     ) -> WakeReason? {
         assertCurrent()
         if isAbandoned { return .abandoned }
+        if isIdle && hasEndedIdleWaits { return isReady(direction, of: id) ? .ready : .draining }
         let row = Int(id.descriptor)
-        if isReady(direction, of: id) { return .ready }
-        if isIdle && hasEndedIdleWaits { return .draining }
+        guard
+            let needsTimer = registrations[row].wait(handler, for: direction, until: deadline, isIdle: isIdle)
+        else { return .ready }
         // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
         // does, costs nothing here.
-        if registrations[row].wait(handler, for: direction, until: deadline, isIdle: isIdle) {
-            timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row)))
-        }
+        if needsTimer { timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row))) }
         return nil
     }
 
@@ -128,28 +128,20 @@ extension EventLoop {
     // MARK: - Stopping
 
     /// Stops accepting, and closes connections with their next answer, on the loop's thread.
-    package func beginDraining() {
-        execute {
-            self.draining.store(true, ordering: .relaxed)
-            for row in self.registrations.indices where self.registrations[row].isShared { self.wake(row, .draining) }
-        }
-    }
+    package func beginDraining() { enter(.draining) { $0.isShared } }
 
     /// Ends idle waits, the present and all later ones, on the loop's thread; begins draining if that has not begun.
-    package func endIdleWaits() {
-        beginDraining()
-        execute {
-            self.idleWaitsEnded.store(true, ordering: .relaxed)
-            for row in self.registrations.indices where self.registrations[row].isIdle { self.wake(row, .draining) }
-        }
-    }
+    package func endIdleWaits() { enter(.closingIdle) { $0.isShared || $0.isIdle } }
 
     /// Ends all waits for descriptors, the present and all later ones, on the loop's thread.
-    package func abandon() {
-        execute {
-            self.draining.store(true, ordering: .relaxed)
-            self.abandoned.store(true, ordering: .relaxed)
-            for row in self.registrations.indices { self.wake(row, .abandoned) }
+    package func abandon() { enter(.abandoned) { _ in true } }
+
+    private func enter(_ stage: Stage, ending isOver: @escaping @Sendable (Registration) -> Bool) {
+        execute { [self] in
+            self.stage.store(max(self.stage.load(ordering: .relaxed), stage.rawValue), ordering: .relaxed)
+            for row in registrations.indices where isOver(registrations[row]) {
+                wake(row, stage == .abandoned ? .abandoned : .draining)
+            }
         }
     }
 }

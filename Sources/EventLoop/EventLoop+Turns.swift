@@ -86,32 +86,32 @@ extension EventLoop {
     }
 }
 
-/// Handlers that wait for their turn, in order.
-struct TurnQueue {
-    private var handlers: [(any ReadinessHandler)?] = []
-    /// The index of the first handler that still waits.
+/// Jobs or handlers that wait for their turn, in order.
+struct TurnQueue<Element> {
+    private var elements: [Element?] = []
+    /// The index of the first one that still waits.
     private var first = 0
 
-    var count: Int { handlers.count - first }
-    var isEmpty: Bool { first == handlers.count }
+    var count: Int { elements.count - first }
+    var isEmpty: Bool { first == elements.count }
 
-    mutating func append(_ handler: any ReadinessHandler) {
-        handlers.append(handler)
+    mutating func append(_ element: Element) {
+        elements.append(element)
     }
 
-    /// Removes and returns the handler that has waited longest.
-    mutating func popFirst() -> (any ReadinessHandler)? {
+    /// Removes and returns the one that has waited longest.
+    mutating func popFirst() -> Element? {
         guard !isEmpty else { return nil }
-        let handler = handlers[first].take()
+        let element = elements[first].take()
         first += 1
         if isEmpty {
-            handlers.removeAll(keepingCapacity: handlers.count <= 1_024)
+            elements.removeAll(keepingCapacity: elements.count <= 1_024)
             first = 0
-        } else if first >= 1_024 && first >= handlers.count / 2 {
+        } else if first >= 1_024 && first >= elements.count / 2 {
             // Amortized: each removal moves at most one handler.
-            handlers.removeSubrange(..<first)
+            elements.removeSubrange(..<first)
             first = 0
         }
-        return handler
+        return element
     }
 }

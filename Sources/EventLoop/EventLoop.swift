@@ -24,20 +24,18 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var epoll: Epoll  // loop
     let registrations = RegistrationTable()  // loop
     var timers = TimerHeap()  // loop
-    private var jobs: [UnownedJob] = []  // loop
+    private var jobs = TurnQueue<UnownedJob>()  // loop
     /// Handlers that continue in the next turn, one queue for each `TurnPart`.
-    var queue = TurnQueue()  // loop
-    var longQueue = TurnQueue()  // loop
-    var handshakeQueue = TurnQueue()  // loop
+    var queue = TurnQueue<any ReadinessHandler>()  // loop
+    var longQueue = TurnQueue<any ReadinessHandler>()  // loop
+    var handshakeQueue = TurnQueue<any ReadinessHandler>()  // loop
     private var isStopping = false  // loop
 
     // Atomics although only the loop writes them: each request reads them several times, and Swift guards a plain field of a
     // class against overlapping accesses at run time.
     private let turnBegan = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
     private let eventsArrived = Atomic<UInt64>(MonotonicTime.now.nanoseconds)
-    let draining = Atomic<Bool>(false)
-    let idleWaitsEnded = Atomic<Bool>(false)
-    let abandoned = Atomic<Bool>(false)
+    let stage = Atomic(Stage.running.rawValue)
     /// Whether a queue has a handler.
     let hasQueued = Atomic<Bool>(false)
     /// Set by steps that take longer than a short request, so that the loop checks the clock before it begins the next one.
@@ -63,11 +61,19 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// When the events that are being delivered were received; with many events, some turns before `now`.
     package var lastWait: MonotonicTime { MonotonicTime(nanoseconds: eventsArrived.load(ordering: .relaxed)) }
     /// Whether the loop has stopped accepting: requests on open connections are answered, and the connections then closed.
-    package var isDraining: Bool { draining.load(ordering: .relaxed) }
+    package var isDraining: Bool { hasReached(.draining) }
     /// Whether idle waits end at once: received requests are answered, and no new ones awaited.
-    var hasEndedIdleWaits: Bool { idleWaitsEnded.load(ordering: .relaxed) }
+    var hasEndedIdleWaits: Bool { hasReached(.closingIdle) }
     /// Whether every wait ends at once.
-    package var isAbandoned: Bool { abandoned.load(ordering: .relaxed) }
+    package var isAbandoned: Bool { hasReached(.abandoned) }
+
+    /// How far the stop has come.
+    enum Stage: UInt8 {
+        case running, draining, closingIdle, abandoned
+    }
+
+    @inline(__always)
+    private func hasReached(_ stage: Stage) -> Bool { self.stage.load(ordering: .relaxed) >= stage.rawValue }
 
     // MARK: - Any thread
 
@@ -107,10 +113,11 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     /// Runs turns on the calling thread until `stop`.
     package func run() {
         thread.store(UInt(pthread_self()), ordering: .relaxed)
-        var left = LeftOver()
+        // Events of the last wait that are still to be delivered. Not a field, which Swift would guard at run time.
+        var events = 0..<0
         while !isStopping {
-            let isDelivered = left.events.isEmpty
-            if isDelivered { left.events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds(left)) }
+            let isDelivered = events.isEmpty
+            if isDelivered { events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds) }
             // Only written here.
             turns.store(turns.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
             let began = MonotonicTime.now.nanoseconds
@@ -118,28 +125,15 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
             // Before the events, so that work from another thread precedes a request that a client sent after it.
             takeOverInbox()
-            let hasWork = !jobs.isEmpty || left.hasJobs || hasQueued.load(ordering: .relaxed)
-            runJobs(&left)
+            let hasWork = !jobs.isEmpty || hasQueued.load(ordering: .relaxed)
+            if !jobs.isEmpty { runJobs() }
             if hasQueued.load(ordering: .relaxed) { runQueues() }
             // Jobs and handlers have had their own time, and use up none of the events'.
-            deliverEvents(&left, since: hasWork ? .now : now)
+            deliver(&events, since: hasWork ? .now : now)
             // A wait whose event is still to be delivered has not timed out.
-            if left.events.isEmpty { fireTimers() }
+            if events.isEmpty { fireTimers() }
             endOfTurn()
         }
-    }
-
-    /// The jobs and events that a turn leaves to the next one.
-    ///
-    /// Not fields of the loop, which Swift would guard against overlapping accesses at run time.
-    private struct LeftOver {
-        /// Jobs of this turn; those before `nextJob` have run.
-        var jobs: [UnownedJob] = []
-        var nextJob = 0
-        /// Events of the last wait that are still to be delivered.
-        var events = 0..<0
-
-        var hasJobs: Bool { nextJob < jobs.count }
     }
 
     /// Turns since the start; any thread.
@@ -154,12 +148,8 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     private func takeOverInbox() {
         inbox.withLock { arrived in
             guard !arrived.isEmpty else { return }
-            if jobs.isEmpty {
-                swap(&jobs, &arrived)
-            } else {
-                jobs.append(contentsOf: arrived)
-                arrived.removeAll(keepingCapacity: true)
-            }
+            for job in arrived { jobs.append(job) }
+            arrived.removeAll(keepingCapacity: true)
         }
     }
 
@@ -167,44 +157,38 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     ///
     /// Jobs that become ready meanwhile wait for the next turn, so that a task that always has work cannot keep the loop from
     /// its descriptors.
-    private func runJobs(_ left: inout LeftOver) {
-        if !left.hasJobs {
-            guard !jobs.isEmpty else { return }
-            left.jobs.removeAll(keepingCapacity: true)
-            left.nextJob = 0
-            swap(&jobs, &left.jobs)
-        }
+    private func runJobs() {
+        var left = jobs.count
         let executor = unsafe asUnownedTaskExecutor()
         // Usually there is one job, for which the clock need not be read.
-        let budget = left.jobs.count - left.nextJob > 1 ? TurnBudget(began: .now) : nil
-        while left.hasJobs {
-            let job = left.jobs[left.nextJob]
-            left.nextJob += 1
+        let budget = left > 1 ? TurnBudget(began: .now) : nil
+        while left > 0, let job = jobs.popFirst() {
+            left -= 1
             unsafe job.runSynchronously(on: executor)
             if let budget, budget.isSpent { return }
         }
     }
 
     /// Delivers the events of the last wait, as many as the budget allows.
-    private func deliverEvents(_ left: inout LeftOver, since began: MonotonicTime) {
+    private func deliver(_ left: inout Range<Int>, since began: MonotonicTime) {
         let budget = TurnBudget(began: began)
-        for index in left.events {
+        for index in left {
             let (events, tag) = epoll.event(at: index)
             if tag != Self.wakeUpTag { deliver(events, to: RegistrationID(tag: tag)) }
             guard index % Self.eventsPerLook == Self.eventsPerLook - 1 || takeHasWorkedLong() else { continue }
             if budget.isSpent {
-                left.events = (index + 1)..<left.events.upperBound
+                left = (index + 1)..<left.upperBound
                 return
             }
         }
-        left.events = 0..<0
+        left = 0..<0
     }
 
     /// Events of short requests between two readings of the clock, each of which costs a hundredth of a request.
     private static let eventsPerLook = 16
 
-    private func timeoutInMilliseconds(_ left: borrowing LeftOver) -> Int32 {
-        if !jobs.isEmpty || left.hasJobs || hasQueued.load(ordering: .relaxed) { return 0 }
+    private var timeoutInMilliseconds: Int32 {
+        if !jobs.isEmpty || hasQueued.load(ordering: .relaxed) { return 0 }
         let earliest = timers.earliest
         if earliest == .never { return -1 }
         // Rounded up: to wake too early would mean a second wait.

@@ -68,10 +68,13 @@ struct Registration {
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
 
-    /// Records the waiter; returns whether a timer entry must be made for the deadline.
+    /// Records the waiter, unless the descriptor is ready for what it waits for.
+    ///
+    /// - Returns: Whether a timer entry must be made for the deadline; nil if nothing was recorded.
     mutating func wait(
         _ waiter: any ReadinessHandler, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
-    ) -> Bool {
+    ) -> Bool? {
+        guard readiness.isDisjoint(with: direction) else { return nil }
         precondition(self.waiter == nil, "a descriptor has one wait at a time")
         self.waiter = waiter
         interest = direction

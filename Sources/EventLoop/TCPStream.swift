@@ -37,10 +37,10 @@ package struct TCPStream: ~Copyable {
     package func receive(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         if let tls { return try tls.receive(into: &buffer, room: room) }
         let result = try receive(into: &buffer, room: room, flags: 0)
-        switch result {
-        case .received(room), .endOfInput: break
-        case .received: loop.markDrained(id)
-        case .wouldBlock: loop.markBlocked(.readable, of: id)
+        if case .received(let count) = result {
+            if count < room { loop.markDrained(id) }
+        } else if case .wouldBlock = result {
+            loop.markBlocked(.readable, of: id)
         }
         return result
     }

@@ -61,21 +61,21 @@ package struct TLSFiles: Hashable, Sendable {
         }
     }
 
-    /// For clients that ask for no server name, or for one that no certificate has.
-    package let standard: Pair
     /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
-    package let others: [Pair]
+    ///
+    /// The first is also for clients that ask for no server name, or for one that no certificate has.
+    package let pairs: [Pair]
     /// The authorities of which one must have signed a client's certificate; nil if no client shows one.
     package let clientAuthorities: String?
 
-    package init(standard: Pair, others: [Pair] = [], clientAuthorities: String? = nil) {
-        self.standard = standard
-        self.others = others
+    /// - Parameters:
+    ///   - pairs: At least one.
+    ///   - clientAuthorities: Nil if no client shows a certificate.
+    package init(_ pairs: [Pair], clientAuthorities: String? = nil) {
+        precondition(!pairs.isEmpty, "TLS needs a certificate")
+        self.pairs = pairs
         self.clientAuthorities = clientAuthorities
     }
-
-    /// All pairs, the standard one first.
-    package var pairs: [Pair] { [standard] + others }
 
     /// All files, in a fixed order; one that is both certificate and key is there twice.
     package var paths: [String] {

@@ -18,7 +18,7 @@ extension Server {
     ///   - actor: Who it was, for the audit log.
     package func reload(_ reason: String, by actor: AuditEvent.Actor) async -> ReloadOutcome {
         notifier.send(.reloading(since: .now))
-        let outcome = await reloader.reload(reason)
+        let outcome = await reloadSettings(reason)
         // `stopping` has to stay the last message that the service manager receives.
         if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
         let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
@@ -45,7 +45,7 @@ extension Server {
                 var lastReload = ContinuousClock.now
                 while listeners.tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
                     let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
-                    if await reloader.reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
+                    if await reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
                 }
             }
             for file in AccessResources.KeyFile.allCases {
@@ -94,7 +94,7 @@ extension Server {
         logger.debug("\(reason), finishing requests under way")
         // Not waited for: the server ends even if the audit log's disk hangs.
         drainRecord.withLock { $0 = record(.drain, .ok, by: actor) }
-        let timeout = reloader.settings.drainTimeout
+        let timeout = settingsInForce.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
         for loop in loops { loop.beginDraining() }
         Signal.perform(after: min(timeout, Self.idleTimeWhenDraining)) { [contexts] in

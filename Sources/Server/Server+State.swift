@@ -21,14 +21,6 @@ extension Server {
         return ServiceReadiness(reasons: reasons)
     }
 
-    /// The settings in force, as of the last reload.
-    package var settingsInForce: Settings { reloader.settings }
-
-    package var lastReload: LastReload { reloader.lastReload }
-
-    /// Where the settings in force come from.
-    package var settingsSources: SettingsSources { reloader.settingsSources }
-
     /// Whether the server has begun to stop.
     package var isStopping: Bool { isDraining.load(ordering: .relaxed) }
 
@@ -44,9 +36,6 @@ extension Server {
 
     /// Nil without a TLS listener.
     package var tls: TLSContext? { listeners.tls }
-
-    /// Warnings about certificates that clients refuse now or within 14 days.
-    package var certificateWarnings: [String] { reloader.certificateWarnings }
 
     /// Warnings about settings with which strangers may read tokens, here or on their way through a network.
     package var exposureWarnings: [String] {

@@ -1,4 +1,5 @@
 package import Audit
+internal import Dispatch
 package import EventLoop
 internal import Glibc
 internal import Logging
@@ -14,7 +15,7 @@ package import TokenStore
 ///
 /// Any thread.
 package final class Server: Sendable {
-    private let settings: Settings
+    let log: LogOutput
     let logger: Logger
     package let store: any TokenStore
     /// Shared by all loops; empty for a store that does not see all writes.
@@ -25,19 +26,26 @@ package final class Server: Sendable {
     package let contexts: [LoopContext]
     /// The administration has its own loop, so that operators get answers however busy the clients' loops are.
     package let administrationLoop: EventLoop
-    private let accessLog: LineWriter
+    let accessLog: LineWriter
+    let bufferBudget: BufferBudget
     /// Nil without `audit.file`.
     package let audit: AuditLog?
     /// The last lines of the log of level warning and up.
-    package let recentLog: RecentLog
-    let reloader: SettingsReloader
+    package var recentLog: RecentLog { log.recent }
+    let loader: SettingsLoader
+    let running: Mutex<Settings>
+    let sources: Mutex<SettingsSources>
+    let ended = Mutex(LastReload(successTime: LoopContext.unixTime))
+    /// The most recently requested reload or look at the certificates; they run one at a time, in the order of their requests.
+    let lastTask = Mutex<Task<Void, Never>?>(nil)
+    let reader = DispatchQueue(label: "settings and certificates")
     package let diskSpace: DiskSpaceWatch
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
     private let watchdogInterval: Duration?
     private let distributor: ConnectionDistributor
     /// The connections of all loops.
-    private let connectionCount: ConnectionCount
+    let connectionCount: ConnectionCount
     private let heapMemory: HeapMemory
     /// Set once, when the stop begins.
     let isDraining = Atomic<Bool>(false)
@@ -61,13 +69,18 @@ package final class Server: Sendable {
         _ settings: Settings, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
         _ listeners: ClientListeners, _ store: any TokenStore
     ) throws(StartError) {
-        self.settings = settings
+        self.loader = loader
+        running = Mutex(settings)
+        var sources = SettingsSources()
+        // They have just been read without a fault.
+        if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
+        self.sources = Mutex(sources)
+        self.log = log
         self.listeners = listeners
         self.store = store
         answers = AnswerCache(limit: settings.cacheLimit)
         let logger = log.logger
         self.logger = logger
-        recentLog = log.recent
         audit = try Self.openAuditLog(settings, logger)
         let access = try AccessResources(settings, keepsSessions: store.seesAllWrites, audit: audit)
         self.access = access
@@ -80,12 +93,13 @@ package final class Server: Sendable {
         heapMemory = setup.heapMemory
         let failures = RateLimitedLog(logger, .error)
         let accessLog = LineWriter(
-            try SettingsReloader.destination(settings), failures: RateLimitedLog(logger, .error))
+            try Self.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         self.connectionCount = connectionCount
         let loops = settings.loops ?? Processors.usable
         let bufferBudget = BufferBudget(limit: settings.bufferLimit, loops: loops)
+        self.bufferBudget = bufferBudget
         do {
             var contexts: [LoopContext] = []
             for _ in 0..<loops {
@@ -105,12 +119,6 @@ package final class Server: Sendable {
         } catch {
             throw (error as? SystemError).map { .system($0) } ?? StartError("the server cannot be set up: \(error)")
         }
-        let parts = SettingsReloader.Parts(
-            store: store, log: log, accessLog: accessLog, listenerNames: listeners.all.map(\.name), audit: audit,
-            connectionCount: connectionCount,
-            bufferBudget: bufferBudget, tls: listeners.tls, access: access
-        )
-        reloader = SettingsReloader(settings, from: loader, parts, contexts)
         distributor = ConnectionDistributor(contexts, connectionCount, logger)
         // Last, when all descriptors that stay open are open.
         let connectionsToStore = settings.store.url.isEmpty ? 0 : settings.store.connections

@@ -16,6 +16,12 @@ extension TLSContext {
     }
 }
 
+extension TLSFiles {
+    init(standard: Pair, others: [Pair] = [], clientAuthorities: String? = nil) {
+        self.init([standard] + others, clientAuthorities: clientAuthorities)
+    }
+}
+
 /// A server's answer to one client: the handshake, then every byte back until the client has had enough.
 ///
 /// - Parameter note: Gets the client's certificate after the handshake.

@@ -200,7 +200,7 @@ import Testing
 
     @Test
     func `the queue gives out in order what was put in, however long it gets`() {
-        var queue = TurnQueue()
+        var queue = TurnQueue<any ReadinessHandler>()
         let notes = Notes()
         var put = 0
         for round in 0..<50 {

@@ -101,17 +101,10 @@ extension Span<UInt8> {
     ///
     /// - Parameter values: The lines, in order.
     package func lastElements(of values: [ByteRange]) -> [ByteRange] {
-        var elements: [ByteRange] = []
-        for value in values.reversed() {
-            var end = Int(value.end)
-            while end > Int(value.start), elements.count < ForwardedElements.limit {
-                var start = end
-                while start > Int(value.start), self[start - 1] != UInt8(ascii: ",") { start -= 1 }
-                let element = trimmed(ByteRange(start, end))
-                if !element.isEmpty { elements.append(element) }
-                end = start - 1
-            }
+        var last: [ByteRange] = []
+        for value in values.reversed() where last.count < ForwardedElements.limit {
+            last += elements(of: value).reversed()
         }
-        return elements
+        return Array(last.prefix(ForwardedElements.limit))
     }
 }

@@ -24,7 +24,7 @@ package final class AccessResources: Sendable {
     /// Nil without `audit.file`.
     let audit: AuditLog?
     /// One for each kind of file, so that they do not wait for one another.
-    let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, FileReader($0.rawValue)) })
+    let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, DispatchQueue(label: $0.rawValue)) })
     /// Changes of keys that could not be recorded yet.
     let unrecorded = Mutex<[AuditEvent]>([])
 
@@ -172,22 +172,14 @@ extension AccessResources {
     }
 }
 
-/// Reads files that may have changed, one reading after the other, so that what is read last is used last.
-///
-/// Readings have a thread of Dispatch's: a file system that does not answer then holds up neither the files of other readers nor
-/// Swift's tasks, whose threads are few.
-///
-/// Any thread.
-final class FileReader: Sendable {
-    private let queue: DispatchQueue
-
-    init(_ files: String) {
-        queue = DispatchQueue(label: files)
-    }
-
-    func run<Result: Sendable>(_ reading: @escaping @Sendable () -> Result) async -> Result {
+extension DispatchQueue {
+    /// Does work that may wait for a disk, one after the other, so that what is read last is used last.
+    ///
+    /// On a thread of Dispatch's: a file system that does not answer then holds up neither the work of other queues nor Swift's
+    /// tasks, whose threads are few.
+    func run<Result: Sendable>(_ work: @escaping @Sendable () -> Result) async -> Result {
         await withCheckedContinuation { continuation in
-            queue.async { continuation.resume(returning: reading()) }
+            async { continuation.resume(returning: work()) }
         }
     }
 }

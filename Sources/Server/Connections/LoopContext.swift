@@ -19,10 +19,10 @@ package final class LoopContext: @unchecked Sendable {
     let loop: EventLoop
     /// The settings for connections and requests that begin from now on.
     private(set) var connectionSettings: ConnectionSettings
+    private let makeSettings: (Settings, AccessLog?) -> ConnectionSettings
     private let handle: any StoreHandle
     /// Nil for a store that has nothing to be watched, and before the loop runs.
     private var storeWatch: DescriptorWatch?
-    private let answers: AnswerCache?
     private let access: AccessResources
     /// Nil in other modes than `bearer`.
     private let tokens: VerifiedTokens?
@@ -63,7 +63,6 @@ package final class LoopContext: @unchecked Sendable {
         let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
         self.handle = handle
-        self.answers = answers
         self.access = access
         let tokens = access.jwtKeys.map { VerifiedTokens($0.content, counts: metrics.verifiedTokens) }
         self.tokens = tokens
@@ -76,8 +75,23 @@ package final class LoopContext: @unchecked Sendable {
         handshakes = TLSHandshakes(bufferBudget)
         self.totalCount = totalCount
         self.logger = logger
-        connectionSettings = Self.connectionSettings(
-            settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
+        makeSettings = { settings, accessLog in
+            let service = TokenService(
+                settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
+                handle: handle, showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
+                report: { error, requestID in
+                    metrics.storeFailures.add(error.cause)
+                    // The store itself reports when writes begin to fail and when they work again.
+                    if !error.isReportedByStore {
+                        failures.log("the store failed, the client was told so: \(error)", requestID: requestID)
+                    }
+                },
+                noteRead: { metrics.storeReads.add() }
+            )
+            let router = access.router(settings, service, trail, tokens, metrics)
+            return ConnectionSettings(settings, router: router, accessLog: accessLog)
+        }
+        connectionSettings = makeSettings(settings, accessLog)
         if let descriptor = handle.descriptor {
             loop.execute { [self] in watchStore(descriptor) }
         }
@@ -113,35 +127,13 @@ package final class LoopContext: @unchecked Sendable {
     /// Applies settings to connections and requests that begin from now on.
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         trail?.change(settings.audit.events, isRequired: settings.audit.isRequired)
-        connectionSettings = Self.connectionSettings(
-            settings, handle, answers, access, trail, tokens, accessLog, failures, metrics)
+        connectionSettings = makeSettings(settings, accessLog)
         useJWTKeys()
     }
 
     /// Verifies JWTs by the keys of the moment from now on.
     func useJWTKeys() {
         if let keys = access.jwtKeys { tokens?.use(keys.content) }
-    }
-
-    private static func connectionSettings(
-        _ settings: Settings, _ handle: any StoreHandle, _ answers: AnswerCache?, _ access: AccessResources,
-        _ trail: AuditTrail?, _ tokens: VerifiedTokens?, _ accessLog: AccessLog?, _ failures: RateLimitedLog,
-        _ metrics: LoopMetrics
-    ) -> ConnectionSettings {
-        let service = TokenService(
-            settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-            handle: handle, showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
-            report: { error, requestID in
-                metrics.storeFailures.add(error.cause)
-                // The store itself reports when writes begin to fail and when they work again.
-                if !error.isReportedByStore {
-                    failures.log("the store failed, the client was told so: \(error)", requestID: requestID)
-                }
-            },
-            noteRead: { metrics.storeReads.add() }
-        )
-        return ConnectionSettings(
-            settings, router: access.router(settings, service, trail, tokens, metrics), accessLog: accessLog)
     }
 
     // MARK: - Connections

@@ -1,8 +1,9 @@
 internal import Audit
+internal import Dispatch
 internal import EventLoop
 internal import HTTP
 internal import Logging
-internal import Settings
+package import Settings
 internal import Synchronization
 internal import System
 internal import TokenService
@@ -12,73 +13,26 @@ internal import TokenStore
 ///
 /// Applies all of them or none: an error in any setting, or in a file that the settings name, leaves everything unchanged.
 /// Open connections use the new values from their next request on, but keep their certificates.
-///
-/// Any thread.
-final class SettingsReloader: Sendable {
-    /// The parts of the server, besides the loops, that depend on settings.
-    struct Parts: Sendable {
-        let store: any TokenStore
-        let log: LogOutput
-        let accessLog: LineWriter
-        let listenerNames: [String]
-        /// Nil without an audit log.
-        let audit: AuditLog?
-        let connectionCount: ConnectionCount
-        let bufferBudget: BufferBudget
-        /// Nil without TLS listeners.
-        let tls: TLSContext?
-        let access: AccessResources
-    }
+extension Server {
+    /// The settings in force, as of the last reload.
+    package var settingsInForce: Settings { running.withLock(\.self) }
 
-    private let loader: SettingsLoader
-    private let parts: Parts
-    private let contexts: [LoopContext]
-    private let logger: Logger
-    private let reader = FileReader("settings and certificates")
-    private let running: Mutex<Settings>
-    private let sources: Mutex<SettingsSources>
-    private let ended: Mutex<LastReload>
-    /// The most recently requested reload or look at the certificates; they run one at a time, in the order of their requests.
-    private let last = Mutex<Task<Void, Never>?>(nil)
-
-    /// - Parameters:
-    ///   - settings: The settings at the start.
-    ///   - loader: Reads the settings at a reload.
-    ///   - parts: The parts that depend on settings.
-    ///   - contexts: The loops.
-    init(_ settings: Settings, from loader: SettingsLoader, _ parts: Parts, _ contexts: [LoopContext]) {
-        running = Mutex(settings)
-        var sources = SettingsSources()
-        // They have just been read without a fault.
-        if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
-        self.sources = Mutex(sources)
-        ended = Mutex(LastReload(successTime: LoopContext.unixTime))
-        self.loader = loader
-        self.parts = parts
-        self.contexts = contexts
-        logger = parts.log.logger
-    }
-
-    /// The settings in force.
-    var settings: Settings { running.withLock(\.self) }
-
-    var lastReload: LastReload {
+    package var lastReload: LastReload {
         var last = ended.withLock(\.self)
-        last.fileFaults = [parts.tls?.fault].compactMap { $0.map { "the certificates in use stay: \($0)" } }
-        last.fileFaults += parts.access.faults
+        last.fileFaults = [tls?.fault].compactMap { $0.map { "the certificates in use stay: \($0)" } } + access.faults
         return last
     }
 
-    /// Where they come from.
-    var settingsSources: SettingsSources { sources.withLock(\.self) }
+    /// Where the settings in force come from.
+    package var settingsSources: SettingsSources { sources.withLock(\.self) }
 
     /// Warnings about certificates that clients refuse now or within 14 days, and about authorities for clients' certificates.
-    var certificateWarnings: [String] {
-        (parts.tls?.certificates ?? []).compactMap { $0.warning() } + (parts.tls?.clientAuthorities?.warnings() ?? [])
+    package var certificateWarnings: [String] {
+        (tls?.certificates ?? []).compactMap { $0.warning() } + (tls?.clientAuthorities?.warnings() ?? [])
     }
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
-    func reload(_ reason: String) async -> ReloadOutcome {
+    func reloadSettings(_ reason: String) async -> ReloadOutcome {
         await inOrder { [self] in
             let outcome = await reloadNow(reason)
             ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
@@ -87,7 +41,7 @@ final class SettingsReloader: Sendable {
     }
 
     private func inOrder<Result: Sendable>(_ work: @escaping @Sendable () async -> Result) async -> Result {
-        await last.withLock { last in
+        await lastTask.withLock { last in
             // In a separate task, because the caller's loop must not wait for files.
             let task = Task { [previous = last] in
                 await previous?.value
@@ -100,27 +54,27 @@ final class SettingsReloader: Sendable {
 
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
-            let before = settings
+            let before = settingsInForce
             // All steps that can fail come before the first change.
             let reading = try await reader.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
             // A disk that does not answer must not keep audit.required: off, for example, from taking effect.
-            if let audit = parts.audit, !audit.isStalled {
+            if let audit, !audit.isStalled {
                 try await audit.inBackground { log in Result { try log.reopen() } }.get()
             }
-            try await parts.store.change(settings.storeRetention)
-            if let certificates = reading.certificates { parts.tls?.use(certificates) }
-            if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { parts.accessLog.change(to: destination) }
-            let faults = await parts.access.reloadChangedFiles(logger, rereads: true)
+            try await store.change(settings.storeRetention)
+            if let certificates = reading.certificates { tls?.use(certificates) }
+            if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { accessLog.change(to: destination) }
+            let faults = await access.reloadChangedFiles(logger, rereads: true)
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
-            parts.log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
+            log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
             ended.withLock { $0.noteSuccess(at: LoopContext.unixTime) }
             let outcome = report(reason, change, faults)
-            parts.log.set(level: settings.logLevel, format: settings.logFormat)
+            log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
         } catch let error as TLSConfigurationError {
             return refuse(reason, "no setting changes, the certificates in use stay: \(error)")
@@ -137,11 +91,11 @@ final class SettingsReloader: Sendable {
 
     private func read(since before: Settings) throws -> Reading {
         let loaded = try loader.loadWithOrigins()
-        let change = SettingsChange(from: before, to: loaded.settings, takesTLS: parts.tls != nil)
+        let change = SettingsChange(from: before, to: loaded.settings, takesTLS: tls != nil)
         // The mode that stays until a restart may need what the new settings no longer have.
         try change.settings.checkAccess()
         return Reading(
-            loaded: loaded, change: change, certificates: try parts.tls?.read(TLSFiles(change.settings)))
+            loaded: loaded, change: change, certificates: try tls?.read(TLSFiles(change.settings)))
     }
 
     /// Reads only the certificates again, if their files have changed or could not be used, or a reason is given.
@@ -150,7 +104,7 @@ final class SettingsReloader: Sendable {
     func reloadCertificates(_ reason: String?) async -> Bool {
         await inOrder { [self] in
             await reader.run { [self] in
-                guard reason != nil || parts.tls?.haveChanged == true else { return false }
+                guard reason != nil || tls?.haveChanged == true else { return false }
                 readCertificates(reason ?? "certificate files have changed")
                 return true
             }
@@ -158,7 +112,7 @@ final class SettingsReloader: Sendable {
     }
 
     private func readCertificates(_ reason: String) {
-        guard let tls = parts.tls else { return }
+        guard let tls else { return }
         let known = tls.fault
         do throws(TLSConfigurationError) {
             try tls.reload()
@@ -189,10 +143,10 @@ final class SettingsReloader: Sendable {
 
     private func apply(_ settings: Settings) {
         running.withLock { $0 = settings }
-        parts.connectionCount.setLimit(settings.connectionLimit)
-        parts.bufferBudget.setLimit(settings.bufferLimit)
-        parts.access.failures.setRate(settings.access.failures)
-        let accessLog = AccessLog(settings, listeners: parts.listenerNames, to: parts.accessLog)
+        connectionCount.setLimit(settings.connectionLimit)
+        bufferBudget.setLimit(settings.bufferLimit)
+        access.failures.setRate(settings.access.failures)
+        let accessLog = AccessLog(settings, listeners: listenerNames, to: accessLog)
         for context in contexts { context.loop.execute { context.apply(settings, accessLog: accessLog) } }
     }
 
@@ -204,7 +158,7 @@ final class SettingsReloader: Sendable {
 
     private func report(_ reason: String, _ change: SettingsChange, _ faults: [String]) -> ReloadOutcome {
         let made = Self.text(change)
-        var outcome = made + (parts.tls.map { "; \(Self.text($0))" } ?? "")
+        var outcome = made + (tls.map { "; \(Self.text($0))" } ?? "")
         logger.notice("\(reason): \(outcome)")
         if !change.postponed.isEmpty {
             let postponed = "only a restart changes \(change.postponed.joined(separator: ", "))"
@@ -216,7 +170,7 @@ final class SettingsReloader: Sendable {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }
-        if change.changes(\.connectionLimit), let warning = parts.connectionCount.warning {
+        if change.changes(\.connectionLimit), let warning = connectionCount.warning {
             logger.warning("\(reason): \(warning)")
             outcome += "; " + warning
         }

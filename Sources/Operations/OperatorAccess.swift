@@ -10,12 +10,12 @@ struct OperatorAccess: Administration {
     private let version: String
     private let listeners: [AdministrationListener]
     /// Nil if it could not be opened; then only commands do not work.
-    private let control: ControlSocket?
+    private let control: AdministrationListener?
     private let sampler: HistorySampler
     private let logger: Logger
 
     init(
-        _ server: Server, version: String, _ listeners: [AdministrationListener], _ control: ControlSocket?,
+        _ server: Server, version: String, _ listeners: [AdministrationListener], _ control: AdministrationListener?,
         _ logger: Logger
     ) {
         self.server = server
@@ -41,8 +41,6 @@ struct OperatorAccess: Administration {
         // An unstructured task, because a child of this task would run on its loop.
         let sampling = Task { [sampler] in await sampler.run() }
         defer { sampling.cancel() }
-        let (administrators, acts) = (administrators, ActLog(logger))
-        defer { acts.finish() }
         let endpoints = AdministrationEndpoints(
             server, warnings: { warnings }, version, sampler.history, on: loop)
         await withDiscardingTaskGroup { [logger] group in
@@ -55,20 +53,11 @@ struct OperatorAccess: Administration {
             }
             if let control {
                 group.addTask(executorPreference: loop) {
-                    await control.accept(on: loop, administrators, endpoints, acts, logger)
+                    await control.accept(on: loop, logger) {
+                        await ControlConnection.serve($0, on: loop, endpoints, logger)
+                    }
                 }
             }
-        }
-    }
-
-    /// Carries out commands; with an audit log, none that cannot be recorded.
-    private var administrators: Administrators {
-        let base = server.store.administrator
-        guard let audit = server.audit else { return Administrators { _ in base } }
-        return Administrators { [server] requester in
-            AuditedAdministrator(
-                base,
-                OperatorTrail(audit, by: requester.actor) { server.settingsInForce.audit })
         }
     }
 }

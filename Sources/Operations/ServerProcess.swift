@@ -34,7 +34,7 @@ package struct ServerProcess: Sendable {
         try Server.examineFiles(settings) { _ in false }
         // After the addresses: starting a second server by mistake fails before it creates a store.
         let (store, directory) = try StoreSelection.open(settings, waitsForDatabase: true, logger: logger)
-        let control = ControlSocket.open(directory: directory.path, logger)
+        let control = AdministrationListener.control(in: directory.path, logger)
         server = try Server(settings, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)
         self.version = version

@@ -46,18 +46,14 @@ def watched_server(serve):
 def test_the_status_counts_what_happened(server):
     for request in (post("a", "b"), get("a"), get("a"), get("nobody"), get("a", path="/nowhere"), post("a", "c")):
         exchange(server.address, request)
-    # Times are recorded after the answer is sent.
-    until(lambda: [sum(status(server)["latency"][name]["counts"]) for name in ("get", "post")] == [4, 2])
     now = status(server)
     assert now["requests"] == {
-        "get": 4, "post": 2, "other": 0, "errors": 1, "not_found": 1,
         "by_listener": [{"name": f"http://127.0.0.1:{server.address[1]}", "requests": 6}],
         "by_code": [{"status": 404, "code": 40400, "count": 1}]}
     assert sum(loop["requests"] for loop in now["loops"]) == 6 and now["host"] == os.uname().nodename
     assert (now["store"]["tokens"], now["store"]["writes"], now["store"]["sessions"]) == (1, 2, 0)
-    assert now["cache"]["hits"] == 1 and now["connections"]["accepted"] == 6
+    assert now["connections"]["accepted"] == 6 and now["process"]["id"] == server.process.pid
     assert (now["ready"], now["reasons"], now.get("certificate")) == (True, [], None)
-    assert all(len(times["counts"]) == len(times["bounds"]) + 1 for times in now["latency"].values())
 
 
 def test_the_status_tells_who_is_served_and_who_is_not(serve, tmp_path):

@@ -6,13 +6,14 @@ import TokenStore
 
 /// The answers to operators from a store without optional capabilities.
 struct StoreCapabilityTests {
-    private let administrator = MemoryStore(
-        MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
-    ).administrator
+    private let store = AuditedStore(
+        MemoryStore(
+            MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        ).administrator)
 
     private func refusal<Request: StoreRequest>(of request: Request) async -> StoreError? {
         do throws(StoreError) {
-            _ = try await request.answer(administrator) { _ in }
+            _ = try await request.answer(store) { _ in }
             return nil
         } catch {
             return error
@@ -30,9 +31,9 @@ struct StoreCapabilityTests {
 
     @Test func `requests that every store supports are answered`() async throws {
         let entry = StoreTokens.Entry(id: "a", tokenInfo: "1")
-        #expect(try await StoreTokens(tokens: [entry]).answer(administrator) { _ in }.stored == 1)
-        #expect(try await FetchToken(id: "a").answer(administrator) { _ in }.tokenInfo == "1")
-        #expect(try await StatisticsOfStore().answer(administrator) { _ in }.tokens == 1)
-        #expect(try await RemoveTokens(ids: ["a"]).answer(administrator) { _ in }.removed == 1)
+        #expect(try await StoreTokens(tokens: [entry]).answer(store) { _ in }.stored == 1)
+        #expect(try await FetchToken(id: "a").answer(store) { _ in }.tokenInfo == "1")
+        #expect(try await StatisticsOfStore().answer(store) { _ in }.tokens == 1)
+        #expect(try await RemoveTokens(ids: ["a"]).answer(store) { _ in }.removed == 1)
     }
 }

@@ -25,7 +25,9 @@ import Testing
             await #expect(throws: StoreError.self) { try await administrator.backUp(to: folder.path + path) { _ in } }
         }
         #expect(BackupRecord(in: data) == nil)
-        _ = try await administrator.backUp(to: folder.path + "/backup.db", isRecorded: true) { _ in }
+        _ = try await administrator.backUp(to: folder.path + "/backup.db") { _ in }
+        #expect(BackupRecord(in: data) == nil)
+        await administrator.recordBackup(isSuccessful: true)
         #expect(BackupRecord(in: data)?.isSuccessful == true && BackupRecord(in: data)?.successTime != nil)
         // More than one step of a copy, after which it looks whether it was interrupted.
         let large = (token: Token(id: [1], info: [UInt8](repeating: 1, count: 3 << 20)), writtenAt: Int64?.none)

@@ -59,16 +59,4 @@ import Testing
         _ = try await SQLiteAdministrator(store).addKey()
         #expect(store.metrics.missingKeys == [])
     }
-
-    @Test("a restore tells which keys the restored tokens are sealed with")
-    func restored() async throws {
-        _ = try await makeStore(ofFirst: 10, ofSecond: 10)
-        let store = try SQLiteTokenStore(at: data)
-        let backup = folder.path + "/backup.db"
-        _ = try await SQLiteAdministrator(store).backUp(to: backup, isRecorded: false) { _ in }
-        let options = store.options
-        store.close()
-        let offline = try OfflineSQLiteStore(directory: data, options: options, report: { _ in })
-        #expect(try offline.restore(backup) { _ in }.keyNumbers == [1, 2])
-    }
 }

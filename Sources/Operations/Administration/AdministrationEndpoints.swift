@@ -4,6 +4,7 @@ internal import Metrics
 internal import Server
 internal import Settings
 internal import TokenService
+internal import TokenStore
 
 /// Answers requests for the server's state on `admin.listen` and the control socket; on the latter, one also reloads.
 ///
@@ -27,9 +28,7 @@ struct AdministrationEndpoints: Sendable {
     private let server: Server
     private let status: SharedReport<ServerStatus>
     private let metrics: SharedReport<String>
-    private let history: HistoryAnswer
-    /// What the server reports of itself, for commands on the control socket.
-    let facts: @Sendable () -> ServerFacts
+    private let history: History
 
     /// - Parameters:
     ///   - server: The server to report on.
@@ -46,8 +45,7 @@ struct AdministrationEndpoints: Sendable {
             ServerStatus(of: server, version: version, listenerWarnings: warnings())
         }
         metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
-        self.history = HistoryAnswer(history)
-        facts = { ServerFacts(server, version: version) }
+        self.history = history
     }
 
     /// Answers a request; nil when no endpoint has its path.
@@ -102,6 +100,13 @@ struct AdministrationEndpoints: Sendable {
         }
         let outcome = await server.reload("reload requested by \(requester)", by: requester.actor)
         return AdministrationAnswer(outcome.isReloaded ? .ok : .internalError, json: outcome)
+    }
+
+    /// The store for the requests of a process; with an audit log, none is carried out that cannot be recorded.
+    func store(for requester: Requester) -> AuditedStore {
+        AuditedStore(
+            server.store.administrator,
+            server.audit.map { OperatorTrail($0, by: requester.actor) { [server] in server.settingsInForce.audit } })
     }
 
     /// Logs a change of the file of API keys, and takes it over.

@@ -9,16 +9,36 @@ internal import TokenStore
 ///
 /// It understands only the answers of this server, not HTTP in general.
 struct ServerClient: Sendable {
-    /// Why there is no answer.
-    enum Failure: Error {
-        /// The connection failed: the system's reason, and `errno`.
-        case unreachable(reason: String, code: Int32)
+    /// Why there is no answer; the description is to be read after "the server" or the socket's path and a colon.
+    enum Failure: Error, CustomStringConvertible {
+        case unreachable(SystemError)
         /// The connection ended, or the timeout passed, before the first byte of the answer.
         case noAnswer
         /// The answer is incomplete, or is not one of this server.
         case unreadable
         /// The server refused the request with this error text.
         case refused(String)
+
+        /// Whether certainly no server listens there.
+        var isAbsence: Bool {
+            guard case .unreachable(let error) = self else { return false }
+            return [ENOENT, ECONNREFUSED, ENOTDIR, ENAMETOOLONG].contains(error.code)
+        }
+
+        /// Whether this user may not connect.
+        var isRefusal: Bool { if case .unreachable(let error) = self { error.isPermissionDenied } else { false } }
+
+        var description: String {
+            switch self {
+            case .unreachable where isAbsence: "no server listens there"
+            case .unreachable where isRefusal:
+                "this user may not connect to it; run this as root or as the server's user"
+            case .unreachable(let error): "connecting failed (\(error.reason))"
+            case .noAnswer: "no answer came; the server may have ended"
+            case .unreadable: "the program that answers there is not token-cache, or another version of it"
+            case .refused(let reason): reason
+            }
+        }
     }
 
     /// The control socket's.
@@ -77,12 +97,12 @@ struct ServerClient: Sendable {
     }
 
     private func connect(sending request: Data) throws(Failure) -> Connection {
-        do throws(BlockingSocket.Failure) {
+        do throws(SystemError) {
             let socket = try BlockingSocket(unixPath: path, timeoutInSeconds: timeoutInSeconds)
             socket.send(request)
             return Connection(socket)
         } catch {
-            throw .unreachable(reason: error.reason, code: error.code)
+            throw .unreachable(error)
         }
     }
 
@@ -181,28 +201,14 @@ extension ServerClient {
 struct BlockingSocket: ~Copyable {
     private let descriptor: FileDescriptor
 
-    /// Why the connection failed.
-    struct Failure: Error {
-        /// The system's error text.
-        let reason: String
-        /// `errno`; 0 if no system call failed.
-        var code: Int32 = 0
-    }
-
     /// Connects to a Unix socket.
     ///
     /// - Parameters:
     ///   - path: The socket's path.
     ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
-    init(unixPath path: String, timeoutInSeconds: Int?) throws(Failure) {
-        do throws(SystemError) {
-            let address = try SocketAddress(path: path, call: "connect")
-            descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
-        } catch {
-            throw Failure(
-                reason: error.code == ENAMETOOLONG ? "the path is too long for a socket" : error.reason,
-                code: error.code)
-        }
+    init(unixPath path: String, timeoutInSeconds: Int?) throws(SystemError) {
+        let address = try SocketAddress(path: path, call: "connect")
+        descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
     }
 
     /// Sends the data; stops early if the server closes the connection or the timeout passes.

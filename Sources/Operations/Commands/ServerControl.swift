@@ -6,32 +6,38 @@ package import Settings
 internal import System
 internal import TokenStore
 
-/// Has a running server act, through its control socket.
+/// Asks a running server through its control socket, or has it act.
 package enum ServerControl {
     package typealias Failure = StoreAccess.Failure
 
+    /// The limit for connecting and for each wait for bytes, so that the probe detects a server that hangs.
+    static let timeoutInSeconds = 5
+
+    /// The readiness of the data folder's server, for the probes of service managers; not ready if it does not answer.
+    ///
+    /// Blocks the calling thread, for a few seconds at most.
+    package static func readiness(_ settings: Settings) -> ServiceReadiness {
+        let path = ControlSocketAddress.path(settings)
+        do throws(ServerClient.Failure) {
+            return try ServerClient(path: path, timeoutInSeconds: timeoutInSeconds).answer("GET", "/readyz")
+        } catch {
+            return ServiceReadiness(reasons: ["\(path) does not report its readiness: \(error)"])
+        }
+    }
+
     /// Makes the server read its settings and files again, and waits for the outcome.
     package static func reload(_ settings: Settings) throws(Failure) -> ReloadOutcome {
-        let directory = settings.dataDirectoryPath
-        let socketPath = ControlSocketAddress.path(in: directory)
+        let path = ControlSocketAddress.path(settings)
         do throws(ServerClient.Failure) {
-            return try ServerClient(path: socketPath).answer("POST", "/reload")
+            return try ServerClient(path: path).answer("POST", "/reload")
         } catch {
-            switch error {
-            case .unreachable(_, ENOENT), .unreachable(_, ECONNREFUSED):
-                throw Failure(
-                    """
-                    no server uses the data folder \(directory); start it, or name the folder of another server with \
-                    --data-directory or --config
-                    """
-                )
-            case .unreachable(_, EACCES), .unreachable(_, EPERM):
-                throw Failure("this user may not connect to \(socketPath); run this as root or as the server's user")
-            case .unreachable(let reason, _): throw Failure("connecting to \(socketPath) failed: \(reason)")
-            case .noAnswer: throw Failure("the server ended before it answered")
-            case .refused(let reason): throw Failure("the server refused: \(reason)")
-            case .unreadable: throw Failure("the server's answer cannot be read; it may be another version")
-            }
+            guard error.isAbsence else { throw Failure("\(path): \(error)") }
+            throw Failure(
+                """
+                no server uses the data folder \(settings.dataDirectoryPath); start it, or name the folder of another server with \
+                --data-directory or --config
+                """
+            )
         }
     }
 
@@ -44,7 +50,7 @@ package enum ServerControl {
     package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
         guard let body = try? OperationsJSON.encode(change) else { return nil }
         let client = ServerClient(
-            path: ControlSocketAddress.path(settings), timeoutInSeconds: HealthProbe.timeoutInSeconds)
+            path: ControlSocketAddress.path(settings), timeoutInSeconds: ServerControl.timeoutInSeconds)
         var fault: String?
         try? client.post(APIKeyChange.path, body) { (line) throws(ServerClient.Failure) in
             fault = (try? OperationsJSON.decode(ControlLine<APIKeyChangeReply>.self, from: line))?.reply?.fault
@@ -110,13 +116,13 @@ package struct APIKeyChangeRecord: Sendable {
 
     /// Whether a server accepts commands; if this user may not connect, there is one.
     private static func isServerReachable(_ settings: Settings) -> Bool {
-        do throws(BlockingSocket.Failure) {
-            _ = try BlockingSocket(
-                unixPath: ControlSocketAddress.path(in: settings.dataDirectoryPath),
-                timeoutInSeconds: HealthProbe.timeoutInSeconds)
+        let client = ServerClient(
+            path: ControlSocketAddress.path(settings), timeoutInSeconds: ServerControl.timeoutInSeconds)
+        do throws(ServerClient.Failure) {
+            let _: ServiceReadiness = try client.answer("GET", "/readyz")
             return true
         } catch {
-            return error.code != ENOENT && error.code != ECONNREFUSED
+            return !error.isAbsence
         }
     }
 

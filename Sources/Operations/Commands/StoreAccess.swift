@@ -16,7 +16,6 @@ package enum StoreAccess: Sendable {
         let store: any TokenStore
         /// Locked until the store is closed, unless servers elsewhere may have it open too.
         let directory: DataDirectory
-        let administrator: any StoreAdministrator
         /// Nil if nothing is recorded.
         let audit: CommandAuditLog?
     }
@@ -133,10 +132,7 @@ package enum StoreAccess: Sendable {
         do throws(StartError) {
             audit = try CommandAuditLog.open(settings, for: action, logger)
             let store = try StoreSelection.open(settings, in: directory, logger: logger)
-            return OwnStore(
-                store: store, directory: directory,
-                administrator: audit.map { AuditedAdministrator(store.administrator, $0.trail) } ?? store.administrator,
-                audit: audit)
+            return OwnStore(store: store, directory: directory, audit: audit)
         } catch {
             audit?.close()
             directory.unlock()
@@ -152,7 +148,7 @@ package enum StoreAccess: Sendable {
         case .own(let own):
             own.audit?.keepUp()
             do throws(StoreError) {
-                return try await request.answer(own.administrator, progress)
+                return try await request.answer(AuditedStore(own.store.administrator, own.audit?.trail), progress)
             } catch {
                 throw Failure("\(error)")
             }
@@ -161,17 +157,8 @@ package enum StoreAccess: Sendable {
             do throws(ServerClient.Failure) {
                 return try access.client.perform(request, progress)
             } catch {
-                switch error {
-                case .refused(let reason): throw Failure(reason)
-                case .noAnswer, .unreadable: throw Failure("\(process) ended before it answered; try again")
-                case .unreachable(let reason, _):
-                    throw Failure(
-                        """
-                        the store is in use by \(process), which cannot be reached over \(access.path) (\(reason)); \
-                        run this as the server's user, or stop the server first
-                        """
-                    )
-                }
+                guard case .unreachable = error else { throw Failure("\(error)") }
+                throw Failure("the store is in use by \(process), and \(access.path) cannot be used: \(error)")
             }
         }
     }
@@ -293,35 +280,5 @@ extension StoreAccess {
         guard let audit else { return try await body() }
         defer { audit.close() }
         return try await audit.trail.recording(action, body)
-    }
-
-    /// Why a server with other settings could not read what was restored; nil if it could.
-    ///
-    /// Nil also if its key ring is missing here: it may be a credential, and otherwise the server says so and does not start.
-    ///
-    /// - Parameters:
-    ///   - restored: What was restored.
-    ///   - settings: Those of the restore.
-    ///   - others: Those of the server.
-    package static func ringFault(
-        of restored: StoreReplacement, restoredWith settings: Settings, for others: Settings
-    ) -> String? {
-        let (used, other) = (StoreSelection.keyRing(settings), StoreSelection.keyRing(others))
-        guard let numbers = restored.keyNumbers, !numbers.isEmpty, others.sealing.isEnabled, used.path != other.path,
-            let ring = try? KeyRingExamination.examine(used)
-        else { return nil }
-        do throws(KeyRingError) {
-            guard let found = try KeyRingExamination.examine(other) else { return nil }
-            guard found.fingerprint == ring.fingerprint else {
-                return "the key ring \(other.path) is that of another store"
-            }
-            let missing = numbers.filter { !found.numbers.contains($0) }.map { "key \($0)" }
-            guard !missing.isEmpty else { return nil }
-            return """
-                the key ring \(other.path) lacks \(missing.joined(separator: " and ")), with which restored tokens are sealed
-                """
-        } catch {
-            return "\(error)"
-        }
     }
 }

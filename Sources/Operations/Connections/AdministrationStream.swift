@@ -13,14 +13,6 @@ struct AdministrationStream: ~Copyable {
     private let connection: AdministrationConnections.Connection
     private var reader: RequestReader
     private var hasRequest = false
-    /// The budget for large bodies; nil where only small ones are allowed.
-    private let budget: CommandBudget?
-    /// The current body's share of the budget, if the body is large.
-    private var share: CommandBudget.Share?
-
-    /// Bodies up to this many bytes are not counted against the budget.
-    private static let smallBody = 64 << 10
-
     /// How long to wait for the next request, and for the client to read more of an answer.
     private static let timeout = Nanoseconds(.seconds(30))
 
@@ -56,11 +48,9 @@ struct AdministrationStream: ~Copyable {
     ///   - connection: The connection; this value takes over its socket.
     ///   - loop: The calling task's loop.
     ///   - limits: The size limits of requests.
-    ///   - budget: The budget for large bodies.
     /// - Returns: Nil if the client has already closed the connection.
     init?(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits,
-        budget: CommandBudget? = nil
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, limits: RequestLimits
     ) {
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: connection.descriptor), on: loop)
@@ -69,13 +59,12 @@ struct AdministrationStream: ~Copyable {
         }
         self.loop = loop
         self.connection = connection
-        self.budget = budget
         reader = RequestReader(limits: limits)
     }
 
     /// Waits for the next request, even while the loop drains, until the loop is abandoned.
     mutating func receive() async -> Event {
-        var deadline = loop.now + Self.timeout
+        let deadline = loop.now + Self.timeout
         if hasRequest { reader.finishRequest() }
         hasRequest = false
         connection.expectRequest()
@@ -92,11 +81,6 @@ struct AdministrationStream: ~Copyable {
             case .sendContinue:
                 guard await send(ResponseEncoder.continueResponse) else { return .closed }
             case .needsMore(let part):
-                if case .body = part, let budget, share == nil, bodySize > Self.smallBody {
-                    share = await budget.share(bodySize, on: loop)
-                    guard share != nil else { return .closed }
-                    deadline = loop.now + Self.timeout
-                }
                 let wait: AdministrationConnections.Wait = if case .start = part { .firstByte } else { .restOfRequest }
                 let room = reader.makeRoom()
                 switch try? stream.receive(into: &reader.bytes, room: room) {
@@ -112,15 +96,6 @@ struct AdministrationStream: ~Copyable {
         }
     }
 
-    /// The announced length of the body in bytes; the limit if it is not announced.
-    private var bodySize: Int {
-        switch reader.partialHead.framing {
-        case .none: 0
-        case .length(let count): count
-        case .chunked: reader.limits.body
-        }
-    }
-
     /// Moves the current request's body out; nothing more can be received afterwards.
     ///
     /// Moved rather than copied: a copy of many megabytes would block the loop noticeably.
@@ -130,11 +105,6 @@ struct AdministrationStream: ~Copyable {
         var bytes: [UInt8] = []
         swap(&bytes, &reader.bytes)
         return bytes[(start + body.lowerBound)..<(start + body.upperBound)]
-    }
-
-    /// Returns the body's share to the budget; call it when the body is no longer held.
-    mutating func releaseShare() {
-        _ = share.take()
     }
 
     private var received: Received {

@@ -1,5 +1,8 @@
+internal import Audit
+internal import Dispatch
 internal import EventLoop
 internal import FoundationEssentials
+internal import Glibc
 internal import HTTP
 internal import Logging
 internal import Server
@@ -13,11 +16,9 @@ internal import TokenStore
 struct ControlConnection: ~Copyable {
     private var stream: AdministrationStream
     private let loop: EventLoop
-    private let administrator: any StoreAdministrator
     private let endpoints: AdministrationEndpoints
     private let requester: Requester
-    private let budget: CommandBudget
-    private let acts: ActLog
+    private let logger: Logger
 
     private static let limits: RequestLimits = {
         var limits = RequestLimits()
@@ -29,16 +30,13 @@ struct ControlConnection: ~Copyable {
 
     private init(
         _ stream: consuming AdministrationStream, from requester: Requester, on loop: EventLoop,
-        _ administrator: any StoreAdministrator, _ endpoints: AdministrationEndpoints, _ budget: CommandBudget,
-        _ acts: ActLog
+        _ endpoints: AdministrationEndpoints, _ logger: Logger
     ) {
         self.requester = requester
-        self.budget = budget
         self.stream = stream
         self.loop = loop
-        self.administrator = administrator
         self.endpoints = endpoints
-        self.acts = acts
+        self.logger = logger
     }
 
     /// Serves a connection from its first byte to its last.
@@ -46,18 +44,15 @@ struct ControlConnection: ~Copyable {
     /// - Parameters:
     ///   - connection: The connection; this call closes its socket.
     ///   - loop: The calling task's loop.
-    ///   - administrators: Answer requests for the store, each those of one requester.
-    ///   - endpoints: Answer requests for the server.
-    ///   - budget: The memory budget that all commands share.
-    ///   - acts: Logs what the requests do.
+    ///   - endpoints: Answer requests for the server, and have its store.
+    ///   - logger: Receives what the requests do.
     static func serve(
-        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ administrators: Administrators,
-        _ endpoints: AdministrationEndpoints, _ budget: CommandBudget, _ acts: ActLog
+        _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints,
+        _ logger: Logger
     ) async {
         let requester = Requester(connectedTo: connection.descriptor)
-        guard let stream = AdministrationStream(connection, on: loop, limits: limits, budget: budget) else { return }
-        var connection = ControlConnection(
-            stream, from: requester, on: loop, administrators.administrator(for: requester), endpoints, budget, acts)
+        guard let stream = AdministrationStream(connection, on: loop, limits: limits) else { return }
+        var connection = ControlConnection(stream, from: requester, on: loop, endpoints, logger)
         await connection.serve()
     }
 
@@ -80,11 +75,6 @@ struct ControlConnection: ~Copyable {
     private static let prefix = "/store/"
 
     private mutating func answer(_ method: String, _ path: String) async {
-        if path == ServerFacts.path && method == "GET" {
-            let facts = AdministrationAnswer(json: endpoints.facts())
-            _ = await stream.send(facts.encoded(closes: true))
-            return
-        }
         if path == APIKeyChange.path && method == "POST" { return await noteAPIKeyChange() }
         guard path.hasPrefix(Self.prefix),
             let name = StoreRequestName(rawValue: String(path.dropFirst(Self.prefix.count)))
@@ -104,22 +94,13 @@ struct ControlConnection: ~Copyable {
         } catch {
             return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
         }
-        var share: CommandBudget.Share?
-        if type.replySize > 0 {
-            // Released first: commands that wait for memory while holding some could wait for each other for ever.
-            stream.releaseShare()
-            share = await budget.share(type.replySize, on: loop)
-            if share == nil { return await refuse(.unavailable, "the server is stopping") }
-        }
-        // The reply occupies this memory until it has been sent.
-        defer { _ = share.take() }
         guard await send(Self.head(.ok)) else { return }
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
-        let work = Task(executorPreference: thread) { [administrator, acts, requester] in
+        let work = Task(executorPreference: thread) { [store = endpoints.store(for: requester), logger, requester] in
             let clock = Mutex(ContinuousClock.now)
             let line: ControlLine<Request.Reply>
             do throws(StoreError) {
-                let reply = try await request.answer(administrator) { progress in
+                let reply = try await request.answer(store) { progress in
                     let isDue = clock.withLock { last in
                         guard ContinuousClock.now - last >= Self.progressInterval else { return false }
                         last = .now
@@ -128,9 +109,12 @@ struct ControlConnection: ~Copyable {
                     if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
                 }
                 line = ControlLine(reply: reply)
-                if let act = request.act(reply) { acts.note(act, by: requester) }
+                if let (command, text) = request.act(reply) {
+                    logger.notice("\(command) requested by \(requester): \(text)")
+                }
             } catch {
-                acts.note(failure: error, of: type.name.rawValue, by: requester)
+                let command = type.name.rawValue.replacing("/", with: " ")
+                logger.notice("\(command) requested by \(requester) failed: \(error)")
                 line = ControlLine(error: "\(error)")
             }
             continuation.yield(Self.text(line))
@@ -212,52 +196,66 @@ struct ControlConnection: ~Copyable {
     }
 }
 
-/// The Unix socket in the data directory on which commands reach a running server over HTTP.
-///
-/// Only the server's user and root may connect (mode 0600). The answer to `POST /store/NAME` with a request in JSON is lines
-/// of JSON, the last of which is the reply or an error: see `ControlLine`. `GET /server` returns `ServerFacts`. All paths of
-/// `AdministrationEndpoints` work here as well, and only here those that change something. Examples:
-///
-///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
-///     curl --unix-socket data/control.sock http://localhost/readyz
-final class ControlSocket: Sendable {
-    private let listener: AdministrationListener
-    private let budget = CommandBudget(limit: ControlSocketAddress.bodyLimit)
-
-    init(directory: String) throws(SystemError) {
-        listener = AdministrationListener(
-            try Listener(unixPath: ControlSocketAddress.path(in: directory), mode: 0o600),
-            // A request that has begun is not interrupted by a new connection.
-            evictingUpTo: .firstByte
-        )
-    }
-
-    /// Opens the socket, and only logs an error, as the server can serve its clients without the socket.
+extension AdministrationListener {
+    /// Opens the control socket: the Unix socket in the data directory on which commands reach a running server over HTTP.
+    ///
+    /// Only the server's user and root may connect (mode 0600). The answer to `POST /store/NAME` with a request in JSON is lines
+    /// of JSON, the last of which is the reply or an error: see `ControlLine`. All paths of `AdministrationEndpoints` work here
+    /// as well, and only here those that change something. Examples:
+    ///
+    ///     curl --unix-socket data/control.sock -d '{"id": "9f8a4c1e7b3d60528cd1e5f27a94b306"}' http://localhost/store/get
+    ///     curl --unix-socket data/control.sock http://localhost/readyz
+    ///
+    /// An error is only logged, as the server can serve its clients without the socket.
     ///
     /// - Returns: Nil if the socket could not be opened.
-    static func open(directory: String, _ logger: Logger) -> ControlSocket? {
+    static func control(in directory: String, _ logger: Logger) -> AdministrationListener? {
+        let path = ControlSocketAddress.path(in: directory)
         do throws(SystemError) {
-            return try ControlSocket(directory: directory)
+            // A request that has begun is not interrupted by a new connection.
+            return AdministrationListener(
+                try Listener(unixPath: path, mode: 0o600), evictingUpTo: .firstByte)
         } catch {
             logger.warning(
                 """
-                \(ControlSocketAddress.path(in: directory)) cannot be opened, so that commands such as token-cache backup \
-                work only while the server is stopped: \(error)
+                \(path) cannot be opened, so that commands such as token-cache backup work only while the server is stopped: \(error)
                 """
             )
             return nil
         }
     }
+}
 
-    /// Accepts connections until the loop is abandoned, and returns when all connections have ended.
-    ///
-    /// - Parameter administrators: Carry out the requests for the store.
-    func accept(
-        on loop: EventLoop, _ administrators: Administrators, _ endpoints: AdministrationEndpoints, _ acts: ActLog,
-        _ logger: Logger
-    ) async {
-        await listener.accept(on: loop, logger) { [budget] in
-            await ControlConnection.serve($0, on: loop, administrators, endpoints, budget, acts)
-        }
+/// Runs the work of one command, including its JSON, on its own thread.
+///
+/// Swift has as many shared threads as the machine has processors. Two long commands could occupy all of them, and delay
+/// everything else that runs there.
+final class CommandThread: TaskExecutor {
+    /// A serial queue, which has a thread while it has work.
+    private let queue = DispatchQueue(label: "command")
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        queue.async { [self] in unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
     }
+}
+
+/// A process that connected to the control socket: its user id and process id at that time.
+struct Requester: Hashable, Sendable, CustomStringConvertible {
+    private let user: UInt32
+    private let processID: Int32
+
+    /// The peer of a connection (unix(7), SO_PEERCRED).
+    init(connectedTo descriptor: Int32) {
+        // The fields of struct ucred, which glibc declares only with _GNU_SOURCE.
+        var credentials: (number: Int32, user: UInt32, group: UInt32) = (0, .max, .max)
+        var length = socklen_t(MemoryLayout.size(ofValue: credentials))
+        _ = unsafe getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &length)
+        (user, processID) = (credentials.user, credentials.number)
+    }
+
+    var description: String { "uid \(user), process \(processID) over control.sock" }
+
+    /// Who it is in the audit log.
+    var actor: AuditEvent.Actor { .operator(uid: user) }
 }

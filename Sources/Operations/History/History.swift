@@ -1,3 +1,5 @@
+internal import FoundationEssentials
+internal import HTTP
 internal import Server
 internal import Synchronization
 internal import System
@@ -21,7 +23,7 @@ final class History: Sendable {
     /// What one answer contains.
     struct Excerpt: Sendable {
         let rows: [Row]
-        let events: [HistoryEvent.Placed]
+        let events: [HistoryEvent]
     }
 
     private struct State: Sendable {
@@ -32,12 +34,12 @@ final class History: Sendable {
         var last: HistoryReading
         /// The largest figures of the seconds since `begin`.
         var peaks: [Float]
-        var events: [HistoryEvent.Placed] = []
+        var events: [HistoryEvent] = []
         var lastEvent: UInt64 = 0
     }
 
     /// The columns of a row.
-    let figures: [HistoryFigure]
+    private let figures: [HistoryFigure]
     private let state: Mutex<State>
 
     /// How many seconds a row covers.
@@ -48,9 +50,9 @@ final class History: Sendable {
     static let eventLimit = 100
 
     /// - Parameters:
-    ///   - figures: Those of the server's store.
+    ///   - figures: The columns of a row.
     ///   - reading: The counters now.
-    init(of figures: [HistoryFigure], from reading: HistoryReading) {
+    init(of figures: [HistoryFigure] = HistoryFigure.all, from reading: HistoryReading) {
         self.figures = figures
         state = Mutex(
             State(
@@ -61,16 +63,17 @@ final class History: Sendable {
     func add(_ reading: HistoryReading, _ events: [HistoryEvent] = []) {
         let position = Self.position(reading)
         state.withLock { state in
-            for event in events {
+            for var event in events {
                 state.lastEvent += 1
-                state.events.append(.init(number: state.lastEvent, position: position, event: event))
+                (event.number, event.position) = (state.lastEvent, position)
+                state.events.append(event)
             }
             state.events.removeFirst(max(0, state.events.count - Self.eventLimit))
             // The second is not over if this reading came early.
             guard position > Self.position(state.last) else { return }
             for (index, figure) in figures.enumerated() where figure.isPeak {
                 // The larger one is the other if one of them is NaN.
-                state.peaks[index] = Float.maximum(state.peaks[index], reading.value(of: figure, since: state.last))
+                state.peaks[index] = Float.maximum(state.peaks[index], figure.value(reading, state.last))
             }
             state.last = reading
             let end = position / Self.step * Self.step
@@ -95,7 +98,7 @@ final class History: Sendable {
     /// The figures since the begin of the present ten seconds.
     private func values(_ state: State) -> [Float] {
         figures.indices.map {
-            figures[$0].isPeak ? state.peaks[$0] : state.last.value(of: figures[$0], since: state.begin)
+            figures[$0].isPeak ? state.peaks[$0] : figures[$0].value(state.last, state.begin)
         }
     }
 
@@ -104,6 +107,61 @@ final class History: Sendable {
     }
 
     private static func position(_ reading: HistoryReading) -> UInt32 { UInt32(clamping: Int64(reading.uptime)) }
+}
+
+extension History {
+    /// What `/history` returns: rows from a position on, column by column, so that an open page asks only for what is new.
+    struct Answer: Encodable {
+        struct Now: Encodable {
+            let position: Double
+            let time: Double
+        }
+
+        /// The machine's uptime, and its clock in seconds since 1970.
+        let now: Now
+        let positions: [UInt32]
+        /// Nil for what was not measured.
+        let figures: [String: [Double?]]
+        let events: [HistoryEvent]
+    }
+
+    /// Answers a request.
+    ///
+    /// - Parameter query: What follows the question mark of the request's target.
+    func answer(_ query: String) -> AdministrationAnswer {
+        guard let first = Self.first(query) else {
+            return .error(
+                .badRequest, "allowed is since with the position of the first row, such as /history?since=0")
+        }
+        return AdministrationAnswer(
+            json: answer(from: first, Answer.Now(position: SystemUptime.now, time: Date().timeIntervalSince1970)))
+    }
+
+    /// The position in `since=12`, and 0 in an empty query; nil if it is anything else.
+    static func first(_ query: String) -> UInt32? {
+        let name = "since="
+        return query.isEmpty ? 0 : query.hasPrefix(name) ? UInt32(query.dropFirst(name.count)) : nil
+    }
+
+    func answer(from first: UInt32, _ now: Answer.Now) -> Answer {
+        let excerpt = excerpt(from: first)
+        let columns = figures.enumerated().map { column, figure in
+            (figure.name, excerpt.rows.map { Self.rounded($0.values[column]) })
+        }
+        return Answer(
+            now: now, positions: excerpt.rows.map(\.position), figures: Dictionary(uniqueKeysWithValues: columns),
+            events: excerpt.events)
+    }
+
+    /// A figure with four digits, or all digits of a whole number; nil if it was not measured.
+    private static func rounded(_ value: Float) -> Double? {
+        guard value.isFinite else { return nil }
+        let exact = Double(value)
+        guard value.rounded() != value else { return exact }
+        var scale = 1.0
+        while abs(exact) * scale < 1_000 { scale *= 10 }
+        return (exact * scale).rounded() / scale
+    }
 }
 
 /// Adds a server's figures to a history once a second.
@@ -116,8 +174,7 @@ struct HistorySampler: Sendable {
     init(_ server: Server, version: String) {
         self.server = server
         self.version = version
-        let figures = HistoryFigure.all(isRemote: server.store.metrics.remote != nil)
-        history = History(of: figures, from: HistoryReading(of: server))
+        history = History(from: HistoryReading(of: server))
     }
 
     /// Runs until its task is cancelled, on one of Swift's shared threads, as it reads files.
@@ -141,9 +198,9 @@ struct HistorySampler: Sendable {
     }
 }
 
-/// Something that happened to the server and may explain why the figures changed.
-struct HistoryEvent: Sendable, Equatable {
-    enum Kind: String, Sendable {
+/// Something that happened to the server and may explain why the figures changed, as `/history` returns it.
+struct HistoryEvent: Encodable, Equatable, Sendable {
+    enum Kind: String, Encodable, Sendable {
         case start, reload, fault, recovery, failover, backup, drain
     }
 
@@ -151,22 +208,67 @@ struct HistoryEvent: Sendable, Equatable {
     /// For operators, without secrets.
     let text: String
     /// Whether something has failed, which operators should look at.
-    let isFailure: Bool
-
-    /// An event and its place in the order of all events.
-    struct Placed: Sendable, Equatable {
-        /// 1 for the first event since the start.
-        let number: UInt64
-        let position: UInt32
-        let event: HistoryEvent
-    }
+    let failed: Bool
+    /// 1 for the first event since the start; set when the event is added to a history, as is the position.
+    var number: UInt64 = 0
+    var position: UInt32 = 0
 
     /// The longest text; what is longer ends with an ellipsis.
     static let textLimit = 300
 
-    init(_ kind: Kind, _ text: String, isFailure: Bool = false) {
+    init(_ kind: Kind, _ text: String, failed: Bool = false) {
         self.kind = kind
-        self.isFailure = isFailure
+        self.failed = failed
         self.text = text.count <= Self.textLimit ? text : text.prefix(Self.textLimit - 1) + "…"
+    }
+}
+
+/// What is compared once a second to notice events.
+struct ServerSituation: Sendable {
+    /// Why the server is not ready; empty if it is.
+    var reasons: [String] = []
+    var isStopping = false
+    var reload = LastReload(successTime: 0)
+    /// Nil if there was no backup.
+    var backup: BackupRecord?
+    /// How often another server has become the database's primary.
+    var failovers: UInt64 = 0
+    /// The database's primary; nil while none is known, and for a store on this machine.
+    var primary: String?
+
+    /// What has happened since an earlier situation.
+    func events(since earlier: ServerSituation) -> [HistoryEvent] {
+        var events: [HistoryEvent] = []
+        if reload.number != earlier.reload.number {
+            events.append(HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)", failed: reload.wasRefused))
+        }
+        if let backup, backup != earlier.backup {
+            let outcome = backup.isSuccessful ? "succeeded" : "failed"
+            events.append(HistoryEvent(.backup, "a backup has \(outcome)", failed: !backup.isSuccessful))
+        }
+        if failovers > earlier.failovers {
+            events.append(HistoryEvent(.failover, "the primary is \(primary ?? "not known")"))
+        }
+        if isStopping && !earlier.isStopping {
+            events.append(HistoryEvent(.drain, "the server is stopping"))
+        } else if reasons != earlier.reasons && !isStopping {
+            events.append(
+                reasons.isEmpty
+                    ? HistoryEvent(.recovery, "ready again")
+                    : HistoryEvent(.fault, "not ready: \(reasons.joined(separator: "; "))", failed: true))
+        }
+        return events
+    }
+}
+
+extension ServerSituation {
+    /// The present situation.
+    init(of server: Server) {
+        let metrics = server.store.metrics
+        let remote = metrics.remote
+        self.init(
+            reasons: server.readiness.reasons, isStopping: server.isStopping, reload: server.lastReload,
+            backup: metrics.lastBackup, failovers: remote?.failovers ?? 0, primary: remote?.primary?.name
+        )
     }
 }

@@ -1,5 +1,4 @@
 internal import EventLoop
-internal import Glibc
 internal import HTTP
 internal import Metrics
 internal import Server
@@ -42,72 +41,106 @@ struct HistoryReading: Sendable {
     var storeBytes = Float.nan
     var diskFree = Float.nan
     var waiting = Float.nan
+}
 
-    /// A figure of the time since an earlier reading; NaN if there is none, such as a percentile without requests.
-    func value(of figure: HistoryFigure, since earlier: HistoryReading) -> Float {
-        switch figure {
-        case .get: rate(\.get, since: earlier)
-        case .post: rate(\.post, since: earlier)
-        case .other: rate(\.other, since: earlier)
-        case .errors: rate(\.errors, since: earlier)
-        case .failures: rate(\.failures, since: earlier)
-        case .denied: rate(\.denied, since: earlier)
-        case .refused: rate(\.refused, since: earlier)
-        case .retries: rate(\.retries, since: earlier)
-        case .getMedian: quantile(0.5, \.getTime, since: earlier)
-        case .getSlow: quantile(0.99, \.getTime, since: earlier)
-        case .postMedian: quantile(0.5, \.postTime, since: earlier)
-        case .postSlow: quantile(0.99, \.postTime, since: earlier)
-        case .commitMedian: quantile(0.5, \.commitTime, since: earlier)
-        case .commitSlow: quantile(0.99, \.commitTime, since: earlier)
-        case .syncSlow: quantile(0.99, \.syncTime, since: earlier)
-        case .readMedian: quantile(0.5, \.readTime, since: earlier)
-        case .readSlow: quantile(0.99, \.readTime, since: earlier)
-        case .hitRatio: hitRatio(since: earlier)
-        case .notFoundRatio: notFoundRatio(since: earlier)
-        case .processor:
+/// A figure whose course over time is kept.
+struct HistoryFigure: Sendable {
+    /// In the answer of `/history`.
+    let name: String
+    /// Whether the value of ten seconds is the largest of its seconds, because a short peak matters; otherwise it is that of
+    /// the ten seconds as a whole, and of a state that at their end.
+    let isPeak: Bool
+    /// The figure of the time between two readings; NaN if there is none, such as a percentile without requests.
+    let value: @Sendable (_ now: HistoryReading, _ earlier: HistoryReading) -> Float
+
+    static let all = rates + times + shares + states
+
+    /// In a second.
+    private static let rates = [
+        rate("get", \.get), rate("post", \.post), rate("other", \.other),
+        // Answers with a status from 400 on, or an error code other than 50002.
+        rate("errors", \.errors, isPeak: true),
+        // Answers with 50001 or a status from 500 on.
+        rate("failures", \.failures, isPeak: true),
+        // Requests that were not served for want of a valid credential.
+        rate("denied", \.denied, isPeak: true),
+        // Connections beyond the limit.
+        rate("refused", \.refused, isPeak: true),
+        // Requests that were sent to a database again.
+        rate("retries", \.retries, isPeak: true),
+    ]
+
+    /// In seconds.
+    private static let times = [
+        time("get_p50", 0.5, \.getTime), time("get_p99", 0.99, \.getTime),
+        time("post_p50", 0.5, \.postTime), time("post_p99", 0.99, \.postTime),
+        time("commit_p50", 0.5, \.commitTime), time("commit_p99", 0.99, \.commitTime),
+        time("sync_p99", 0.99, \.syncTime),
+        time("read_p50", 0.5, \.readTime), time("read_p99", 0.99, \.readTime),
+    ]
+
+    private static let shares = [
+        HistoryFigure(name: "hit_ratio", isPeak: false) { now, earlier in
+            let (hits, misses) = (increase(\.hits, now, earlier), increase(\.misses, now, earlier))
+            return hits + misses > 0 ? hits / (hits + misses) : .nan
+        },
+        // The GETs that were answered with 50002: no token is stored under the id.
+        HistoryFigure(name: "not_found_ratio", isPeak: false) { now, earlier in
+            let gets = increase(\.get, now, earlier)
+            return gets > 0 ? min(1, increase(\.notFound, now, earlier) / gets) : .nan
+        },
+        // Of one core.
+        HistoryFigure(name: "processor", isPeak: false) { now, earlier in
             Float(
-                max(0, processorSeconds - earlier.processorSeconds)
-                    / max(uptime - earlier.uptime, .leastNonzeroMagnitude))
-        case .connections: connections
-        case .memory: memory
-        case .cacheBytes: cacheBytes
-        case .bufferBytes: bufferBytes
-        case .tokens: tokens
-        case .sessions: sessions
-        case .storeBytes: storeBytes
-        case .diskFree: diskFree
-        case .waiting: waiting
+                max(0, now.processorSeconds - earlier.processorSeconds)
+                    / max(now.uptime - earlier.uptime, .leastNonzeroMagnitude))
+        },
+    ]
+
+    private static let states = [
+        state("connections", \.connections, isPeak: true),
+        // Resident bytes of the process.
+        state("memory", \.memory, isPeak: true),
+        state("cache_bytes", \.cacheBytes, isPeak: true),
+        // Bytes of `limits.buffers` in use.
+        state("buffer_bytes", \.bufferBytes, isPeak: true),
+        state("tokens", \.tokens), state("sessions", \.sessions),
+        // Bytes of the database and its WAL.
+        state("store_bytes", \.storeBytes),
+        // Bytes that may still be written to the data folder's file system.
+        state("disk_free", \.diskFree),
+        // Requests that wait for a database.
+        state("waiting", \.waiting, isPeak: true),
+    ]
+
+    private typealias Place<Value> = KeyPath<HistoryReading, Value> & Sendable
+
+    private static func rate(_ name: String, _ counter: any Place<UInt64>, isPeak: Bool = false) -> HistoryFigure {
+        HistoryFigure(name: name, isPeak: isPeak) { now, earlier in
+            let duration = now.uptime - earlier.uptime
+            return duration > 0 ? increase(counter, now, earlier) / Float(duration) : .nan
         }
     }
 
-    private func rate(_ counter: (HistoryReading) -> UInt64, since earlier: HistoryReading) -> Float {
-        let duration = uptime - earlier.uptime
-        guard duration > 0 else { return .nan }
-        return Float(Double(Self.increase(counter(self), since: counter(earlier))) / duration)
+    private static func time(
+        _ name: String, _ share: Double, _ histogram: any Place<Histogram.Reading?>
+    ) -> HistoryFigure {
+        HistoryFigure(name: name, isPeak: false) { now, earlier in
+            guard let reading = now[keyPath: histogram], let before = earlier[keyPath: histogram] else { return .nan }
+            return reading.quantile(share, since: before).map { Float($0) } ?? .nan
+        }
     }
 
-    private func quantile(
-        _ share: Double, _ histogram: (HistoryReading) -> Histogram.Reading?, since earlier: HistoryReading
-    ) -> Float {
-        guard let now = histogram(self), let before = histogram(earlier) else { return .nan }
-        return now.quantile(share, since: before).map { Float($0) } ?? .nan
-    }
-
-    private func hitRatio(since earlier: HistoryReading) -> Float {
-        let (hits, misses) = (Self.increase(hits, since: earlier.hits), Self.increase(misses, since: earlier.misses))
-        return hits + misses > 0 ? Float(Double(hits) / Double(hits + misses)) : .nan
-    }
-
-    private func notFoundRatio(since earlier: HistoryReading) -> Float {
-        let gets = Self.increase(get, since: earlier.get)
-        guard gets > 0 else { return .nan }
-        return Float(min(1, Double(Self.increase(notFound, since: earlier.notFound)) / Double(gets)))
+    private static func state(_ name: String, _ gauge: any Place<Float>, isPeak: Bool = false) -> HistoryFigure {
+        HistoryFigure(name: name, isPeak: isPeak) { now, _ in now[keyPath: gauge] }
     }
 
     /// The loops' counters are not read at the same instant, so that a sum may seem to have shrunk.
-    private static func increase(_ count: UInt64, since earlier: UInt64) -> UInt64 {
-        count > earlier ? count - earlier : 0
+    private static func increase(
+        _ counter: any Place<UInt64>, _ now: HistoryReading, _ earlier: HistoryReading
+    ) -> Float {
+        let (count, before) = (now[keyPath: counter], earlier[keyPath: counter])
+        return count > before ? Float(count - before) : 0
     }
 }
 
@@ -124,9 +157,8 @@ extension HistoryReading {
         (hits, misses) = (UInt64(max(0, cache.hits)), UInt64(max(0, cache.misses)))
         (getTime, postTime) = (contexts.reading(\.getTime), contexts.reading(\.postTime))
         (commitTime, syncTime) = (store.commitTime, store.syncTime)
-        let usage = ResourceUsage.now
-        processorSeconds = usage.processorSeconds
-        memory = usage.residentBytes.map { Float($0) } ?? .nan
+        let process = ProcessMetrics.now
+        (processorSeconds, memory) = (process.processorSeconds, Float(process.residentBytes))
         connections = Float(contexts.openConnections)
         cacheBytes = Float(cache.bytes)
         bufferBytes = Float(max(0, contexts.first?.bufferBudget.takenBytes ?? 0))
@@ -161,79 +193,5 @@ extension HistoryReading {
                 }
             }
         }
-    }
-}
-
-/// What the process uses, read with less work than `ProcessMetrics`, because it is read every second.
-struct ResourceUsage {
-    /// In user and kernel mode.
-    let processorSeconds: Double
-    /// Nil without /proc.
-    let residentBytes: Int?
-
-    /// The current figures; reads a file of the kernel.
-    static var now: ResourceUsage {
-        var usage = rusage()
-        _ = unsafe getrusage(Int32(RUSAGE_SELF.rawValue), &usage)
-        let times = [usage.ru_utime, usage.ru_stime]
-        // Pages: the whole size, and those that are resident (proc(5)).
-        let pages = TextFile.contents(of: "/proc/self/statm")?.split(separator: " ").dropFirst().first
-        return ResourceUsage(
-            processorSeconds: times.reduce(0) { $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6 },
-            residentBytes: pages.flatMap { Int($0) }.map { $0 * sysconf(Int32(_SC_PAGESIZE)) }
-        )
-    }
-}
-
-/// What is compared once a second to notice events.
-struct ServerSituation: Sendable {
-    /// Why the server is not ready; empty if it is.
-    var reasons: [String] = []
-    var isStopping = false
-    var reload = LastReload(successTime: 0)
-    /// Nil if there was no backup.
-    var backup: BackupRecord?
-    /// How often another server has become the database's primary.
-    var failovers: UInt64 = 0
-    /// The database's primary; nil while none is known, and for a store on this machine.
-    var primary: String?
-
-    /// What has happened since an earlier situation.
-    func events(since earlier: ServerSituation) -> [HistoryEvent] {
-        var events: [HistoryEvent] = []
-        if reload.number != earlier.reload.number {
-            events.append(
-                HistoryEvent(.reload, "\(reload.reason): \(reload.outcome)", isFailure: reload.wasRefused))
-        }
-        if let backup, backup != earlier.backup {
-            events.append(
-                backup.isSuccessful
-                    ? HistoryEvent(.backup, "a backup has succeeded")
-                    : HistoryEvent(.backup, "a backup has failed", isFailure: true))
-        }
-        if failovers > earlier.failovers {
-            events.append(HistoryEvent(.failover, "the primary is \(primary ?? "not known")"))
-        }
-        if isStopping && !earlier.isStopping {
-            events.append(HistoryEvent(.drain, "the server is stopping"))
-        } else if reasons != earlier.reasons && !isStopping {
-            events.append(
-                reasons.isEmpty
-                    ? HistoryEvent(.recovery, "ready again")
-                    : HistoryEvent(.fault, "not ready: \(reasons.joined(separator: "; "))", isFailure: true))
-        }
-        return events
-    }
-}
-
-extension ServerSituation {
-    /// The present situation.
-    init(of server: Server) {
-        let metrics = server.store.metrics
-        let remote = metrics.remote
-        self.init(
-            reasons: server.readiness.reasons, isStopping: server.isStopping, reload: server.lastReload,
-            backup: metrics.lastBackup, failovers: remote?.failovers ?? 0, primary: remote?.primary?.name
-        )
     }
 }

@@ -11,8 +11,10 @@ struct ProcessMetrics: Sendable {
     private(set) var virtualBytes = 0.0
     private(set) var residentBytes = 0.0
     private(set) var threads = 0.0
-    private(set) var descriptors = 0
-    private(set) var descriptorLimit: UInt64 = 0
+
+    /// Without the one that counting them uses.
+    var descriptors: Int { max(0, (Folder.names(in: "/proc/self/fd")?.count ?? 0) - 1) }
+    var descriptorLimit: UInt64 { UInt64(DescriptorLimit.current) }
 
     /// The current figures; reads files.
     static var now: ProcessMetrics {
@@ -26,9 +28,6 @@ struct ProcessMetrics: Sendable {
             metrics.residentBytes = fields[21] * Double(sysconf(Int32(_SC_PAGESIZE)))
             metrics.threads = fields[17]
         }
-        // Without the descriptor that listing the folder uses.
-        metrics.descriptors = max(0, (Folder.names(in: "/proc/self/fd")?.count ?? 0) - 1)
-        metrics.descriptorLimit = UInt64(DescriptorLimit.current)
         return metrics
     }
 
@@ -43,7 +42,7 @@ struct ProcessMetrics: Sendable {
         text.single("process_virtual_memory_bytes", .gauge, "Size of the address space.", virtualBytes)
         text.single("process_resident_memory_bytes", .gauge, "Resident memory.", residentBytes)
         text.single("process_threads", .gauge, "Number of threads.", threads)
-        text.single("process_open_fds", .gauge, "Open descriptors.", UInt64(descriptors))
+        text.single("process_open_fds", .gauge, "Open descriptors.", descriptors)
         text.single("process_max_fds", .gauge, "Limit of open descriptors.", descriptorLimit)
     }
 
@@ -56,9 +55,9 @@ struct ProcessMetrics: Sendable {
     }
 
     /// When the machine was started, in seconds since 1970.
-    private static var bootTime: Double {
+    private static let bootTime: Double = {
         let text = TextFile.contents(of: "/proc/stat") ?? ""
         let line = text.split(separator: "\n").first { $0.hasPrefix("btime ") }
         return line.flatMap { Double($0.dropFirst("btime ".count)) } ?? 0
-    }
+    }()
 }

@@ -1,9 +1,16 @@
+internal import Audit
+internal import EventLoop
+internal import FoundationEssentials
 internal import HTTP
 internal import Metrics
 internal import Server
+internal import Settings
 internal import System
+internal import TokenService
+internal import TokenStore
 
-/// The server's figures, as `/status` returns them; counters begin at 0 when the server starts.
+/// What the page shows besides charts, as `/status` returns it; counters begin at 0 when the server starts, and times are in seconds
+/// since 1970.
 ///
 /// Contains no data from clients.
 struct ServerStatus: Encodable, Sendable {
@@ -13,23 +20,19 @@ struct ServerStatus: Encodable, Sendable {
     /// What the store runs on, for example `SQLite 3.40.1`.
     let storeSoftware: String
     let openssl: String
-    /// When the figures were read, in seconds since 1970 by this machine's clock.
+    /// When the figures were read.
     let time: Double
-    /// When the process started, in seconds since 1970.
     let startedAt: Double
     let ready: Bool
     /// Why the server is not ready; empty if it is.
     let reasons: [String]
     let warnings: [Warning]
     let requests: Requests
-    let latency: Latencies
     let connections: Connections
-    let cache: Cache
     let access: Access
     let store: Store
     /// The data folder's file system; nil until it has answered.
     let disk: Disk?
-    let reload: Reload
     /// Nil if there was no backup.
     let backup: Backup?
     /// Nil for a store on this machine.
@@ -39,34 +42,17 @@ struct ServerStatus: Encodable, Sendable {
     /// Nil without an audit log.
     let audit: Audit?
     let process: Process
+    /// The threads that serve clients.
     let loops: [Loop]
     /// Lines of the log of level warning and up since the start.
     let logLines: UInt64
 
-    /// A thread that serves clients.
-    struct Loop: Encodable, Sendable {
-        /// Of the thread.
-        let name: String
-        /// Open ones.
-        let connections: UInt64
-        let requests: UInt64
-        let processorSeconds: Double
-    }
-
     /// Something that the operator should know or change.
-    struct Warning: Encodable, Sendable {
+    struct Warning: Codable, Sendable {
         let text: String
     }
 
     struct Requests: Encodable, Sendable {
-        let get: UInt64
-        let post: UInt64
-        let other: UInt64
-        /// The errors among all requests: HTTP statuses from 400 on, and the contract's error codes except 50002, which
-        /// means that no token is stored under the id.
-        let errors: UInt64
-        /// Answers with 50002: no token is stored under the id.
-        let notFound: UInt64
         /// In the order of `listen`.
         let byListener: [Listener]
         /// Errors, the most frequent first; only those that occurred.
@@ -80,33 +66,10 @@ struct ServerStatus: Encodable, Sendable {
             let count: UInt64
         }
 
-        struct Listener: Encodable, Sendable {
+        struct Listener: Codable, Sendable {
             /// The address, with its scheme.
             let name: String
             let requests: UInt64
-        }
-    }
-
-    struct Latencies: Encodable, Sendable {
-        let get: Distribution
-        let post: Distribution
-        /// Nil for a store that does not measure it.
-        let commit: Distribution?
-        let sync: Distribution?
-        /// From sending reads to a database on other machines to their answers; nil for a store on this machine.
-        let read: Distribution?
-    }
-
-    /// A histogram of durations.
-    struct Distribution: Encodable, Sendable {
-        /// The upper bounds of the buckets in seconds, ascending.
-        let bounds: [Double]
-        /// The number of durations in each bucket, and at the end the number above the last bound.
-        let counts: [UInt64]
-
-        init(_ reading: Histogram.Reading) {
-            bounds = reading.bounds.map { reading.inUnit($0) }
-            counts = reading.counts
         }
     }
 
@@ -117,21 +80,13 @@ struct ServerStatus: Encodable, Sendable {
         let refused: UInt64
     }
 
-    struct Cache: Encodable, Sendable {
-        let hits: Int
-        let misses: Int
-        let entries: Int
-        let bytes: Int
-    }
-
-    /// The mode of access, and the requests that were refused.
     struct Access: Encodable, Sendable {
         /// `access.mode`.
         let mode: String
         /// Requests that were not served although they could be read, by reason; those without a request are left out.
         let failures: [String: UInt64]
         /// Sessions that need no look into the store.
-        let cachedSessions: UInt64
+        let cachedSessions: Int
     }
 
     struct Store: Encodable, Sendable {
@@ -140,7 +95,6 @@ struct ServerStatus: Encodable, Sendable {
         /// Sessions of users.
         let sessions: UInt64?
         let databaseBytes: Int?
-        /// Bytes of the WAL.
         let walBytes: Int?
         let writes: UInt64
         let expired: UInt64
@@ -158,14 +112,10 @@ struct ServerStatus: Encodable, Sendable {
             let role: String
             /// For example `PostgreSQL 15.18`; empty if the host has not said it yet.
             let software: String
-            /// Open ones.
-            let connections: Int
         }
 
         struct Connections: Encodable, Sendable {
             let open: Int
-            /// Attempts that are under way.
-            let pending: Int
             let wanted: Int
         }
 
@@ -175,22 +125,18 @@ struct ServerStatus: Encodable, Sendable {
         let durability: String
         /// Whether connections to the primary use TLS; nil before the first one.
         let encrypted: Bool?
-        /// Grows with each promotion; nil before the first connection.
-        let timeline: Int64?
         let waitingRequests: Int
         let requestLimit: Int
         let retries: UInt64
         let failovers: UInt64
-        /// When another server was last found to be the primary, in seconds since 1970; nil for never.
+        /// When another server was last found to be the primary; nil for never.
         let lastFailover: Int64?
         /// Writes that were committed with a warning, and so not acknowledged.
         let unacknowledged: UInt64
-        /// By how much the primary's clock is ahead of this machine's, in seconds.
-        let clockDifference: Double?
     }
 
     struct Certificate: Encodable, Sendable {
-        /// When the first certificate expires, in seconds since 1970.
+        /// When the first certificate expires.
         let expiresAt: Int64
     }
 
@@ -199,9 +145,6 @@ struct ServerStatus: Encodable, Sendable {
         let sequence: UInt64
         /// The first 48 bits of the last line's MAC.
         let head: UInt64
-        /// Written since the start.
-        let lines: UInt64
-        let failures: UInt64
         let failing: Bool
     }
 
@@ -209,80 +152,140 @@ struct ServerStatus: Encodable, Sendable {
         let bytes: Int
         /// What users other than root may still write.
         let freeBytes: Int
-        /// Files that can be there; 0 without a limit.
-        let inodes: Int
-        let freeInodes: Int
-    }
-
-    /// The last reload of settings and certificates; the start counts as the first one.
-    struct Reload: Encodable, Sendable {
-        /// Whether the last one succeeded.
-        let successful: Bool
-        /// When the last successful one was, in seconds since 1970.
-        let lastSuccess: Int64
     }
 
     struct Backup: Encodable, Sendable {
         /// Whether the last one succeeded.
         let successful: Bool
-        /// When the last successful one ended, in seconds since 1970; nil if none was.
+        /// When the last successful one ended; nil if none was.
         let lastSuccess: Int64?
-        /// When the last one ended.
-        let lastEnd: Int64
     }
 
     struct Process: Encodable, Sendable {
+        let id: Int32
         let processorSeconds: Double
-        let residentBytes: Double
         let threads: Double
         let descriptors: Int
         let descriptorLimit: UInt64
     }
+
+    struct Loop: Encodable, Sendable {
+        /// Of the thread.
+        let name: String
+        /// Open ones.
+        let connections: UInt64
+        let requests: UInt64
+        let processorSeconds: Double
+    }
 }
 
-extension ServerStatus.Loop {
-    /// The loops of a server; reads files.
-    static func all(of server: Server) -> [ServerStatus.Loop] {
+extension ServerStatus {
+    /// Collects the current figures.
+    ///
+    /// Reads files: do not call it on a loop's thread.
+    ///
+    /// - Parameters:
+    ///   - server: The running server.
+    ///   - version: This program's version.
+    ///   - listenerWarnings: Warnings about the administration's listeners.
+    init(of server: Server, version: String, listenerWarnings: [String]) {
+        let (contexts, metrics, software) = (server.contexts, server.store.metrics, server.store.software)
+        let (readiness, figures, remote) = (server.readiness, ProcessMetrics.now, metrics.remote)
+        host = MachineName.current
+        self.version = version
+        storeSoftware = "\(software.name) \(software.version)"
+        openssl = TLSContext.libraryVersion
+        (time, startedAt) = (Date().timeIntervalSince1970, figures.startTime)
+        (ready, reasons) = (readiness.isReady, readiness.reasons)
+        warnings = Self.warnings(server, metrics.missingKeys, listenerWarnings)
+        requests = Requests(server)
+        connections = Connections(
+            open: contexts.openConnections, limit: server.connectionLimit,
+            accepted: contexts.sum { $0.accepted.value }, refused: contexts.sum { $0.refused.value + $0.dropped.value })
+        access = Access(server)
+        store = Store(
+            tokens: metrics.tokens, sessions: metrics.sessions, databaseBytes: metrics.databaseBytes,
+            walBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
+            failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
+                sum + contexts.sum { $0.storeFailures.value(cause) }
+            },
+            unreadable: metrics.unreadableReads)
+        disk = server.diskSpace.space.map { Disk(bytes: $0.bytes, freeBytes: $0.freeBytes) }
+        backup = metrics.lastBackup.map { Backup(successful: $0.isSuccessful, lastSuccess: $0.successTime) }
+        database = remote.map { Database($0) }
+        certificate = server.tls.map { Certificate(expiresAt: $0.earliestExpiry) }
+        audit = server.audit.map(\.figures).map {
+            Audit(sequence: $0.sequence, head: $0.headNumber, failing: $0.isFailing)
+        }
+        process = Process(
+            id: ProcessInfo.processInfo.processIdentifier, processorSeconds: figures.processorSeconds,
+            threads: figures.threads, descriptors: figures.descriptors, descriptorLimit: figures.descriptorLimit)
         let times = ThreadTimes.now
-        return server.contexts.enumerated().map { index, context in
+        loops = contexts.enumerated().map { index, context in
             let name = "loop \(index)"
             var table = RequestCounts.table
             context.metrics.requests.add(to: &table)
-            return ServerStatus.Loop(
-                name: name, connections: [context].openConnections,
-                requests: table.reduce(0, +), processorSeconds: times[name] ?? 0
-            )
+            return Loop(
+                name: name, connections: [context].openConnections, requests: table.reduce(0, +),
+                processorSeconds: times[name] ?? 0)
         }
+        logLines = server.recentLog.count
+    }
+
+    /// Warnings for the operator, the most serious first.
+    private static func warnings(
+        _ server: Server, _ missingKeys: [Int], _ listenerWarnings: [String]
+    ) -> [Warning] {
+        var warnings = missingKeys.map { "\(StoreEvent.missingKey(number: $0))" }
+        warnings += server.exposureWarnings + listenerWarnings
+        if !server.settingsInForce.sealing.isEnabled {
+            warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
+        }
+        let reload = server.lastReload
+        var faults = reload.fileFaults.map { "the next start would fail, as a file cannot be used any more: \($0)" }
+        if let fault = reload.settingsFault { faults.append("the last reload of the settings was refused; \(fault)") }
+        return (faults + server.certificateWarnings + warnings).map { Warning(text: $0) }
+    }
+}
+
+extension ServerStatus.Database {
+    fileprivate init(_ remote: RemoteStoreMetrics) {
+        self.init(
+            hosts: remote.hosts.map { Host(name: $0.name, role: $0.role.rawValue, software: $0.software) },
+            connections: Connections(open: remote.connections.open, wanted: remote.connections.wanted),
+            durability: remote.durability.rawValue, encrypted: remote.usesTLS,
+            waitingRequests: remote.waitingRequests, requestLimit: remote.requestLimit,
+            retries: remote.retries.reduce(0) { $0 + $1.count }, failovers: remote.failovers,
+            lastFailover: remote.lastFailover, unacknowledged: remote.unacknowledged
+        )
+    }
+}
+
+extension ServerStatus.Access {
+    fileprivate init(_ server: Server) {
+        var failures: [String: UInt64] = [:]
+        for reason in AccessFailure.allCases {
+            let count = server.contexts.sum { $0.accessFailures.value(reason) }
+            if count > 0 { failures[reason.rawValue] = count }
+        }
+        self.init(
+            mode: server.settingsInForce.access.mode.rawValue, failures: failures,
+            cachedSessions: server.access.sessions.counts.entries)
     }
 }
 
 extension ServerStatus.Requests {
-    /// Adds up the counts of all loops.
-    init(_ server: Server) {
-        let table = server.contexts.requestTable
-        let columns = RequestCounts.outcomes.count
-        func total(_ method: Method) -> UInt64 {
-            table[(RequestCounts.row(of: method) * columns)...].prefix(columns).reduce(0, +)
-        }
-        let counts = RequestCounts.byOutcome(table)
-        var (errors, notFound): (UInt64, UInt64) = (0, 0)
-        var codes: [Code] = []
-        for (index, outcome) in RequestCounts.outcomes.enumerated() where counts[index] > 0 {
+    fileprivate init(_ server: Server) {
+        let counts = RequestCounts.byOutcome(server.contexts.requestTable)
+        let codes = zip(RequestCounts.outcomes, counts).compactMap { outcome, count -> Code? in
             switch outcome.kind {
-            case .done: continue
-            case .notFound:
-                notFound += counts[index]
-                continue
-            case .refused, .failed: break
+            case .refused where count > 0, .failed where count > 0:
+                Code(status: outcome.statusNumber, code: outcome.errorCode, count: count)
+            default: nil
             }
-            errors += counts[index]
-            codes.append(Code(status: outcome.statusNumber, code: outcome.errorCode, count: counts[index]))
         }
         self.init(
-            get: total(.get), post: total(.post), other: table.reduce(0, +) - total(.get) - total(.post),
-            errors: errors, notFound: notFound,
             byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) },
-            byCode: codes.sorted { $0.count > $1.count }
-        )
+            byCode: codes.sorted { $0.count > $1.count })
     }
 }

@@ -6,27 +6,27 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// The last part of the request's path on the control socket: `/store/NAME`.
     static var name: StoreRequestName { get }
-    /// The approximate largest size of the reply's JSON in bytes; 0 for a small reply.
-    static var replySize: Int { get }
-
-    /// What the log says of a request that was performed; nil if it says nothing.
+    /// What the log says of a request that was performed: the command, and what it has done, without ids, users and tokens. Nil
+    /// if it says nothing, as of a request that changes nothing.
     func act(_ reply: Reply) -> OperatorAct?
 
-    /// Performs the request.
+    /// Performs the request, and records in the audit log what it does with users' tokens and sessions, and with the store as a
+    /// whole.
     ///
     /// - Parameters:
-    ///   - administrator: The store's administrator.
+    ///   - store: The store, with its audit log.
     ///   - progress: Called repeatedly with the progress of requests that take long.
     func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply
 }
 
 extension StoreRequest {
-    package static var replySize: Int { 0 }
-
     package func act(_ reply: Reply) -> OperatorAct? { nil }
 }
+
+/// What the log says of a request.
+package typealias OperatorAct = (command: String, text: String)
 
 /// The names of all requests.
 ///
@@ -76,28 +76,3 @@ struct ControlLine<Reply: Codable & Sendable>: Codable, Sendable {
 
 /// The reply type of lines that contain only progress or an error.
 struct NoReply: Codable, Sendable {}
-
-/// What the log says of a request that changes the store, or that shows tokens of many users.
-///
-/// Without ids, users and tokens.
-package struct OperatorAct: Hashable, Sendable {
-    /// The result.
-    package enum Outcome: Hashable, Sendable {
-        case done(String)
-        /// How many things the request was about, and what they are. A command may send many requests, whose numbers are
-        /// added up.
-        case counted(Int, String)
-    }
-
-    /// Such as `backup`.
-    let name: String
-    let outcome: Outcome
-
-    static func done(_ name: String, _ text: String) -> OperatorAct {
-        OperatorAct(name: name, outcome: .done(text))
-    }
-
-    static func counted(_ name: String, _ count: Int, _ what: String) -> OperatorAct {
-        OperatorAct(name: name, outcome: .counted(count, what))
-    }
-}

@@ -1,10 +1,10 @@
+internal import Audit
 internal import TokenService
 package import TokenStore
 
 /// Reads one token.
 package struct FetchToken: StoreRequest {
     package static let name = StoreRequestName.get
-    package static let replySize = 16 << 20
     package var id: String
 
     package struct Reply: Codable, Sendable {
@@ -17,9 +17,14 @@ package struct FetchToken: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let found = try await administrator.fetch(try StoredText.id(id))
+        let id = try StoredText.id(id)
+        let found = try await store.recording(.read, user: id) { () async throws(StoreError) in
+            try await store.users.fetch(id)
+        } _: { found, deed in
+            if found == nil { deed.outcome = .notFound }
+        }
         return Reply(tokenInfo: found.map { String(decoding: $0, as: UTF8.self) })
     }
 }
@@ -30,8 +35,8 @@ package struct StoreTokens: StoreRequest {
     package var tokens: [Entry]
     /// Whether to keep stored tokens that were written later; nil means no.
     package var keepsNewer: Bool?
-    /// Whether the command is `import`, for the log; nil means `put`.
-    package var isImport: Bool?
+    /// Whether the request is the first of an import, for the log, which has a line for each import; nil for `put`.
+    package var beginsImport: Bool?
 
     package struct Entry: Codable, Sendable {
         package var id: String
@@ -72,24 +77,34 @@ package struct StoreTokens: StoreRequest {
     }
 
     package func act(_ reply: Reply) -> OperatorAct? {
-        .counted(isImport == true ? "import" : "put", reply.stored, "tokens stored")
+        guard let beginsImport else { return ("put", "tokens stored: \(reply.stored)") }
+        return beginsImport ? ("import", "begun") : nil
     }
 
-    package init(tokens: [Entry], keepsNewer: Bool = false, isImport: Bool = false) {
+    package init(tokens: [Entry], keepsNewer: Bool = false, beginsImport: Bool? = nil) {
         self.tokens = tokens
         self.keepsNewer = keepsNewer
-        self.isImport = isImport
+        self.beginsImport = beginsImport
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         var rows: [(token: Token, writtenAt: Int64?)] = []
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
+        try store.trail?.permit(.store)
+        let outcomes = await store.users.store(rows, keepsNewer: keepsNewer ?? false)
+        try store.trail?.record(
+            zip(rows, outcomes).map { row, outcome in
+                switch outcome {
+                case .success: .init(.store, .ok, user: row.token.id)
+                case .failure(let error): .init(.store, OperatorTrail.outcome(of: error), user: row.token.id)
+                }
+            })
         var reply = Reply()
-        for (index, outcome) in await administrator.store(rows, keepsNewer: keepsNewer ?? false).enumerated() {
+        for (index, outcome) in outcomes.enumerated() {
             switch outcome {
             case .success: reply.stored += 1
             case .failure(.newer): reply.newer += 1
@@ -109,29 +124,33 @@ package struct RemoveTokens: StoreRequest {
         package var removed: Int
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? { .counted("delete", reply.removed, "tokens deleted") }
+    package func act(_ reply: Reply) -> OperatorAct? { ("delete", "tokens deleted: \(reply.removed)") }
 
     package init(ids: [String]) {
         self.ids = ids
     }
 
-    package init(id: String) {
-        self.init(ids: [id])
-    }
-
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        return Reply(removed: try await administrator.remove(stored).count { $0 })
+        try store.trail?.permit(.remove)
+        let removed: [Bool]
+        do throws(StoreError) {
+            removed = try await store.users.remove(stored)
+        } catch {
+            try? store.trail?.record(stored.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
+            throw error
+        }
+        try store.trail?.record(zip(stored, removed).map { .init(.remove, $1 ? .ok : .notFound, user: $0) })
+        return Reply(removed: removed.count { $0 })
     }
 }
 
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
     package static let name = StoreRequestName.page
-    package static let replySize = 16 << 20
     /// The position to continue from: `next` of the previous page; nil for the first page.
     package var after: StoreCursor?
     /// The largest number of tokens; a page has fewer if they are large.
@@ -163,10 +182,10 @@ package struct ListTokens: StoreRequest {
         case showsIDs = "showsIds"
     }
 
-    /// A list without ids shows nothing of users.
+    /// A line for the first page; a list without ids shows nothing of users.
     package func act(_ reply: Reply) -> OperatorAct? {
-        if showsTokenInfos { return .counted("export", reply.tokens.count, "tokens read") }
-        return showsIDs ? .counted("list with ids", reply.tokens.count, "ids read") : nil
+        guard after == nil else { return nil }
+        return showsTokenInfos ? ("export", "begun") : showsIDs ? ("list with ids", "begun") : nil
     }
 
     package init(after: StoreCursor?, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
@@ -177,12 +196,13 @@ package struct ListTokens: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
-        let page =
-            try await showsTokenInfos
-            ? administrator.exportPage(after: after, limit: limit) : administrator.page(after: after, limit: limit)
+        // One event without a user: who reads all tokens reads those of every user.
+        let page = try await store.recording(showsTokenInfos ? .export : .list) { () async throws(StoreError) in
+            try await store.administrator.page(after: after, limit: limit)
+        }
         return Reply(tokens: page.entries.map(entry), next: page.next)
     }
 

@@ -1,3 +1,4 @@
+internal import Audit
 package import TokenStore
 
 /// Reads the store's figures.
@@ -11,9 +12,9 @@ package struct StatisticsOfStore: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreStatistics {
-        try await administrator.statistics(exactly: exactly ?? false)
+        try await store.administrator.statistics(exactly: exactly ?? false)
     }
 }
 
@@ -24,9 +25,9 @@ package struct VerifyStore: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreVerification {
-        guard let verifier = administrator.verifier else { throw .refused(StoreCapability.verification.absence) }
+        guard let verifier = store.administrator.verifier else { throw .refused(StoreCapability.verification.absence) }
         return try await verifier.verify(progress)
     }
 }
@@ -36,24 +37,23 @@ package struct BackUpStore: StoreRequest {
     package static let name = StoreRequestName.backup
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
-    /// Whether a success makes it the last backup; otherwise `RecordBackup` does so later; nil means that it does.
-    package var isRecorded: Bool?
 
     package func act(_ reply: StoreBackup) -> OperatorAct? {
-        .done("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)")
+        ("backup", "\(reply.path), tokens: \(reply.tokens), bytes: \(reply.bytes)")
     }
 
-    package init(path: String, isRecorded: Bool? = nil) {
+    package init(path: String) {
         self.path = path
-        self.isRecorded = isRecorded
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
-        guard let backups = administrator.backups else { throw .refused(StoreCapability.backup.absence) }
-        return try await backups.backUp(to: path, isRecorded: isRecorded ?? true, progress)
+        guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
+        return try await store.recording(.backUp) { () async throws(StoreError) in
+            try await backups.backUp(to: path, progress)
+        }
     }
 }
 
@@ -73,14 +73,14 @@ package struct RecordBackup: StoreRequest {
 
     package func act(_ reply: Reply) -> OperatorAct? {
         path.map { path in
-            .done("backup", "verified and named \(path)\(isSuccessful ? "" : ", but not copied elsewhere")")
+            ("backup", "verified and named \(path)\(isSuccessful ? "" : ", but not copied elsewhere")")
         }
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        guard let backups = administrator.backups else { throw .refused(StoreCapability.backup.absence) }
+        guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
         await backups.recordBackup(isSuccessful: isSuccessful)
         return Reply()
     }
@@ -93,15 +93,17 @@ package struct RekeyStore: StoreRequest {
     package init() {}
 
     package func act(_ reply: Rekeying) -> OperatorAct? {
-        .done(
+        (
             "keyring rotate",
-            "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)")
+            "tokens encrypted again: \(reply.rekeyed) of \(reply.tokens), unreadable: \(reply.unreadable)"
+        )
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Rekeying {
-        try await administrator.existingKeyRing.rekey(progress)
+        let ring = try store.keyRing
+        return try await store.recording(.rekey) { () async throws(StoreError) in try await ring.rekey(progress) }
     }
 }
 
@@ -118,9 +120,9 @@ package struct ListKeys: StoreRequest {
     package init() {}
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let ring = try administrator.existingKeyRing
+        let ring = try store.keyRing
         return Reply(keys: try await ring.keys(), missing: try await ring.missingKeys())
     }
 }
@@ -131,12 +133,17 @@ package struct AddKey: StoreRequest {
 
     package init() {}
 
-    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring add", "key \(reply.number) added") }
+    package func act(_ reply: SealingKey) -> OperatorAct? { ("keyring add", "key \(reply.number) added") }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
-        try await administrator.existingKeyRing.addKey()
+        let ring = try store.keyRing
+        return try await store.recording(.addKey) { () async throws(StoreError) in
+            try await ring.addKey()
+        } _: { added, deed in
+            deed.key = "\(added.number)"
+        }
     }
 }
 
@@ -149,12 +156,15 @@ package struct UseKey: StoreRequest {
         self.number = number
     }
 
-    package func act(_ reply: SealingKey) -> OperatorAct? { .done("keyring rotate", "key \(reply.number) seals") }
+    package func act(_ reply: SealingKey) -> OperatorAct? { ("keyring rotate", "key \(reply.number) seals") }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
-        try await administrator.existingKeyRing.useKey(numbered: number)
+        let ring = try store.keyRing
+        return try await store.recording(.useKey, key: "\(number)") { () async throws(StoreError) in
+            try await ring.useKey(numbered: number)
+        }
     }
 }
 
@@ -167,24 +177,27 @@ package struct RetireKey: StoreRequest {
         package var retired: Int
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? { .done("keyring retire", "key \(reply.retired) retired") }
+    package func act(_ reply: Reply) -> OperatorAct? { ("keyring retire", "key \(reply.retired) retired") }
 
     package init(number: Int) {
         self.number = number
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        try await administrator.existingKeyRing.retireKey(numbered: number)
+        let ring = try store.keyRing
+        try await store.recording(.retireKey, key: "\(number)") { () async throws(StoreError) in
+            try await ring.retireKey(numbered: number)
+        }
         return Reply(retired: number)
     }
 }
 
-extension StoreAdministrator {
-    fileprivate var existingKeyRing: any KeyRingAdministrator {
+extension AuditedStore {
+    fileprivate var keyRing: any KeyRingAdministrator {
         get throws(StoreError) {
-            guard let keyRing else { throw .refused(StoreCapability.keys.absence) }
+            guard let keyRing = administrator.keyRing else { throw .refused(StoreCapability.keys.absence) }
             return keyRing
         }
     }

@@ -1,3 +1,4 @@
+internal import Audit
 internal import Cryptography
 internal import Glibc
 internal import TokenService
@@ -22,7 +23,7 @@ package struct AddSession: StoreRequest {
         package var ended: Int
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? { .counted("access sessions add", 1, "sessions made") }
+    package func act(_ reply: Reply) -> OperatorAct? { ("access sessions add", "sessions made: 1") }
 
     package init(user: String, maxAge: Int64, perUser: Int) {
         self.user = user
@@ -31,7 +32,7 @@ package struct AddSession: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...Self.longest).contains(maxAge) else {
             throw .refused("max_age is \(maxAge); allowed is 1 to \(Self.longest) seconds")
@@ -40,7 +41,6 @@ package struct AddSession: StoreRequest {
             throw .refused("per_user is \(perUser); allowed is 1 to \(Self.most)")
         }
         let user = try StoredText.user(user)
-        let users = administrator.users
         let (secret, id): ([UInt8], SessionID)
         do throws(CryptographyError) {
             (secret, id) = (try RandomBytes.secret(SessionSecret.length), try .random())
@@ -48,11 +48,13 @@ package struct AddSession: StoreRequest {
             throw .sealing(SealingError(error))
         }
         let now = Int64(time(nil))
-        let created = try await users.createSession(
-            NewSession(
-                user: user, key: try await users.sessionKey(of: secret), id: id, createdAt: now,
-                expiresAt: now + maxAge,
-                perUser: perUser))
+        let session = NewSession(
+            user: user, key: try await store.users.sessionKey(of: secret), id: id, createdAt: now,
+            expiresAt: now + maxAge, perUser: perUser)
+        let created = try await store.recording(.createSession, user: user, session: id) {
+            () async throws(StoreError) in
+            try await store.users.createSession(session)
+        }
         return Reply(
             session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(created.id)",
             expiresAt: created.expiresAt, ended: created.ended)
@@ -66,7 +68,6 @@ package struct AddSession: StoreRequest {
 /// Lists the sessions of a user, without their secrets.
 package struct ListSessions: StoreRequest {
     package static let name = StoreRequestName.listSessions
-    package static let replySize = 16 << 20
     package var user: String
 
     /// A session; all times are in seconds since 1970.
@@ -87,9 +88,12 @@ package struct ListSessions: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let sessions = try await administrator.users.sessions(of: try StoredText.user(user))
+        let user = try StoredText.user(user)
+        let sessions = try await store.recording(.listSessions, user: user) { () async throws(StoreError) in
+            try await store.users.sessions(of: user)
+        }
         return Reply(
             sessions: sessions.map {
                 Entry(
@@ -111,7 +115,7 @@ package struct RemoveSessions: StoreRequest {
     }
 
     package func act(_ reply: Reply) -> OperatorAct? {
-        .counted("access sessions remove", reply.removed, "sessions ended")
+        ("access sessions remove", "sessions ended: \(reply.removed)")
     }
 
     package init(id: String) {
@@ -123,16 +127,28 @@ package struct RemoveSessions: StoreRequest {
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let users = administrator.users
         switch (id, user) {
         case (let id?, nil):
             guard let id = SessionID(id) else {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
-            return Reply(removed: try await users.endSession(id: id) == nil ? 0 : 1)
-        case (nil, let user?): return Reply(removed: try await users.endSessions(of: try StoredText.user(user)))
+            let ended = try await store.recording(.endSession, session: id) { () async throws(StoreError) in
+                try await store.users.endSession(id: id)
+            } _: { ended, deed in
+                deed.user = ended?.user
+                if ended == nil { deed.outcome = .notFound }
+            }
+            return Reply(removed: ended == nil ? 0 : 1)
+        case (nil, let user?):
+            let user = try StoredText.user(user)
+            let ended = try await store.recording(.endSessions, user: user) { () async throws(StoreError) in
+                try await store.users.endSessions(of: user)
+            } _: { ended, deed in
+                if ended == 0 { deed.outcome = .notFound }
+            }
+            return Reply(removed: ended)
         default: throw .refused("either id or user must be given")
         }
     }
@@ -143,16 +159,19 @@ package struct EraseUser: StoreRequest {
     package static let name = StoreRequestName.erase
     package var user: String
 
-    package func act(_ reply: Erasure) -> OperatorAct? { .done("erase", "one user") }
+    package func act(_ reply: Erasure) -> OperatorAct? { ("erase", "one user") }
 
     package init(user: String) {
         self.user = user
     }
 
     package func answer(
-        _ administrator: any StoreAdministrator, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Erasure {
-        try await administrator.users.erase(try StoredText.user(user))
+        let user = try StoredText.user(user)
+        return try await store.recording(.erase, user: user) { () async throws(StoreError) in
+            try await store.users.erase(user)
+        }
     }
 }
 

@@ -86,7 +86,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         var erasures = try erasures()
         // What does not come back.
         var (slots, ended, users): ([Int64], [StoredSession], Set<[UInt8]>) = ([], [], [])
-        var (keyNumbers, unreadable): (Set<Int>, Int) = ([], 0)
+        var unreadable = 0
         let total = writer.tokenCount
         let rows = try StoreError.reading { () throws(SQLiteError) in try OpenedRows(writer.connection, sealing) }
         while let row = try StoreError.reading({ () throws(SQLiteError) in try rows.next() }) {
@@ -95,7 +95,6 @@ package final class OfflineSQLiteStore: OfflineStore {
                 if rows.tokens.isMultiple(of: 1_000) {
                     progress(StoreProgress(done: min(rows.tokens, total), total: total))
                 }
-                keyNumbers.insert(row.keyNumber)
                 if try erasures.find(token.id, writtenAs: row.version) {
                     slots.append(row.slot)
                     users.insert(row.key)
@@ -133,7 +132,6 @@ package final class OfflineSQLiteStore: OfflineStore {
         var replacement = StoreReplacement()
         (replacement.tokens, replacement.isSealed) = (writer.tokenCount, options.isSealed)
         (replacement.erasedUsers, replacement.endedSessions) = (users.count, ended.count)
-        replacement.keyNumbers = options.isSealed ? keyNumbers.sorted() : nil
         return replacement
     }
 

@@ -8,7 +8,7 @@ extension SQLiteAdministrator {
     private static let backupStep = 1 << 20
 
     package func backUp(
-        to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
             throw .refused("another backup is under way; try again when it is done")
@@ -21,9 +21,7 @@ extension SQLiteAdministrator {
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
         do throws(StoreError) {
-            let backup = try await write(to: path, by: temporary, progress)
-            if isRecorded { recordBackup(isSuccessful: true) }
-            return backup
+            return try await write(to: path, by: temporary, progress)
         } catch {
             recordBackup(isSuccessful: false)
             throw error

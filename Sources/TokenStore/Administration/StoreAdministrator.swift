@@ -19,18 +19,11 @@ package protocol StoreAdministrator: Sendable {
     ///   - limit: How many rows to return at most; fewer are returned when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
-    /// Like `page`, but for an export, which the audit log records as such.
-    func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
-
     /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.
     func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
 }
 
 extension StoreAdministrator {
-    package func exportPage(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
-        try await page(after: cursor, limit: limit)
-    }
-
     package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
 
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? { try await users.fetch(id) }

@@ -5,26 +5,18 @@ package protocol StoreBackups: Sendable {
     /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
     /// sealed as the store is; the key ring is no part of it.
     ///
+    /// One that fails counts as the last backup, unless it could not even begin: a mistyped path is no failed backup. One that
+    /// succeeds counts when `recordBackup` is called, after what else had to be done with it.
+    ///
     /// - Parameters:
     ///   - path: An absolute path; this process writes it.
-    ///   - isRecorded: Whether it counts as the last backup if it succeeds; otherwise `recordBackup` is called when more was done
-    ///     with it. One that fails counts, unless it could not even begin: a mistyped path is no failed backup.
     ///   - progress: Counted in bytes.
     func backUp(
-        to path: String, isRecorded: Bool, _ progress: @escaping @Sendable (StoreProgress) -> Void
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup
 
     /// Notes how the last backup has ended.
     func recordBackup(isSuccessful: Bool) async
-}
-
-extension StoreBackups {
-    /// The same, which counts as the last backup.
-    package func backUp(
-        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> StoreBackup {
-        try await backUp(to: path, isRecorded: true, progress)
-    }
 }
 
 /// A backup that was written.
@@ -100,8 +92,6 @@ package struct StoreReplacement: Codable, Sendable {
     package var erasedUsers = 0
     /// Sessions that were left out.
     package var endedSessions = 0
-    /// The numbers of the keys that its tokens are sealed with, in ascending order; nil in the clear.
-    package var keyNumbers: [Int]?
     /// Tokens of the store that is gone; nil if there was none, or if it could not be read.
     package var replacedTokens: Int?
 

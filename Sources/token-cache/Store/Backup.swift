@@ -113,7 +113,7 @@ struct Backup: AsyncParsableCommand {
     }
 
     private func backUp(to path: String, noting note: inout RecordBackup?) async throws {
-        let written = try await options.perform(BackUpStore(path: path, isRecorded: false), for: .backUp, "Backing up")
+        let written = try await options.perform(BackUpStore(path: path), for: .backUp, "Backing up")
         note = RecordBackup(isSuccessful: false)
         try copyElsewhere(path)
         try options.output.print(
@@ -177,7 +177,7 @@ struct Backup: AsyncParsableCommand {
     private func writeVerified(
         _ settings: Settings, at unverified: String, noting note: inout RecordBackup?
     ) async throws -> BackupVerification {
-        _ = try await options.perform(BackUpStore(path: unverified, isRecorded: false), for: .backUp, "Backing up")
+        _ = try await options.perform(BackUpStore(path: unverified), for: .backUp, "Backing up")
         note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {

@@ -56,23 +56,6 @@ struct Restore: AsyncParsableCommand {
             )
         }
         try options.output.print(outcome, lines.joined(separator: "\n"))
-        noteOtherRing(outcome, settings)
-    }
-
-    /// Warns if the server's key ring does not open what was restored, because a variable has named another one for this
-    /// command.
-    private func noteOtherRing(_ outcome: StoreReplacement, _ settings: Settings) {
-        let variable = "TOKEN_CACHE_SEALING_KEY_RING"
-        var loader = options.configuration.loader()
-        guard loader.environment.removeValue(forKey: variable) != nil, let server = try? loader.load(),
-            let fault = StoreAccess.ringFault(of: outcome, restoredWith: settings, for: server)
-        else { return }
-        StandardError.print(
-            """
-            \(fault); a server with neither \(variable) nor a credential uses that one, and cannot read the tokens. Put \
-            \(settings.sealing.keyRing) in its place, or name it in the settings (sealing.key_ring)
-            """
-        )
     }
 }
 

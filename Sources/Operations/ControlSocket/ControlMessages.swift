@@ -1,35 +1,8 @@
 internal import Audit
-internal import EventLoop
 package import FoundationEssentials
-internal import Server
 internal import Settings
-internal import System
 internal import TokenService
 internal import TokenStore
-
-/// What a running server reports of itself on the control socket.
-struct ServerFacts: Codable, Sendable {
-    var processID: Int
-    var version: String
-    /// The clients' listeners, with the ports that the system chose: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
-    var listeners: [String]
-    /// In seconds since 1970; nil from a server of an earlier version.
-    var startedAt: Double?
-
-    private enum CodingKeys: String, CodingKey {
-        case processID = "processId"
-        case version, listeners, startedAt
-    }
-
-    static let path = "/server"
-
-    init(_ server: Server, version: String) {
-        processID = Int(ProcessInfo.processInfo.processIdentifier)
-        self.version = version
-        listeners = server.listenerNames
-        startedAt = ProcessMetrics.now.startTime
-    }
-}
 
 /// Tells a running server that a command has added or removed an API key, so that it is known who did it.
 package struct APIKeyChange: Codable, Sendable {
@@ -67,9 +40,8 @@ struct APIKeyChangeReply: Codable, Sendable {
 
 /// The control socket's path and the size limit of its requests, which server and commands share.
 enum ControlSocketAddress {
-    /// The largest body of a request in bytes: room for a batch of an import, or for the largest file that an import reads if
-    /// few of its characters need escapes in JSON.
-    static let bodyLimit = 65 << 20
+    /// The largest body of a request in bytes: room for a batch of an import.
+    static let bodyLimit = 16 << 20
 
     /// The path of the socket in a data folder.
     static func path(in directory: String) -> String { directory + "/" + DataDirectory.controlSocketName }

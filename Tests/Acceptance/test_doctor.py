@@ -91,7 +91,7 @@ def test_the_text_has_a_line_a_finding_and_what_to_do(stopped):
 
 @pytest.mark.parametrize("name, mode, topic, text", [
     ("data", 0o755, "Data folder", "others may enter .*0755"), ("data/tokens.db", 0o640, "Data folder", "tokens.db .*0640"),
-    ("data/keys", 0o644, "Key ring", "others may read .*keys .*0644"),
+    ("data/keys", 0o644, "Key ring", "keys can be read by others .*0644"),
     ("token-cache.yaml", 0o666, "Settings", "others may write .*0666"),
 ])
 def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name, mode, topic, text):
@@ -100,7 +100,7 @@ def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name,
     report = of(stopped)
     only_problem(report, topic, text)
     (advice,) = advices(report)
-    subprocess.run(advice.split(), check=True)
+    subprocess.run(advice.partition(",")[0].split(), check=True)
     assert problems(of(stopped)) == []
 
 
@@ -115,13 +115,14 @@ def test_a_full_disk_is_a_problem(small_disk, tmp_path):
 
 def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
     database = stopped.data / "tokens.db"
-    for found in ("there is none, although its key ring .* is there", "tokens.db is an empty file without a WAL"):
+    for is_there in (False, True):
         for file in stopped.data.glob("tokens.db*"):
             file.unlink()
-        if "empty file" in found:
+        if is_there:
             database.touch(mode=0o600)
         report = of(stopped)
-        assert problems(report) == [] and re.search(found, said(report, "Store", "warning")), report
+        assert problems(report) == []
+        assert re.search("there is none, although its key ring .* is there", said(report, "Store", "warning")), report
         again = serve(data=stopped.data)
         text = f"made an empty store {database}, although its key ring {stopped.data / 'keys'} was there already"
         assert re.search(f"warning.*{text}", again.log()), again.log()
@@ -170,19 +171,6 @@ def test_root_is_told_to_look_as_the_owner_of_the_data_folder_or_through_the_uni
     inside = {"SYSTEMD_UNIT_PATH": str(units), "INVOCATION_ID": "0" * 32}
     report = examine("--data-directory", str(data), environment=inside, prefix=AS_SOMEBODY, folder="/")
     assert said(report, "Service") == said(report, "User", "warning") == "" and problems(report) == []
-
-
-@needs_root
-def test_files_of_another_user_in_the_data_folder_are_a_warning(public_folder):
-    data = public_folder / "data"
-    assert run("put", "me", "hello", "--data-directory", str(data)).returncode == 0
-    of_nobody(*data.iterdir())
-    text, advice = warning(examine("--data-directory", str(data)), "Data folder")
-    assert f"{data} is owned by root, and lock in it by nobody" in text
-    assert f"chown -R nobody {data}" in advice and f"chown -R root {data}" in advice
-    of_nobody(data)
-    report = examine("--data-directory", str(data), prefix=AS_SOMEBODY, folder="/")
-    assert said(report, "Data folder", "warning") == ""
 
 
 @pytest.mark.parametrize("after, told", [("false", "the last backup failed at 20"), ("true", "the last backup succeeded at 20")])

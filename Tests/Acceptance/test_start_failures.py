@@ -227,12 +227,12 @@ def _(world):
 # Addresses
 
 
-@case("a port in use", "sd", "is in use by another program")
+@case("a port in use", "s", "is in use by another program")
 def _(world):
     world.set(listen=[f"127.0.0.1:{world.taken_port()}"])
 
 
-@case("a port of the administration in use", "sd", "admin.listen: .* is in use by another program")
+@case("a port of the administration in use", "s", "admin.listen: .* is in use by another program")
 def _(world):
     world.set(admin={"listen": f"127.0.0.1:{world.taken_port()}"})
 

@@ -7,7 +7,7 @@ internal import TokenStore
 
 /// Finds what would make a start fail in the settings and the files that they name, without starting or changing anything.
 ///
-/// What may differ at the time of the start is left to the doctor: who uses an address or the data folder, and the store's files.
+/// What may differ at the time of the start is left to it: who uses an address or the data folder, and the store's files.
 package enum StartCheck {
     /// - Parameters:
     ///   - settings: Those of the server.
@@ -21,10 +21,8 @@ package enum StartCheck {
     }
 
     /// The faults, at most one of each kind of file, and the remarks of `check`.
-    ///
-    /// - Parameter checksKeyRing: False for the doctor, which knows more of the key ring.
     static func findings(
-        _ settings: Settings, isSyntaxOnly: Bool = false, checksKeyRing: Bool = true
+        _ settings: Settings, isSyntaxOnly: Bool = false
     ) -> (faults: [StartError], remarks: [String]) {
         var faults: [StartError] = []
         func attempt<Value>(_ body: () throws(StartError) -> Value?) -> Value? {
@@ -56,7 +54,7 @@ package enum StartCheck {
             }
         }
         // A folder that cannot be used has been named already, with the key ring in it.
-        if checksKeyRing, canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
+        if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
             _ = attempt { () throws(StartError) in
                 try ofStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
             }

@@ -37,23 +37,18 @@ struct DatabaseCheck {
     ///   - numbers: Those of the keys that are here; nil if the ring cannot be read.
     func keyFindings(isSealed: Bool, numbers: [Int]?) -> [Finding] {
         guard let sealing = inspection.sealing else { return [] }
-        switch (isSealed, sealing.keyRing != nil) {
-        case (true, false):
+        guard isSealed == (sealing.keyRing != nil) else {
             return [
-                .problem(
-                    Self.topic, "the database holds tokens in the clear, and sealing is on",
-                    "set sealing.enabled to off, or export the tokens and import them into a new database")
+                isSealed
+                    ? .problem(
+                        Self.topic, "the database holds tokens in the clear, and sealing is on",
+                        "set sealing.enabled to off, or copy the tokens into a new database with token-cache copy")
+                    : .problem(
+                        Self.topic, "the tokens in the database are sealed, and sealing is off",
+                        "set sealing.enabled to on")
             ]
-        case (false, true):
-            return [
-                .problem(
-                    Self.topic, "the tokens in the database are sealed, and sealing is off",
-                    "set sealing.enabled to on")
-            ]
-        case (false, false): return []
-        case (true, true): break
         }
-        guard let numbers else { return [] }
+        guard isSealed, let numbers else { return [] }
         let missing = sealing.keyNumbers.filter { !numbers.contains($0) }.sorted()
         return missing.map { number in
             .problem(
@@ -64,67 +59,36 @@ struct DatabaseCheck {
     }
 }
 
-/// Checks how the last backups of a store on this machine ended, as the data folder's record says.
-///
-/// Its limits are those of the alerts in `deploy/prometheus/alerts.yaml`.
-struct BackupCheck {
-    /// Nil if no backup is recorded.
-    let record: BackupRecord?
-    /// How long the server has run, in seconds; nil if none does.
-    let serverAge: Int64?
-    /// In seconds since 1970.
-    let now: Int64
-
+/// Checks how the last backup of a store on this machine ended, as the data folder's record says.
+enum BackupCheck {
     private static let topic = "Store"
-    /// A backup that is older was probably made by a schedule that has stopped: most run each hour or each day.
+    /// The limit of the alert in `deploy/prometheus/alerts.yaml`: most schedules run each hour or each day.
     private static let oldInSeconds: Int64 = 26 * 3_600
 
-    var findings: [Finding] {
-        guard let record else { return absence }
-        let success = record.successTime
+    /// - Parameters:
+    ///   - record: Nil if no backup is recorded.
+    ///   - now: In seconds since 1970.
+    static func finding(_ record: BackupRecord?, now: Int64) -> Finding {
+        guard let record else { return .ok(topic, "no backup is recorded yet") }
+        let last = record.successTime.map { "the last one that succeeded ended at \(LogTime.text($0))" }
         guard record.isSuccessful else {
-            let before = success.map { "the last one that succeeded ended at \(LogTime.text($0))" }
-            return [
-                .warning(
-                    Self.topic,
-                    "the last backup failed at \(LogTime.text(record.endTime)); \(before ?? "none has succeeded")",
-                    """
-                    look at the output of token-cache backup (journalctl -u token-cache-backup for that of the timer), which says \
-                    why, and make one again
-                    """
-                )
-            ]
-        }
-        guard let success, now - success > Self.oldInSeconds else {
-            return [.ok(Self.topic, "the last backup succeeded at \(LogTime.text(record.endTime))")]
-        }
-        return [
-            .warning(
-                Self.topic, "the last backup is \(Self.age(now - success)) old: it ended at \(LogTime.text(success))",
+            return .warning(
+                topic, "the last backup failed at \(LogTime.text(record.endTime)); \(last ?? "none has succeeded")",
                 """
-                if backups are scheduled, look at the schedule (systemctl list-timers) and its output \
-                (journalctl -u token-cache-backup); otherwise make one with token-cache backup
+                look at the output of token-cache backup (journalctl -u token-cache-backup for that of the timer), which says \
+                why, and make one again
                 """
             )
-        ]
-    }
-
-    /// Warns if a server has run for long without a backup.
-    private var absence: [Finding] {
-        guard let serverAge, serverAge > Self.oldInSeconds else { return [] }
-        return [
-            .warning(
-                Self.topic,
-                "no backup is recorded, and the server has run for \(Self.age(serverAge)): if the disk is lost, so are all tokens",
-                """
-                systemctl enable --now token-cache-backup.timer makes one each hour; if the machine is backed up in another way, \
-                ignore this
-                """
-            )
-        ]
-    }
-
-    private static func age(_ seconds: Int64) -> String {
-        seconds < 72 * 3_600 ? "\(seconds / 3_600) hours" : "\(seconds / 86_400) days"
+        }
+        guard now - record.endTime > oldInSeconds else {
+            return .ok(topic, "the last backup succeeded at \(LogTime.text(record.endTime))")
+        }
+        return .warning(
+            topic, "the last backup is older than a day: it ended at \(LogTime.text(record.endTime))",
+            """
+            if backups are scheduled, look at the schedule (systemctl list-timers) and its output \
+            (journalctl -u token-cache-backup); otherwise make one with token-cache backup
+            """
+        )
     }
 }

@@ -1,7 +1,6 @@
 internal import EventLoop
 internal import FoundationEssentials
 internal import Glibc
-internal import Server
 package import Settings
 internal import System
 internal import TokenStore
@@ -47,18 +46,6 @@ package struct Doctor: Sendable {
         ]
     }
 
-    /// Warns about settings without effect.
-    private static func contradictions(_ settings: Settings) -> [Finding] {
-        guard settings.accessLog == .off, !settings.accessLogFile.isEmpty else { return [] }
-        return [
-            .warning(
-                "Settings",
-                "access_log_file is \(settings.accessLogFile), but access_log is off: nothing is written there",
-                "set access_log to combined or json, or leave access_log_file empty"
-            )
-        ]
-    }
-
     package func examine() async -> DoctorReport {
         let loaded: SettingsLoader.Loaded
         do throws(SettingsError) {
@@ -71,7 +58,7 @@ package struct Doctor: Sendable {
                     "correct the settings, and run the doctor again"
                 )
             )
-            return DoctorReport(findings: findings)
+            return DoctorReport(findings)
         }
         let settings = loaded.settings
         let directory = settings.dataDirectoryPath
@@ -81,19 +68,19 @@ package struct Doctor: Sendable {
         var findings = versions(provider?.software) + user(directory)
         findings.append(.ok("Settings", loader.filePath.map { "\($0) can be read" } ?? "no settings file is used"))
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
-        findings += forgottenFile(directory) + Self.contradictions(settings)
+        findings += forgottenFile(directory)
         findings += server.findings(version: version) + FolderCheck.findings(directory, provider)
         if let provider, provider.isShared || StartCheck.canUse(directory) {
             findings += await StoreCheck(settings, provider, directory: directory, server: server).findings()
         }
-        findings += start(settings, server)
+        findings += start(settings)
         let values = Setting.all.map {
             DoctorReport.Value(
                 key: $0.key, value: $0.show(settings), default: $0.default, origin: loaded.origins[$0.key] ?? "default")
         }
         // Such as those about a file that several settings name.
         var seen: Set<String> = []
-        return DoctorReport(findings: findings.filter { seen.insert($0.text).inserted }, settings: values)
+        return DoctorReport(findings.filter { seen.insert($0.text).inserted }, values)
     }
 
     /// With whose rights the findings are made: they are the server's if its user runs the doctor, who owns the data folder.
@@ -127,42 +114,20 @@ package struct Doctor: Sendable {
     }
 
     /// What would make a start fail, and private keys that others may read.
-    private func start(_ settings: Settings, _ server: RunningServer) -> [Finding] {
-        let (faults, remarks) = StartCheck.findings(settings, checksKeyRing: false)
+    private func start(_ settings: Settings) -> [Finding] {
+        let (faults, remarks) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
-        if server.isAbsent { findings += takenPorts(settings) }
         if findings.isEmpty {
             findings = [.ok("Start", "a start finds the files and addresses that the settings name")]
         }
         findings += remarks.map { .ok("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
     }
-
-    /// Ports that another program has.
-    private func takenPorts(_ settings: Settings) -> [Finding] {
-        let addresses = settings.listen.map { ("listen", $0) } + settings.admin.listen.map { ("admin.listen", $0) }
-        return addresses.flatMap { key, address in
-            guard case .tcp(let host, let port) = address.place else { return [Finding]() }
-            let resolved = (try? SocketAddress.resolve(host: host, port: port)) ?? []
-            return resolved.compactMap { address in
-                do throws(SystemError) {
-                    try Listener.tryBinding(address)
-                } catch {
-                    // A port below 1024 may be the service's alone.
-                    guard error.isAddressInUse else { return nil }
-                    return .problem(
-                        "Start", "\(key): \(address) is in use by another program, perhaps another token-cache",
-                        "stop that program (as root, ss -ltnp shows it), or set \(key) to another address")
-                }
-                return nil
-            }
-        }
-    }
 }
 
 /// The result of one check.
-package struct Finding: Hashable, Codable, Sendable {
-    package enum State: String, Codable, Sendable {
+package struct Finding: Encodable, Sendable {
+    package enum State: String, Encodable, Sendable {
         case ok
         /// The server works, but may stop working, or could work better.
         case warning
@@ -208,9 +173,9 @@ package struct Finding: Hashable, Codable, Sendable {
 }
 
 /// The findings of all checks, and the settings.
-package struct DoctorReport: Codable, Sendable {
+package struct DoctorReport: Encodable, Sendable {
     /// A setting in force.
-    package struct Value: Codable, Sendable {
+    package struct Value: Encodable, Sendable {
         package let key: String
         /// In the syntax of the settings file.
         package let value: String
@@ -220,33 +185,15 @@ package struct DoctorReport: Codable, Sendable {
         package let origin: String
     }
 
-    package var findings: [Finding]
+    package let findings: [Finding]
     /// Empty when the settings cannot be read.
-    package var settings: [Value] = []
+    package let settings: [Value]
+    package let problems: Int
+    package let warnings: Int
 
-    package var problems: Int { findings.count { $0.state == .problem } }
-    package var warnings: Int { findings.count { $0.state == .warning } }
-
-    private enum CodingKeys: CodingKey {
-        case findings, settings, problems, warnings
-    }
-
-    package init(findings: [Finding], settings: [Value] = []) {
-        self.findings = findings
-        self.settings = settings
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: CodingKeys.self)
-        findings = try container.decode([Finding].self, forKey: .findings)
-        settings = try container.decode([Value].self, forKey: .settings)
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(findings, forKey: .findings)
-        try container.encode(settings, forKey: .settings)
-        try container.encode(problems, forKey: .problems)
-        try container.encode(warnings, forKey: .warnings)
+    init(_ findings: [Finding], _ settings: [Value] = []) {
+        (self.findings, self.settings) = (findings, settings)
+        problems = findings.count { $0.state == .problem }
+        warnings = findings.count { $0.state == .warning }
     }
 }

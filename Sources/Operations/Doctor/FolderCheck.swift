@@ -44,40 +44,10 @@ enum FolderCheck {
         } else {
             findings.append(.ok(topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
         }
-        findings += controlSocket(directory) + otherOwners(status, directory, storeFiles)
         for name in DataDirectory.fileNames + storeFiles {
             findings += FileCheck.secret(directory + "/" + name, topic)
         }
         return findings
-    }
-
-    /// Warns of files of another user than the folder's, who may be the server's user.
-    private static func otherOwners(_ status: FileStatus, _ directory: String, _ storeFiles: [String]) -> [Finding] {
-        let names = [DataDirectory.lockName, KeyRingFile.standardName] + storeFiles
-        let found = names.lazy.compactMap { name in FileStatus("\(directory)/\(name)").map { (name, $0) } }
-        guard let (name, file) = found.first(where: { $1.user != status.user }) else { return [] }
-        let (owner, other) = (UserName.of(status.user), UserName.of(file.user))
-        return [
-            .warning(
-                topic, "\(directory) is owned by \(owner), and \(name) in it by \(other)",
-                """
-                if the server runs as \(other), chown -R \(other) \(directory); if it runs as \(owner), chown -R \(owner) \(directory)
-                """
-            )
-        ]
-    }
-
-    /// Warns if the path of the control socket is too long; the server then runs without that socket.
-    private static func controlSocket(_ directory: String) -> [Finding] {
-        let path = ControlSocketAddress.path(in: directory)
-        guard path.utf8.count > 107 else { return [] }
-        return [
-            .warning(
-                topic,
-                "\(path) has more than 107 bytes, too long for a socket: commands cannot reach a running server",
-                "set data_directory to a folder with a shorter path"
-            )
-        ]
     }
 
     /// Network file systems and those in user space, by the magic numbers of statfs(2).

@@ -6,7 +6,7 @@ internal import TokenStore
 /// Whether a server uses the data folder; finding out does not change anything.
 enum RunningServer {
     case none
-    case running(ServerFacts, warnings: [String])
+    case running(Status)
     /// A process uses the folder but does not answer; nil if its id cannot be determined.
     case silent(processID: Int?, reason: String)
     /// This user has no permission to find out.
@@ -15,57 +15,49 @@ enum RunningServer {
     private static let topic = "Server"
 
     /// What is read of `ServerStatus`.
-    private struct Status: Decodable {
-        struct Warning: Decodable {
-            let text: String
+    struct Status: Decodable {
+        struct Process: Decodable {
+            let id: Int
         }
-        let warnings: [Warning]
+
+        struct Requests: Decodable {
+            let byListener: [ServerStatus.Requests.Listener]
+        }
+
+        let process: Process
+        let version: String
+        let requests: Requests
+        let warnings: [ServerStatus.Warning]
     }
 
     /// - Parameter directory: The data folder.
     init(directory: String) {
         let client = ServerClient(
-            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: HealthProbe.timeoutInSeconds
+            path: ControlSocketAddress.path(in: directory), timeoutInSeconds: ServerControl.timeoutInSeconds
         )
         do throws(ServerClient.Failure) {
-            let facts: ServerFacts = try client.answer("GET", ServerFacts.path)
-            let status: Status? = try? client.answer("GET", "/status")
-            self = .running(facts, warnings: status?.warnings.map(\.text) ?? [])
+            self = .running(try client.answer("GET", "/status"))
         } catch {
             let holder = DataDirectory.holder(of: directory)
-            switch error {
-            case .unreachable(_, EACCES), .unreachable(_, EPERM): self = .hidden
-            case .unreachable(let reason, ENOENT), .unreachable(let reason, ECONNREFUSED),
-                .unreachable(let reason, ENOTDIR), .unreachable(let reason, ENAMETOOLONG):
-                self = holder.map { .silent(processID: $0, reason: reason) } ?? .none
-            case .unreachable(let reason, _): self = .silent(processID: holder, reason: reason)
-            case .noAnswer: self = .silent(processID: holder, reason: "no answer came")
-            case .unreadable, .refused:
-                self = .silent(processID: holder, reason: "its answer cannot be read; it may be another version")
-            }
+            self =
+                error.isRefusal
+                ? .hidden
+                : error.isAbsence && holder == nil ? .none : .silent(processID: holder, reason: "\(error)")
         }
-    }
-
-    var facts: ServerFacts? {
-        if case .running(let facts, _) = self { facts } else { nil }
-    }
-
-    /// Whether certainly no server uses the folder.
-    var isAbsent: Bool {
-        if case .none = self { true } else { false }
     }
 
     func findings(version: String) -> [Finding] {
         switch self {
         case .none: return [.ok(Self.topic, "no server uses the data folder")]
-        case .running(let facts, let warnings):
-            let text = "process \(facts.processID) serves on \(facts.listeners.joined(separator: " "))"
+        case .running(let status):
+            let listeners = status.requests.byListener.map(\.name).joined(separator: " ")
+            let text = "process \(status.process.id) serves on \(listeners)"
             let finding: Finding =
-                facts.version == version
+                status.version == version
                 ? .ok(Self.topic, text)
                 : .warning(
-                    Self.topic, "\(text), with version \(facts.version)", "restart it to run version \(version)")
-            return [finding] + warnings.map { .warning(Self.topic, $0) }
+                    Self.topic, "\(text), with version \(status.version)", "restart it to run version \(version)")
+            return [finding] + status.warnings.map { .warning(Self.topic, $0.text) }
         case .silent(let processID, let reason):
             let process = processID.map { "process \($0)" } ?? "another process"
             return [

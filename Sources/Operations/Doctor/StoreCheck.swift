@@ -1,4 +1,3 @@
-internal import FoundationEssentials
 internal import Glibc
 internal import Server
 internal import Settings
@@ -14,8 +13,6 @@ struct StoreCheck {
     /// Nil for a store on this machine.
     private let inspector: (any StoreInspector)?
     private let server: RunningServer
-    /// Nil for a store on other machines, which is backed up there.
-    private let backups: BackupCheck?
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
     /// How long to wait for the server's answer: counting the tokens of a large store takes long.
@@ -29,11 +26,6 @@ struct StoreCheck {
         examiner = provider.examiner
         inspector = provider.inspector
         self.server = server
-        let now = Int64(time(nil))
-        let serverAge = server.facts?.startedAt.map { now - Int64($0) }
-        backups =
-            provider.inspector == nil
-            ? BackupCheck(record: BackupRecord(in: directory), serverAge: serverAge, now: now) : nil
     }
 
     func findings() async -> [Finding] {
@@ -43,29 +35,31 @@ struct StoreCheck {
                 "restore a backup if you need these tokens, and remove the copy when you no longer need it"
             )
         }
-        return (backups?.findings ?? []) + (await storeFindings()) + [damagedCopy].compactMap(\.self)
+        // A store on other machines is backed up there.
+        let backups =
+            inspector == nil ? [BackupCheck.finding(BackupRecord(in: directory), now: Int64(time(nil)))] : []
+        return backups + (await storeFindings()) + [damagedCopy].compactMap(\.self)
     }
 
     private func storeFindings() async -> [Finding] {
         let file = StoreSelection.keyRing(settings)
-        let permissions = file.isCredential ? [] : FileCheck.secret(file.path, Self.ringTopic)
         switch server {
-        case .running: return askServer() + permissions + (inspector.map { DatabaseCheck($0).findings } ?? [])
+        case .running: return askServer() + (inspector.map { DatabaseCheck($0).findings } ?? [])
         case .hidden, .silent:
             return [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
                 + (inspector.map { DatabaseCheck($0).findings } ?? [])
         case .none:
-            return inspector.map { inspect(DatabaseCheck($0), file, permissions) } ?? examineFiles(file, permissions)
+            return inspector.map { inspect(DatabaseCheck($0), file) } ?? examineFiles(file)
         }
     }
 
     // MARK: - On other machines
 
-    private func inspect(_ check: DatabaseCheck, _ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
+    private func inspect(_ check: DatabaseCheck, _ file: KeyRingFile) -> [Finding] {
         let isSealed = settings.sealing.isEnabled
         // `ring` reports a key ring that cannot be read.
         let numbers = isSealed ? (try? KeyRingExamination.examine(file))?.numbers : nil
-        return check.findings + ring(file, permissions, of: check.keyRing, hasStore: check.keyRing != nil)
+        return check.findings + ring(file, of: check.keyRing, hasStore: check.keyRing != nil)
             + check.keyFindings(isSealed: isSealed, numbers: numbers)
     }
 
@@ -75,7 +69,7 @@ struct StoreCheck {
         // Asked separately, because the server answers this even while its disk does not.
         let client = ServerClient(
             path: ControlSocketAddress.path(in: directory), timeoutInSeconds: Self.timeoutInSeconds)
-        let readiness = HealthProbe.ask(settings)
+        let readiness = ServerControl.readiness(settings)
         var findings: [Finding] = readiness.reasons.map {
             .problem(
                 Self.topic, "the server is not ready: \($0)", "remove the cause; the server then recovers by itself")
@@ -108,19 +102,16 @@ struct StoreCheck {
 
     // MARK: - Files
 
-    private func examineFiles(_ file: KeyRingFile, _ permissions: [Finding]) -> [Finding] {
-        guard let examiner else { return ring(file, permissions, of: nil, hasStore: false) }
+    private func examineFiles(_ file: KeyRingFile) -> [Finding] {
+        guard let examiner else { return ring(file, of: nil, hasStore: false) }
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try examiner.examine()
         } catch {
-            return [.problem(Self.topic, error)] + ring(file, permissions, of: nil, hasStore: false)
+            return [.problem(Self.topic, error)] + ring(file, of: nil, hasStore: false)
         }
-        guard let found else {
-            return [absentStore(file)] + ring(file, permissions, of: nil, hasStore: false)
-        }
-        guard found.schemaVersion != nil || found.walBytes > 0 else {
-            return [Self.emptyStore(examiner.path)] + ring(file, permissions, of: nil, hasStore: false)
+        guard let found, found.schemaVersion != nil || found.walBytes > 0 else {
+            return [absentStore(file)] + ring(file, of: nil, hasStore: false)
         }
         var findings: [Finding] = []
         findings.append(.ok(Self.topic, Self.text(found)))
@@ -132,7 +123,7 @@ struct StoreCheck {
             findings.append(.problem(Self.topic, StoreOpenError.sealed(path: examiner.path)))
         default: break
         }
-        findings += ring(file, permissions, of: found.keyRing, hasStore: !found.isEmpty)
+        findings += ring(file, of: found.keyRing, hasStore: !found.isEmpty)
         // `ring` has reported a key ring that cannot be read, or is that of another store.
         let ring = try? KeyRingExamination.examine(file)
         if let ring, ring.fingerprint == found.keyRing {
@@ -152,26 +143,13 @@ struct StoreCheck {
         )
     }
 
-    private static func emptyStore(_ path: String) -> Finding {
-        .warning(
-            topic, "\(path) is an empty file without a WAL; the next start turns it into an empty store",
-            "if tokens are missing, put a backup in its place with token-cache restore"
-        )
-    }
-
     private func ring(
-        _ file: KeyRingFile, _ permissions: [Finding], of fingerprint: String?, hasStore: Bool
+        _ file: KeyRingFile, of fingerprint: String?, hasStore: Bool
     ) -> [Finding] {
         guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: no key ring is needed")] }
-        guard permissions.isEmpty else { return permissions }
         do throws(KeyRingError) {
             guard let ring = try KeyRingExamination.examine(file) else {
                 guard hasStore && fingerprint != nil else {
-                    // The start creates the data folder if it is missing, but no other folder.
-                    let folder = URL(filePath: Path.folder(of: file.path)).standardizedFileURL.path
-                    if folder != directory, unsafe access(folder, F_OK) != 0, errno == ENOENT || errno == ENOTDIR {
-                        return [.problem(Self.ringTopic, KeyRingError.noFolder(path: file.path))]
-                    }
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
                 if let credential = StoreCredential.path(), settings.sealing.keyRing.isEmpty {

@@ -201,7 +201,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
         case .open(let path, let mode):
             """
             the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \
-            chmod 600 it, and if others may have read it, replace the key after that with token-cache keyring rotate
+            chmod 600 \(path), and if others may have read it, replace the key after that with token-cache keyring rotate
             """
         case .malformed(let path, let line, let reason):
             "the key ring \(path)\(line == 0 ? "" : ", line \(line)"): \(reason); put a backup of the file in its place"

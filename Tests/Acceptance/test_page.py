@@ -168,8 +168,6 @@ def test_charts_have_what_was_before_and_show_any_moment(server, tmp_path):
     exchange(server.address, get("a"))
     until(lambda: sum(json.loads(ask(server, "/history").body)["figures"]["get"]) > 0)
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
-        # As for a server that has run for long.
-        page.evaluate("document.querySelector('input[value=hour]').click()")
         # Every chart of a store on this machine
         until(lambda: page.evaluate("charts.filter(chart => !chart.section.hidden && chart.view).length") == 12)
         assert chart(page, "Requests a second", "Math.max(...chart.values[0].filter(value => !Number.isNaN(value)))") > 0

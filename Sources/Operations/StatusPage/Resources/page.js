@@ -103,8 +103,7 @@ let lastDrawn = -Infinity;
 function drawCharts(isForced = false) {
   if (!present || document.hidden) return;
   for (const chart of charts) chart.show(history);
-  if (suggestRange(history.age(present.position))) isForced = true;
-  const view = RANGES[range];
+  const view = viewOf(history.age(present.position));
   if (!isForced && reducedMotion.matches && Math.abs(present.position - lastDrawn) < STEP - 0.5) return;
   lastDrawn = present.position;
   const [first, shown] = [present.position - view.span, selection.position];

@@ -8,11 +8,11 @@ const isElsewhere = status => Boolean(status.database);
 const hasAccess = status => status.access.mode !== "open";
 const countsSessions = status => hasAccess(status) && status.store.sessions !== undefined;
 
-// span: the seconds that are shown; mark: the seconds between two marks of the time axis.
-const RANGES = {
-  minutes: { span: 300, mark: 60, name: "last five minutes" },
-  hour: { span: 3600, mark: 900, name: "last hour" },
-};
+// What the charts show: an hour, or what there is of it, but at least five minutes.
+function viewOf(age) {
+  const span = Math.max(300, Math.min(ROWS * STEP, age));
+  return { span, mark: span <= 480 ? 60 : span <= 2400 ? 300 : 900, name: `last ${Math.round(span / 60)} minutes` };
+}
 
 // The moment that the pointer or the keyboard has moved to, in all charts.
 const selection = { chart: null, position: null };
@@ -94,37 +94,3 @@ function showTip() {
   tip.style.left = `${Math.max(4, Math.min(left, document.documentElement.clientWidth - tip.offsetWidth - 4)) + scrollX}px`;
   tip.style.top = `${place.top + scrollY + 6}px`;
 }
-
-let range = "hour";
-// Whether a person has chosen it, now or at an earlier visit.
-let isRangeChosen = false;
-
-function showRange(name) {
-  range = name;
-  document.querySelector(`input[name=range][value="${name}"]`).checked = true;
-  select(null, null);
-}
-
-// Seconds: a history that is no longer would fill a small part of an hour.
-const YOUNG = 900;
-
-// Shows five minutes of a young history, unless a person has chosen. Returns whether the range has changed.
-function suggestRange(age) {
-  const fitting = age < YOUNG ? "minutes" : "hour";
-  if (isRangeChosen || range === fitting) return false;
-  showRange(fitting);
-  return true;
-}
-
-for (const input of document.querySelectorAll("input[name=range]")) {
-  input.addEventListener("change", () => {
-    isRangeChosen = true;
-    showRange(input.value);
-    try { localStorage.setItem("range", input.value); } catch { /* The choice is then for this page only. */ }
-    drawCharts(true);
-  });
-}
-try {
-  const kept = localStorage.getItem("range");
-  if (Object.hasOwn(RANGES, kept)) { isRangeChosen = true; showRange(kept); }
-} catch { /* Then as if none had been chosen. */ }

@@ -73,7 +73,7 @@ package enum StoreSelection {
         options.isSealed = settings.sealing.isEnabled
         options.retention = settings.storeRetention
         options.byteLimit = settings.store.byteLimit
-        options.queueLimit = settings.store.queueLimit
+        options.queueLimit = settings.bufferLimit / 2
         options.queueTime = settings.store.queueTime
         options.acceptsDamagedWAL = settings.store.acceptsDamagedWAL
         return options

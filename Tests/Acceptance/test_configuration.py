@@ -89,10 +89,11 @@ def test_json_bodies_are_read_when_that_is_set(serve, plain):
 
 
 def test_all_mistakes_are_told_of_at_once(configuration):
-    file = configuration("lisen: a\nloops: many\nlimits:\n  body: {}\n  bdy: 1\naccess_log: loud")
-    expected = [f"{file}, line 1: there is no setting lisen", f"{file}, line 4: limits.body is an empty section",
+    file = configuration("lisen: a\nloops: many\nlimits:\n  body: huge\n  bdy: 1\naccess_log: loud")
+    expected = [f"{file}, line 1: there is no setting lisen",
                 f"{file}, line 5: there is no setting limits.bdy", "environment: there is no setting TOKEN_CACHE_LOP",
-                f'{file}, line 2: loops is "many"', f'{file}, line 6: access_log is "loud"']
+                f'{file}, line 2: loops is "many"', f'{file}, line 6: access_log is "loud"',
+                f'{file}, line 4: limits.body is "huge"']
     environment = {"TOKEN_CACHE_LOP": "1"}
     for command in ("check-config", "serve"):
         done = run(command, "--config", str(file), environment=environment)

@@ -185,7 +185,7 @@ def test_a_file_that_is_gone_or_no_yaml_changes_nothing(serve):
     file.unlink()
     assert "there is no such file" in hang_up(server)
     file.write_text("a: [")
-    assert "is not valid YAML" in hang_up(server)
+    assert "cannot be read: line" in hang_up(server)
     file.write_text(text)
     assert "no setting has changed" in hang_up(server)
 

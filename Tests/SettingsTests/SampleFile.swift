@@ -1,4 +1,4 @@
-import Settings
+@testable import Settings
 
 /// Writes config/token-cache.yaml: every setting with its default and what it is for.
 enum SampleFile {
@@ -61,5 +61,27 @@ enum SampleFile {
             line += " " + word
         }
         return lines + [line]
+    }
+}
+
+extension Setting {
+    /// The keys whose change needs a restart; a section's name stands for its keys if all of them do.
+    static var keysThatNeedRestart: [String] {
+        var names: [String] = []
+        for setting in all where setting.effect == .atStart {
+            let name = sections(of: setting.key).first(where: isWholeAtStart) ?? setting.key
+            if !names.contains(name) { names.append(name) }
+        }
+        return names
+    }
+
+    /// The sections that a key is in, the outermost first: `store` and `store.queue` of `store.queue.max_wait`.
+    private static func sections(of key: String) -> [String] {
+        let names = key.split(separator: ".")
+        return (1..<names.count).map { names.prefix($0).joined(separator: ".") }
+    }
+
+    private static func isWholeAtStart(_ section: String) -> Bool {
+        all.allSatisfy { !$0.key.hasPrefix(section + ".") || $0.effect == .atStart }
     }
 }

@@ -28,10 +28,9 @@ import TokenStore
     @Test func `the settings of the database are read`() throws {
         let store = try load([
             "store.url": Self.url, "store.connections": "7", "store.timeout": "250ms", "store.durability": "local",
-            "store.queue.max_bytes": "7 MiB",
         ]).store
         #expect(store.url == Self.url && store.connections == 7 && store.timeout == .milliseconds(250))
-        #expect(store.durability == .local && store.queueLimit == 7 << 20)
+        #expect(store.durability == .local)
         #expect(try load(["store.url": Self.url, "store.durability": "synchronous"]).store.durability == .synchronous)
         let standard = try load(["store.url": Self.url, "store.durability": "auto"]).store
         #expect(standard.durability == nil && standard.connections == 2 && standard.timeout == .seconds(5))

@@ -19,8 +19,9 @@ extension Setting {
             "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
             The memory for all requests that have not arrived in full, answers that clients have not read, tokens that are
-            being stored, and, up to a half, TLS handshakes. Beyond it, a request gets 503, a POST 50001, a long answer is cut
-            off, and the oldest handshakes end. Without this limit, slow clients or a slow disk could fill the memory.
+            being stored (up to a half, as it was at the start), and, up to a half, TLS handshakes. Beyond it, a request gets
+            503, a POST 50001, a long answer is cut off, and the oldest handshakes end. Without this limit, slow clients or a
+            slow disk could fill the memory.
             """
         ),
         Setting(

@@ -50,13 +50,6 @@ extension Setting {
             """
         ),
         Setting(
-            "store.queue.max_bytes", \.store.queueLimit, .bytes(1 << 20...64 << 30), takesEffect: .atStart,
-            """
-            The bytes of tokens that may wait to be written, to the disk or by the database of store.url. Beyond them a POST
-            gets 50001 at once. It must be at least twice limits.body.
-            """
-        ),
-        Setting(
             "store.queue.max_wait", \.store.queueTime, .duration(.milliseconds(100) ... .seconds(3_600)),
             takesEffect: .atStart,
             """

@@ -23,14 +23,6 @@ extension Settings {
                 """
             )
         }
-        guard store.queueLimit >= 2 * limits.body else {
-            throw .contradiction(
-                """
-                store.queue.max_bytes is \(Quantities.text(bytes: store.queueLimit)), too little for limits.body \
-                with \(Quantities.text(bytes: limits.body)): allowed is at least twice that
-                """
-            )
-        }
         let (certificates, keys) = (tls.certificates.count, tls.privateKeys.count)
         guard certificates == keys else {
             throw .contradiction(

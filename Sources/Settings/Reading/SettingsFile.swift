@@ -76,9 +76,9 @@ struct SettingsFile {
 }
 
 extension SettingsFile {
-    /// Unknown keys, values in the place of sections, and values that no setting can have.
+    /// Unknown keys, and values in the place of sections.
     var keyFaults: [SettingsError] {
-        let known = Dictionary(uniqueKeysWithValues: Setting.all.map { ($0.key, $0) })
+        let known = Set(Setting.all.map(\.key))
         return entries.compactMap { entry in
             let members = Setting.all.map(\.key).filter { $0.hasPrefix(entry.key + ".") }
             if !members.isEmpty {
@@ -90,12 +90,7 @@ extension SettingsFile {
                         """
                 )
             }
-            guard let setting = known[entry.key] else {
-                return unknown(entry)
-            }
-            return entry.fault.map {
-                .notAllowed(source: place(of: entry), key: entry.key, found: $0, allowed: setting.allowed)
-            }
+            return known.contains(entry.key) ? nil : unknown(entry)
         }
     }
 }
@@ -119,26 +114,6 @@ extension SettingsFile {
     /// The keys of a section without its name.
     private static func names(_ members: [String], in section: String) -> String {
         members.map { String($0.dropFirst(section.count + 1)) }.sorted().joined(separator: ", ")
-    }
-}
-
-extension YAMLEntries.Entry {
-    /// The values of the entry; a scalar is a list of one.
-    var texts: [String] {
-        switch value {
-        case .text(let text): [text]
-        case .list(let texts): texts
-        case .emptySection, .unusable: []
-        }
-    }
-
-    /// Describes a value that no setting can have; nil for all others.
-    var fault: String? {
-        switch value {
-        case .text, .list: nil
-        case .emptySection: "an empty section"
-        case .unusable(let what): what
-        }
     }
 }
 
@@ -190,7 +165,7 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
         case .unreadableFile(let path, let reason):
             "the settings file \(path) cannot be read: \(reason)"
         case .malformedFile(let path, let line, let reason):
-            "the settings file \(path) is not valid YAML with keys at its top level: line \(line): \(reason)"
+            "the settings file \(path) cannot be read: line \(line): \(reason)"
         case .unknownKey(let source, let key, let suggestion):
             "\(source): there is no setting \(key)"
                 + (suggestion.map { "; did you mean \($0)?" } ?? "; token-cache check-config without it shows them all")

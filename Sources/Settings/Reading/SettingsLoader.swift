@@ -121,9 +121,8 @@ package struct SettingsLoader: Sendable {
             let values = setting.isList ? Self.elements(value) : [value]
             return Found(values: values, place: "environment", name: setting.environmentName)
         }
-        // One of which the file's own faults tell.
-        guard let file, let entry = file[setting.key], entry.fault == nil else { return nil }
-        return Found(values: entry.texts, place: file.place(of: entry), name: setting.key)
+        guard let file, let entry = file[setting.key] else { return nil }
+        return Found(values: entry.values, place: file.place(of: entry), name: setting.key)
     }
 
     /// The values of a variable, which commas separate.

@@ -5,20 +5,13 @@ internal import CYAML
 /// Reads the part of YAML that settings need: one document of sections, lists of scalars, and scalars, each of which is its
 /// text whatever it looks like. Anchors and aliases are not followed, so that the result is never larger than the text.
 struct YAMLEntries {
-    /// A key with its value.
+    /// A key with its values.
     struct Entry: Hashable {
         let key: String
         /// The line of the key, from 1.
         let line: Int
-        let value: Value
-    }
-
-    enum Value: Hashable {
-        case text(String)
-        case list([String])
-        case emptySection
-        /// A value that no setting can have; describes it, such as "an alias".
-        case unusable(String)
+        /// One for a scalar.
+        let values: [String]
     }
 
     /// The text cannot be read as keys and values.
@@ -33,7 +26,7 @@ struct YAMLEntries {
     /// The lines of all keys that were read, including those of sections.
     private var lines: [String: Int] = [:]
 
-    /// How many sections and lists may be within one another.
+    /// How many sections may be within one another.
     ///
     /// Settings need two levels. libyaml takes very long for thousands of them.
     private static let deepest = 8
@@ -76,67 +69,40 @@ struct YAMLEntries {
             if let first = lines.updateValue(line, forKey: key) {
                 throw Fault(line: line, reason: "\(key) is a duplicate of the one on line \(first)")
             }
-            if let value = try readValue(key, depth: depth, &events) {
-                entries.append(Entry(key: key, line: line, value: value))
+            let value = try Self.next(&events)
+            guard !events.isAnchored else { throw Self.unusable(key, "an anchor", events.line) }
+            switch value {
+            case .scalar(let text): entries.append(Entry(key: key, line: line, values: [text]))
+            case .listStart: entries.append(Entry(key: key, line: line, values: try Self.readList(key, &events)))
+            case .sectionStart:
+                guard depth < Self.deepest else {
+                    throw Fault(line: events.line, reason: "\(key) is a section too deep within others")
+                }
+                let count = entries.count
+                try readSection(key + ".", depth: depth + 1, &events)
+                guard entries.count > count else { throw Fault(line: line, reason: "\(key) is an empty section") }
+            default: throw Self.unusable(key, "an alias", events.line)
             }
         }
-    }
-
-    /// Reads the value of a key; nil if it was a section, whose keys have become entries.
-    private mutating func readValue(
-        _ key: String, depth: Int, _ events: inout YAMLEvents
-    ) throws(Fault) -> Value? {
-        let event = try Self.next(&events)
-        let isAnchored = events.isAnchored
-        let value: Value?
-        switch event {
-        case .scalar(let text): value = .text(text)
-        case .listStart: value = try Self.readList(depth: depth + 1, &events)
-        case .sectionStart:
-            guard depth < Self.deepest else {
-                throw Fault(line: events.line, reason: "\(key) is a section too deep within others")
-            }
-            let count = entries.count
-            try readSection(key + ".", depth: depth + 1, &events)
-            value = entries.count == count ? .emptySection : nil
-        default: value = .unusable("an alias")
-        }
-        return isAnchored ? .unusable("a value with an anchor") : value
     }
 
     /// Reads the values of a list, whose start has been read.
-    private static func readList(depth: Int, _ events: inout YAMLEvents) throws(Fault) -> Value {
+    private static func readList(_ key: String, _ events: inout YAMLEvents) throws(Fault) -> [String] {
         var texts: [String] = []
-        var unusable: Value?
         while true {
             let event = try next(&events)
-            if events.isAnchored { unusable = .unusable("a list with an anchor in it") }
+            guard !events.isAnchored else { throw unusable(key, "an anchor", events.line) }
             switch event {
-            case .listEnd: return unusable ?? .list(texts)
+            case .listEnd: return texts
             case .scalar(let text): texts.append(text)
-            case .alias: unusable = .unusable("a list with an alias in it")
-            case .listStart:
-                unusable = .unusable("a list with a list in it")
-                try skip(depth: depth + 1, &events)
-            default:
-                unusable = .unusable("a list with a section in it")
-                try skip(depth: depth + 1, &events)
+            case .alias: throw unusable(key, "an alias", events.line)
+            default: throw unusable(key, "a list or a section within a list", events.line)
             }
         }
     }
 
-    /// Skips the rest of a list or section, whose start has been read.
-    private static func skip(depth: Int, _ events: inout YAMLEvents) throws(Fault) {
-        var depth = depth
-        let outside = depth - 1
-        while depth > outside {
-            guard depth <= deepest else { throw Fault(line: events.line, reason: "a list too deep within others") }
-            switch try next(&events) {
-            case .listStart, .sectionStart: depth += 1
-            case .listEnd, .sectionEnd: depth -= 1
-            default: break
-            }
-        }
+    private static func unusable(_ key: String, _ what: String, _ line: Int) -> Fault {
+        Fault(line: line, reason: "\(key) has \(what), which no setting takes; write plain values")
     }
 }
 

@@ -78,8 +78,6 @@ package struct Settings: Sendable {
         package var byteLimit: Int?
         /// Whether a WAL with a damaged end is used, which loses acknowledged tokens; only a flag of `serve` sets it.
         package var acceptsDamagedWAL = false
-        /// Bytes of tokens that may wait to be written.
-        package var queueLimit = 128 << 20
         /// How long the disk may take for one write before waiting writes fail.
         package var queueTime = Duration.seconds(10)
 

@@ -123,7 +123,7 @@ package struct StoreFault: Hashable, Sendable, CustomStringConvertible {
 package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     /// Waiting requests and answers take all of `limits.buffers`.
     case buffers
-    /// Waiting rows take all of `store.queue.max_bytes`.
+    /// Waiting rows take all that they may: half of `limits.buffers`.
     case queue(bytes: Int)
     /// The largest number of requests is waiting for the database already.
     case requests(Int)
@@ -138,7 +138,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             "requests and answers under way take all the memory that limits.buffers allows; this one was refused"
         case .queue(let bytes):
             """
-            tokens that wait to be written take the \(bytes) bytes that store.queue.max_bytes allows; \
+            tokens that wait to be written take the \(bytes) bytes that they may, half of limits.buffers; \
             the token was not stored
             """
         case .requests(let limit):

@@ -1,28 +1,25 @@
+internal import JSON
 internal import TokenService
 
 /// A token in one of token.php's data files: `data/<unique id>.txt`.
 package struct TokenPHPFile: Hashable, Sendable {
     package let id: [UInt8]
     package let tokenInfo: [UInt8]
-    package let format: TokenPHPFileFormat
     /// When the file was written, in seconds since 1970.
     package let modifiedAt: Int64
 
     /// Why an import skips a file, or an export skips a token.
     ///
     /// The raw values are keys in the JSON of `token-cache import` and `export`.
-    package enum SkipReason: String, CaseIterable, Sendable {
+    package enum SkipReason: String, CaseIterable, Error {
         case otherName = "other_name"
         case notAFile = "not_a_file"
         case empty
-        case idNotText = "id_not_text"
-        case idTooLong = "id_too_long"
-        case idWithTags = "id_with_tags"
+        case notAnID = "not_an_id"
         case contentNotText = "content_not_text"
         case tooLarge = "too_large"
         case unreadable
-        case idWithSlash = "id_with_slash"
-        case nameTooLong = "name_too_long"
+        case notAFileName = "not_a_file_name"
         case newer
         case tooLargeToSend = "too_large_to_send"
         case unopened
@@ -33,14 +30,11 @@ package struct TokenPHPFile: Hashable, Sendable {
             case .otherName: "the name does not end in .txt, or there is no id before it"
             case .notAFile: "not a regular file; folders and links are not followed"
             case .empty: "the file is empty: the token info was not UTF-8, and token.php lost it"
-            case .idNotText: "the id is not UTF-8, so that no client can request it"
-            case .idTooLong: "the id is longer than 1024 bytes, so that no client can request it"
-            case .idWithTags: "the id contains a tag, so that no client can request it"
+            case .notAnID: "no client can request the id, which is not UTF-8, has a tag, or more than 1024 bytes"
             case .contentNotText: "the token info is not UTF-8, and cannot be put into a JSON answer"
             case .tooLarge: "the file is larger than 64 MiB"
             case .unreadable: "the file cannot be read; try again as its owner or root"
-            case .idWithSlash: "the id contains a slash, which a file's name cannot"
-            case .nameTooLong: "the id is longer than 251 bytes, too long for a file's name"
+            case .notAFileName: "the id cannot be a file's name, as it has a slash, or more than 251 bytes"
             case .newer: "the store has a newer token; --overwrite replaces it"
             case .tooLargeToSend:
                 "the file is too large to be sent to a running server; stop the server, import again, and start it"
@@ -52,41 +46,72 @@ package struct TokenPHPFile: Hashable, Sendable {
     /// The file's name.
     package var name: [UInt8] { id + Self.suffix }
 
-    static let suffix = Array(".txt".utf8)
+    private static let suffix = Array(".txt".utf8)
 
     /// The id in a file's name.
-    static func id(ofName name: [UInt8]) -> Result<[UInt8], SkipReasonError> {
-        guard name.count > suffix.count, name.suffix(suffix.count).elementsEqual(suffix) else {
-            return .failure(SkipReasonError(.otherName))
-        }
+    static func id(ofName name: [UInt8]) throws(SkipReason) -> [UInt8] {
+        guard name.count > suffix.count, name.suffix(suffix.count).elementsEqual(suffix) else { throw .otherName }
         let id = Array(name.dropLast(suffix.count))
-        guard (try? UTF8Span(validating: id.span)) != nil else { return .failure(SkipReasonError(.idNotText)) }
-        guard id.count <= UniqueID.limit else { return .failure(SkipReasonError(.idTooLong)) }
         // The service removes tags from the ids of requests.
-        guard TagRemoval.removeTags(from: id) == id else { return .failure(SkipReasonError(.idWithTags)) }
-        return .success(id)
+        guard (try? UTF8Span(validating: id.span)) != nil, id.count <= UniqueID.limit,
+            TagRemoval.removeTags(from: id) == id
+        else { throw .notAnID }
+        return id
     }
 
     /// The name of an id's file.
-    static func name(ofID id: [UInt8]) -> Result<[UInt8], SkipReasonError> {
-        if id.contains(UInt8(ascii: "/")) { return .failure(SkipReasonError(.idWithSlash)) }
+    static func name(ofID id: [UInt8]) throws(SkipReason) -> [UInt8] {
         // NAME_MAX of Linux's file systems.
-        if id.count + suffix.count > 255 { return .failure(SkipReasonError(.nameTooLong)) }
-        return .success(id + suffix)
+        guard !id.contains(UInt8(ascii: "/")), id.count + suffix.count <= 255 else { throw .notAFileName }
+        return id + suffix
     }
 
     /// A name as a C string, for system calls.
     static func terminated(_ name: [UInt8]) -> [CChar] {
         name.map { CChar(bitPattern: $0) } + [0]
     }
+}
 
-    /// A reason as an error.
-    struct SkipReasonError: Error, Hashable {
-        let reason: SkipReason
+extension TokenPHPFile {
+    /// The content of a file: the token info as a JSON string, as PHP's `json_encode` writes it.
+    package static func content(of tokenInfo: [UInt8]) -> [UInt8] {
+        var content = [UInt8(ascii: "\"")]
+        JSONText.appendEscaped(tokenInfo, to: &content)
+        return content + [UInt8(ascii: "\"")]
+    }
 
-        init(_ reason: SkipReason) {
-            self.reason = reason
+    /// The token info in a file's content: a JSON string, or an object with the single member `token_info`, as variants of token.php
+    /// write it; anything else is the token info itself.
+    package static func tokenInfo(in content: [UInt8]) -> [UInt8] {
+        do throws(JSONScanner.Malformed) {
+            switch content.first {
+            case UInt8(ascii: "\""): return try string(content)
+            case UInt8(ascii: "{"): return try member(content)
+            default: return content
+            }
+        } catch {
+            return content
         }
+    }
+
+    private static func string(_ content: [UInt8]) throws(JSONScanner.Malformed) -> [UInt8] {
+        var scanner = JSONScanner(position: 0, end: content.count)
+        let text = try scanner.string(content.span)
+        guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
+        return text
+    }
+
+    private static func member(_ content: [UInt8]) throws(JSONScanner.Malformed) -> [UInt8] {
+        var scanner = JSONScanner(position: 0, end: content.count)
+        let bytes = content.span
+        try scanner.expect(UInt8(ascii: "{"), bytes)
+        var found: [UInt8]?
+        try scanner.forEachMember(bytes) { (name, scanner) throws(JSONScanner.Malformed) in
+            guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONScanner.Malformed() }
+            found = try scanner.string(bytes)
+        }
+        guard let found, scanner.isAtEnd else { throw JSONScanner.Malformed() }
+        return found
     }
 }
 

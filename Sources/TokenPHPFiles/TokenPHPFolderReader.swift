@@ -38,10 +38,10 @@ internal import System
     /// The next file; nil at the end.
     package func next() -> Entry? {
         guard let name = nextName() else { return nil }
-        do throws(TokenPHPFile.SkipReasonError) {
+        do throws(TokenPHPFile.SkipReason) {
             return .token(try read(name))
         } catch {
-            return .skipped(name: name, error.reason)
+            return .skipped(name: name, error)
         }
     }
 
@@ -53,33 +53,22 @@ internal import System
         return nil
     }
 
-    private func read(_ name: [UInt8]) throws(TokenPHPFile.SkipReasonError) -> TokenPHPFile {
+    private func read(_ name: [UInt8]) throws(TokenPHPFile.SkipReason) -> TokenPHPFile {
         // O_NOFOLLOW refuses links; O_NONBLOCK keeps open(2) from blocking on a pipe.
         let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC
         let descriptor = unsafe openat(dirfd(stream), TokenPHPFile.terminated(name), flags)
         guard descriptor >= 0 else {
-            throw TokenPHPFile.SkipReasonError(errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable)
+            throw errno == ELOOP || errno == ENXIO ? .notAFile : .unreadable
         }
         defer { close(descriptor) }
-        guard let status = try? FileStatus.read(descriptor) else { throw TokenPHPFile.SkipReasonError(.unreadable) }
-        guard status.isFile else { throw TokenPHPFile.SkipReasonError(.notAFile) }
-        let id = try TokenPHPFile.id(ofName: name).get()
-        guard status.size <= Self.sizeLimit else { throw TokenPHPFile.SkipReasonError(.tooLarge) }
-        let content = try content(of: descriptor, size: status.size)
-        guard !content.isEmpty else { throw TokenPHPFile.SkipReasonError(.empty) }
-        let (tokenInfo, format) = TokenPHPFileFormat.read(content)
-        guard (try? UTF8Span(validating: tokenInfo.span)) != nil else {
-            throw TokenPHPFile.SkipReasonError(.contentNotText)
-        }
-        return TokenPHPFile(
-            id: id, tokenInfo: tokenInfo, format: format, modifiedAt: Int64(status.modificationTime.seconds))
-    }
-
-    private func content(of descriptor: Int32, size: Int) throws(TokenPHPFile.SkipReasonError) -> [UInt8] {
-        do throws(SystemError) {
-            return try BlockingIO.read(from: descriptor, limit: size)
-        } catch {
-            throw TokenPHPFile.SkipReasonError(.unreadable)
-        }
+        guard let status = try? FileStatus.read(descriptor) else { throw .unreadable }
+        guard status.isFile else { throw .notAFile }
+        let id = try TokenPHPFile.id(ofName: name)
+        guard status.size <= Self.sizeLimit else { throw .tooLarge }
+        guard let content = try? BlockingIO.read(from: descriptor, limit: status.size) else { throw .unreadable }
+        guard !content.isEmpty else { throw .empty }
+        let tokenInfo = TokenPHPFile.tokenInfo(in: content)
+        guard (try? UTF8Span(validating: tokenInfo.span)) != nil else { throw .contentNotText }
+        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: Int64(status.modificationTime.seconds))
     }
 }

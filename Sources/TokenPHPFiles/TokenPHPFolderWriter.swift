@@ -14,11 +14,10 @@ package struct TokenPHPFolderWriter: ~Copyable {
     private static let temporaryName = ".token-cache-export.new"
 
     private let path: String
-    private let format: TokenPHPFileFormat
     private let folder: Int32
 
     /// Opens a folder; creates it (mode 0700) if it is missing.
-    package init(_ path: String, format: TokenPHPFileFormat) throws(TokenPHPFolderError) {
+    package init(_ path: String) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw TokenPHPFolderError(path: path, call: "mkdir", reason: SystemError.reason(errno))
         }
@@ -27,7 +26,6 @@ package struct TokenPHPFolderWriter: ~Copyable {
             throw TokenPHPFolderError(path: path, call: "open", reason: SystemError.reason(errno))
         }
         self.path = path
-        self.format = format
         self.folder = folder
     }
 
@@ -47,15 +45,16 @@ package struct TokenPHPFolderWriter: ~Copyable {
         _ tokenInfo: [UInt8], id: [UInt8], modifiedAt: Int64
     ) throws(Failure) -> TokenPHPFile.SkipReason? {
         let name: [UInt8]
-        switch TokenPHPFile.name(ofID: id) {
-        case .success(let found): name = found
-        case .failure(let error): return error.reason
+        do throws(TokenPHPFile.SkipReason) {
+            name = try TokenPHPFile.name(ofID: id)
+        } catch {
+            return error
         }
         let descriptor = openTemporary()
         guard descriptor >= 0 else { throw failure() }
         defer { close(descriptor) }
         do throws(SystemError) {
-            try BlockingIO.write(format.content(of: tokenInfo), to: descriptor)
+            try BlockingIO.write(TokenPHPFile.content(of: tokenInfo), to: descriptor)
         } catch {
             throw Failure(path: path, reason: error.reason)
         }

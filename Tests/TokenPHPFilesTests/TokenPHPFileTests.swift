@@ -23,20 +23,18 @@ import Testing
     }
 
     @Test(
-        "a file's format is detected, and writing its token info in that format gives the same content",
+        "the token info is a JSON string, that in an object alone, or all of the file",
         arguments: [
-            (#""""#, "", TokenPHPFileFormat.json), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n", .json),
-            (#"{"token_info":""}"#, "", .object), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#, .object),
-            (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAA"}"#, nil, .raw), ("plain", nil, .raw),
-            (#"{"token_info":"a","b":"c"}"#, nil, .raw), (#"{"token_info":1}"#, nil, .raw), (#""a"b"#, nil, .raw),
-            (#""a"#, nil, .raw), ("{}", nil, .raw), ("null", nil, .raw), (#""\ud83c""#, nil, .raw),
-        ] as [(String, String?, TokenPHPFileFormat)]
+            (#""""#, ""), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n"),
+            (#"{"token_info":""}"#, ""), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#),
+            (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAA"}"#, nil), ("plain", nil),
+            (#"{"token_info":"a","b":"c"}"#, nil), (#"{"token_info":1}"#, nil), (#""a"b"#, nil),
+            (#""a"#, nil), ("{}", nil), ("null", nil), (#""\ud83c""#, nil),
+        ] as [(String, String?)]
     )
-    func formats(_ content: String, _ tokenInfo: String?, _ format: TokenPHPFileFormat) {
-        let found = TokenPHPFileFormat.read(Array(content.utf8))
-        #expect(found.format == format)
-        #expect(String(decoding: found.tokenInfo, as: UTF8.self) == tokenInfo ?? content)
-        #expect(found.format.content(of: found.tokenInfo) == Array(content.utf8))
+    func formats(_ content: String, _ tokenInfo: String?) {
+        let found = TokenPHPFile.tokenInfo(in: Array(content.utf8))
+        #expect(String(decoding: found, as: UTF8.self) == tokenInfo ?? content)
     }
 
     @Test("files are read with their ids and times, and other files are skipped with a reason")
@@ -63,11 +61,11 @@ import Testing
             }
         }
         let expected = TokenPHPFile(
-            id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), format: .json, modifiedAt: 1_400_000_000)
+            id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), modifiedAt: 1_400_000_000)
         #expect(files == [expected])
         #expect(
             reasons == [
-                "lost.txt": .empty, "readme.md": .otherName, ".txt": .otherName, "a<b>c.txt": .idWithTags,
+                "lost.txt": .empty, "readme.md": .otherName, ".txt": .otherName, "a<b>c.txt": .notAnID,
                 "bad.txt": .contentNotText, "sub.txt": .notAFile, "link.txt": .notAFile,
             ]
         )
@@ -83,18 +81,18 @@ import Testing
         close(descriptor)
         try write(Array("x".utf8), to: "..txt")
         let found = try entries()
-        #expect(found.contains { if case .skipped(_, .idNotText) = $0 { true } else { false } })
+        #expect(found.contains { if case .skipped(_, .notAnID) = $0 { true } else { false } })
         #expect(found.contains { if case .token(let file) = $0 { file.id == [46] } else { false } })
     }
 
     @Test("files are written with mode 0600 and their times, if the id can be a file's name")
     func writing() throws {
         let path = "\(folder.path)/out"
-        let writer = try TokenPHPFolderWriter(path, format: .json)
+        let writer = try TokenPHPFolderWriter(path)
         for (id, reason) in [
             ("me", nil), ("a b\"é", nil), (String(repeating: "i", count: 251), nil),
-            ("a/b", TokenPHPFile.SkipReason.idWithSlash),
-            (String(repeating: "i", count: 252), .nameTooLong),
+            ("a/b", TokenPHPFile.SkipReason.notAFileName),
+            (String(repeating: "i", count: 252), .notAFileName),
         ] {
             #expect(try writer.write(Array("hé".utf8), id: Array(id.utf8), modifiedAt: 1_400_000_000) == reason)
         }
@@ -113,6 +111,6 @@ import Testing
         #expect(throws: TokenPHPFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
             _ = try TokenPHPFolderReader("/none")
         }
-        #expect(throws: TokenPHPFolderError.self) { _ = try TokenPHPFolderWriter("/none/out", format: .json) }
+        #expect(throws: TokenPHPFolderError.self) { _ = try TokenPHPFolderWriter("/none/out") }
     }
 }

@@ -10,8 +10,8 @@ struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Store the tokens of token.php's data folder, even while a server runs.",
         discussion: """
-            Reads every file ID.txt in the folder, in any format of token-cache export, and keeps the time at which it was \
-            written. It can be run again, for example after the clients have moved: tokens that clients have stored in the \
+            Reads every file ID.txt in the folder, and keeps the time at which it was written: JSON as token.php writes it, \
+            {"token_info": ...}, or the token info itself. It can be run again, for example after the clients have moved: tokens that clients have stored in the \
             meantime are newer than their files, and are kept.
 
             EXAMPLES
@@ -59,7 +59,7 @@ struct Import: AsyncParsableCommand {
         let total = reader.count()
         var summary = TransferSummary()
         var seen = 0
-        var (batch, bytes): ([StoreTokens.Entry], Int) = ([], 0)
+        var (batch, bytes, isFirst): ([StoreTokens.Entry], Int, Bool) = ([], 0, true)
         while let entry = reader.next() {
             seen += 1
             switch entry {
@@ -76,10 +76,9 @@ struct Import: AsyncParsableCommand {
                     break
                 }
                 if batch.count == Self.batch || bytes + size > Self.batchBytes {
-                    try await send(&batch, to: store, &summary)
-                    bytes = 0
+                    try await send(&batch, to: store, isFirst, &summary)
+                    (bytes, isFirst) = (0, false)
                 }
-                summary.formats[file.format.rawValue, default: 0] += 1
                 bytes += size
                 batch.append(token)
             case .skipped(let name, let reason):
@@ -88,7 +87,7 @@ struct Import: AsyncParsableCommand {
             }
             bar.show(StoreProgress(done: seen, total: total))
         }
-        try await send(&batch, to: store, &summary)
+        try await send(&batch, to: store, isFirst, &summary)
         return summary
     }
 
@@ -99,10 +98,10 @@ struct Import: AsyncParsableCommand {
     }
 
     private func send(
-        _ batch: inout [StoreTokens.Entry], to store: StoreAccess, _ summary: inout TransferSummary
+        _ batch: inout [StoreTokens.Entry], to store: StoreAccess, _ isFirst: Bool, _ summary: inout TransferSummary
     ) async throws {
         guard !batch.isEmpty else { return }
-        let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite, isImport: true))
+        let reply = try await store.perform(StoreTokens(tokens: batch, keepsNewer: !overwrite, beginsImport: isFirst))
         summary.done += reply.stored
         for _ in 0..<reply.newer { summary.skip(.newer) }
         // For example, the disk is full: the tokens stored so far stay, and the next run continues.
@@ -131,18 +130,6 @@ struct Export: AsyncParsableCommand {
         completion: .directory)
     var directory: String
 
-    @Option(
-        name: .long,
-        help: ArgumentHelp(
-            """
-            The format of the files: json (PHP's json_encode of the token info, as token.php writes), \
-            object ({"token_info": ...}) or raw.
-            """,
-            valueName: "format"
-        )
-    )
-    var format: TokenPHPFileFormat = .json
-
     @OptionGroup var options: StoreCommandOptions
 
     /// How many tokens are requested at a time.
@@ -164,7 +151,7 @@ struct Export: AsyncParsableCommand {
     }
 
     private func write(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {
-        let writer = try TokenPHPFolderWriter(directory, format: format)
+        let writer = try TokenPHPFolderWriter(directory)
         let total = try await store.perform(StatisticsOfStore()).tokens
         var summary = TransferSummary()
         var (cursor, seen): (StoreCursor?, Int) = (nil, 0)
@@ -191,12 +178,9 @@ struct Export: AsyncParsableCommand {
             if cursor == nil { break }
         }
         try writer.finish()
-        summary.formats[format.rawValue] = summary.done
         return summary
     }
 }
-
-extension TokenPHPFileFormat: ExpressibleByArgument {}
 
 /// The result of an import or export.
 struct TransferSummary: Encodable {
@@ -204,8 +188,6 @@ struct TransferSummary: Encodable {
     var done = 0
     /// The number of files or tokens skipped, by reason.
     var skipped: [String: Int] = [:]
-    /// The number of files by format.
-    var formats: [String: Int] = [:]
 
     mutating func skip(_ reason: TokenPHPFile.SkipReason) {
         skipped[reason.rawValue, default: 0] += 1

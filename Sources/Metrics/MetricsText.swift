@@ -27,8 +27,9 @@ package struct MetricsText: Sendable {
     }
 
     /// Adds a sample to the current family.
-    package mutating func add(_ name: String, _ labels: Labels = [:], _ value: UInt64) {
-        line(name, labels, "\(value)")
+    /// - Parameter value: 0 stands for a negative one, which a count may be for a moment.
+    package mutating func add(_ name: String, _ labels: Labels = [:], _ value: some BinaryInteger) {
+        line(name, labels, "\(max(0, value))")
     }
 
     package mutating func add(_ name: String, _ labels: Labels = [:], _ value: Double) {
@@ -36,7 +37,7 @@ package struct MetricsText: Sendable {
     }
 
     /// Writes a family with a single sample.
-    package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: UInt64) {
+    package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some BinaryInteger) {
         begin(name, kind, help)
         add(name, [:], value)
     }

@@ -29,16 +29,16 @@ extension MetricsReport {
         text.single(
             "token_cache_database_missing_keys", .gauge,
             "Keys with which tokens in the database are or will be sealed, and which this server lacks.",
-            UInt64(max(0, remote.missingKeys))
+            remote.missingKeys
         )
     }
 
     private mutating func writeConnections(_ remote: RemoteStoreMetrics) {
         let connections = "token_cache_database_connections"
         text.begin(connections, .gauge, "Connections for requests: open, attempts under way, and how many are wanted.")
-        text.add(connections, ["state": "open"], UInt64(max(0, remote.connections.open)))
-        text.add(connections, ["state": "pending"], UInt64(max(0, remote.connections.pending)))
-        text.add(connections, ["state": "wanted"], UInt64(max(0, remote.connections.wanted)))
+        text.add(connections, ["state": "open"], remote.connections.open)
+        text.add(connections, ["state": "pending"], remote.connections.pending)
+        text.add(connections, ["state": "wanted"], remote.connections.wanted)
         let hosts = "token_cache_database_host_connections"
         text.begin(
             hosts, .gauge,
@@ -48,7 +48,7 @@ extension MetricsReport {
             text.add(
                 hosts,
                 ["host": host.name, "role": host.role.rawValue, "version": host.version],
-                UInt64(max(0, host.connections))
+                host.connections
             )
         }
     }
@@ -56,11 +56,11 @@ extension MetricsReport {
     private mutating func writeQueue(_ remote: RemoteStoreMetrics) {
         text.single(
             "token_cache_database_waiting_requests", .gauge, "Requests that wait for the database.",
-            UInt64(max(0, remote.waitingRequests))
+            remote.waitingRequests
         )
         text.single(
             "token_cache_database_waiting_requests_limit", .gauge, "How many requests may wait for the database.",
-            UInt64(max(0, remote.requestLimit))
+            remote.requestLimit
         )
         let refusals = "token_cache_database_refusals_total"
         text.begin(refusals, .counter, "Requests that were refused because too many waited, or too many bytes.")
@@ -82,7 +82,7 @@ extension MetricsReport {
             text.single(
                 "token_cache_database_timeline", .gauge,
                 "Timeline of the primary, which grows with each promotion and never goes back.",
-                UInt64(max(0, timeline))
+                timeline
             )
         }
         if let difference = remote.clockDifference {

@@ -12,12 +12,12 @@ extension MetricsReport {
         text.single(
             "token_cache_last_reload_successful", .gauge,
             "1 if the last reload of settings, certificates and keys succeeded, otherwise 0; the start counts as one.",
-            UInt64(lastReload.isSuccessful ? 1 : 0)
+            lastReload.isSuccessful ? 1 : 0
         )
         text.single(
             "token_cache_last_reload_success_timestamp_seconds", .gauge,
             "When settings and certificates were last reloaded successfully, in seconds since 1970.",
-            UInt64(max(0, lastReload.successTime))
+            lastReload.successTime
         )
         guard let backup = store.metrics.lastBackup else { return }
         text.single(
@@ -26,7 +26,7 @@ extension MetricsReport {
             1 if the last backup of token-cache backup succeeded, otherwise 0; with --into and --after it counts once verified \
             and copied.
             """,
-            UInt64(backup.isSuccessful ? 1 : 0)
+            backup.isSuccessful ? 1 : 0
         )
         if let time = backup.successTime {
             text.single(
@@ -35,7 +35,7 @@ extension MetricsReport {
                 When the last successful backup of token-cache backup ended, in seconds since 1970, also before the last \
                 start; with --into and --after it counts once verified and copied.
                 """,
-                UInt64(max(0, time))
+                time
             )
         }
     }
@@ -43,21 +43,21 @@ extension MetricsReport {
     private mutating func write(_ space: FileSystem.Space) {
         text.single(
             "token_cache_data_directory_size_bytes", .gauge, "Size of the data folder's file system.",
-            UInt64(max(0, space.bytes))
+            space.bytes
         )
         text.single(
             "token_cache_data_directory_free_bytes", .gauge,
-            "Bytes that the server may still write to the data folder's file system.", UInt64(max(0, space.freeBytes))
+            "Bytes that the server may still write to the data folder's file system.", space.freeBytes
         )
         // A file system without a limit of files says 0.
         guard space.inodes > 0 else { return }
         text.single(
             "token_cache_data_directory_inodes", .gauge, "Files that the data folder's file system can hold.",
-            UInt64(max(0, space.inodes))
+            space.inodes
         )
         text.single(
             "token_cache_data_directory_free_inodes", .gauge,
-            "Files that can still be created on the data folder's file system.", UInt64(max(0, space.freeInodes))
+            "Files that can still be created on the data folder's file system.", space.freeInodes
         )
     }
 }
@@ -92,18 +92,18 @@ extension MetricsReport {
         let sessions = access.sessions.counts
         text.single(
             "token_cache_session_cache_hits_total", .counter, "Sessions that were found in memory.",
-            UInt64(max(0, sessions.hits))
+            sessions.hits
         )
         text.single(
             "token_cache_session_cache_misses_total", .counter, "Sessions that had to be read from the store.",
-            UInt64(max(0, sessions.misses))
+            sessions.misses
         )
         text.single(
-            "token_cache_session_cache_entries", .gauge, "Sessions in memory.", UInt64(max(0, sessions.entries))
+            "token_cache_session_cache_entries", .gauge, "Sessions in memory.", sessions.entries
         )
         text.single(
             "token_cache_session_cache_bytes", .gauge, "Memory of the sessions, with their tables.",
-            UInt64(max(0, sessions.bytes))
+            sessions.bytes
         )
     }
 }

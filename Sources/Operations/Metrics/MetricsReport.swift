@@ -73,15 +73,15 @@ struct MetricsReport {
                 "version": version, .init(store.software.name.lowercased()): store.software.version,
                 "openssl": TLSContext.libraryVersion,
             ],
-            UInt64(1)
+            1
         )
         text.single(
-            "token_cache_ready", .gauge, "1 when the server can answer and store, otherwise 0.", UInt64(isReady ? 1 : 0)
+            "token_cache_ready", .gauge, "1 when the server can answer and store, otherwise 0.", isReady ? 1 : 0
         )
         if let tls {
             text.single(
                 "token_cache_certificate_expiry_timestamp_seconds", .gauge,
-                "When the first of the certificates expires, in seconds since 1970.", UInt64(max(0, tls.earliestExpiry))
+                "When the first of the certificates expires, in seconds since 1970.", tls.earliestExpiry
             )
         }
     }
@@ -120,7 +120,7 @@ struct MetricsReport {
         text.single(
             "token_cache_buffers_bytes", .gauge,
             "Bytes of limits.buffers in use: by requests, answers and tokens that wait to be written.",
-            UInt64(max(0, contexts.first?.bufferBudget.takenBytes ?? 0))
+            contexts.first?.bufferBudget.takenBytes ?? 0
         )
         text.single(
             "token_cache_accept_failures_total", .counter,
@@ -150,12 +150,12 @@ struct MetricsReport {
         )
         text.single(
             "token_cache_store_queue_bytes", .gauge, "Bytes of tokens that wait to be written.",
-            UInt64(max(0, metrics.queuedBytes))
+            metrics.queuedBytes
         )
         if let limit = metrics.queueLimit {
             text.single(
                 "token_cache_store_queue_limit_bytes", .gauge, "Bytes of tokens that may wait to be written.",
-                UInt64(max(0, limit))
+                limit
             )
         }
         let failures = "token_cache_store_failures_total"
@@ -185,10 +185,10 @@ struct MetricsReport {
             text.single("token_cache_store_sessions", .gauge, "Sessions of users in the store.", sessions)
         }
         if let bytes = metrics.databaseBytes {
-            text.single("token_cache_store_database_bytes", .gauge, "Size of the database's file.", UInt64(bytes))
+            text.single("token_cache_store_database_bytes", .gauge, "Size of the database's file.", bytes)
         }
         if let bytes = metrics.walBytes {
-            text.single("token_cache_store_wal_bytes", .gauge, "Size of the database's WAL.", UInt64(bytes))
+            text.single("token_cache_store_wal_bytes", .gauge, "Size of the database's WAL.", bytes)
         }
         writeExpiry(metrics)
         writeSealing(metrics)
@@ -203,7 +203,7 @@ struct MetricsReport {
         text.single(
             "token_cache_store_expiry_held", .gauge,
             "1 while expired tokens are kept because the clock has jumped, otherwise 0.",
-            UInt64(metrics.isExpiryHeld ? 1 : 0)
+            metrics.isExpiryHeld ? 1 : 0
         )
     }
 
@@ -211,12 +211,12 @@ struct MetricsReport {
         if let number = metrics.sealingKey {
             text.single(
                 "token_cache_store_sealing_key", .gauge, "Number of the key that seals tokens now.",
-                UInt64(max(0, number)))
+                number)
         }
         text.single(
             "token_cache_store_unreadable_reads_total", .counter,
             "Reads of rows that cannot be decrypted: changed, or sealed with a missing key.",
-            UInt64(max(0, metrics.unreadableReads))
+            metrics.unreadableReads
         )
     }
 
@@ -224,23 +224,23 @@ struct MetricsReport {
         let counts = answers.counts
         text.single(
             "token_cache_cache_hits_total", .counter, "Reads answered from the answer cache.",
-            UInt64(max(0, counts.hits))
+            counts.hits
         )
         text.single(
             "token_cache_cache_misses_total", .counter, "Reads that the answer cache had no answer for.",
-            UInt64(max(0, counts.misses))
+            counts.misses
         )
-        text.single("token_cache_cache_entries", .gauge, "Answers in the cache.", UInt64(max(0, counts.entries)))
+        text.single("token_cache_cache_entries", .gauge, "Answers in the cache.", counts.entries)
         text.single(
             "token_cache_cache_bytes", .gauge, "Memory of the answer cache, with its tables.",
-            UInt64(max(0, counts.bytes))
+            counts.bytes
         )
     }
 
     private mutating func writeAudit() {
         text.single(
             "token_cache_audit_failing", .gauge, "1 while the audit log cannot be written, otherwise 0.",
-            UInt64(audit.isFailing ? 1 : 0)
+            audit.isFailing ? 1 : 0
         )
         text.single("token_cache_audit_lines_total", .counter, "Lines written to the audit log.", audit.lines)
         text.single(

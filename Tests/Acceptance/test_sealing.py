@@ -243,34 +243,6 @@ def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     assert not any("sealed with key" in warning["text"] for warning in status(server)["warnings"])
 
 
-@pytest.mark.parametrize("ring, fault", [
-    ("lacking", "the key ring {path} lacks key 1, with which restored tokens are sealed"),
-    ("another store's", "the key ring {path} is that of another store"),
-    # It may be a credential.
-    ("absent", None),
-    ("whole", None),
-])
-def test_a_restore_with_another_ring_names_the_one_that_the_server_would_use(lacking, ring, fault):
-    path, whole = lacking.data / "keys", lacking.folder / "whole.ring"
-    environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(whole)}
-    backup = lacking.folder / "backup.db"
-    printed(lacking.data, "backup", str(backup), environment=environment)
-    if ring == "absent":
-        path.unlink()
-    if ring == "another store's":
-        text = re.sub("^index .*$", "index " + "5" * 64, path.read_text(), flags=re.MULTILINE)
-        path.write_text(text)
-    if ring == "whole":
-        shutil.copy(whole, path)
-    done = command(lacking.data, "restore", str(backup), environment=environment)
-    assert done.returncode == 0 and "restored 50 tokens" in done.stdout, done.stderr
-    if fault is None:
-        assert done.stderr == ""
-    else:
-        assert fault.format(path=path) in done.stderr
-        assert "TOKEN_CACHE_SEALING_KEY_RING" in done.stderr and f"Put {whole} in its place" in done.stderr
-
-
 def test_damaged_rows_keep_neither_the_server_from_starting_nor_the_keys_from_being_listed(serve):
     server = serve()
     for number in range(50):

@@ -66,7 +66,7 @@ class Posts:
 
 
 def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tmp_path):
-    limits = {"limits": {"buffers": "64 MiB"}, "store": {"queue": {"max_wait": "60s"}}}
+    limits = {"limits": {"buffers": "32 MiB"}, "store": {"queue": {"max_wait": "60s"}}}
     with serving(disk, tmp_path, limits) as server, contextlib.ExitStack() as stack:
         assert exchange(server.address, post("known", "kept")).body == STORED
         assert exchange(server.address, get("known")).body == found("kept")

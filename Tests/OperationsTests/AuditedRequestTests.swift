@@ -23,7 +23,7 @@ import TokenStore
     init() throws {
         directory = try TemporaryDirectory()
         let keyPath = directory.path + "/audit-key"
-        try RunningKey(.random(), at: 1_795_000_000).create(keyPath)
+        try RunningKey(.random(), at: 1_795_000_000).install(keyPath)
         log = try AuditLog(path: directory.path + "/audit.log", keyPath: keyPath) { _ in }
         let store = MemoryStore(
             MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: "")))

@@ -60,39 +60,49 @@ package enum ServerControl {
     }
 }
 
-/// Records a command's change of the API keys in the audit log, while no server runs that would record it.
-///
-/// Holds the data folder and the log from before the change until it is closed.
-package struct APIKeyChangeRecord: Sendable {
-    private let directory: DataDirectory
-    private let audit: CommandAuditLog
-    private let change: APIKeyChange
+extension APIKeyChange {
+    package typealias Failure = StoreAccess.Failure
 
-    /// Opens the audit log, so that a change that could not be recorded is not made.
+    /// Changes the file of API keys, and has that recorded: by the server that uses the data folder, or else here in the audit log.
     ///
-    /// - Returns: Nil if the settings name no audit log, or if the server that uses the data folder records the change.
-    package static func open(
-        _ change: APIKeyChange, _ settings: Settings, logger: Logger
-    ) throws(StoreAccess.Failure) -> APIKeyChangeRecord? {
-        guard !settings.audit.file.isEmpty else { return nil }
-        guard let directory = try lock(settings) else { return nil }
-        do throws(StartError) {
-            if let audit = try CommandAuditLog.open(settings, for: change.action, logger) {
-                return APIKeyChangeRecord(directory: directory, audit: audit, change: change)
-            }
-        } catch {
-            directory.unlock()
-            throw StoreAccess.Failure("\(error)")
+    /// A change that could not be recorded here is not made.
+    ///
+    /// - Parameter body: Changes the file.
+    /// - Returns: See `ServerControl.report`.
+    package func perform(_ settings: Settings, logger: Logger, _ body: () throws -> Void) throws -> String? {
+        guard !settings.audit.file.isEmpty, let directory = try Self.lock(settings) else {
+            try body()
+            return ServerControl.report(self, settings)
         }
-        directory.unlock()
+        // After the log is closed.
+        defer { directory.unlock() }
+        let audit: CommandAuditLog?
+        do throws(StartError) {
+            audit = try CommandAuditLog.open(settings, for: action, logger)
+        } catch {
+            throw Failure("\(error)")
+        }
+        defer { audit?.close() }
+        do {
+            try body()
+        } catch {
+            // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
+            try? audit?.trail.record([.init(action, .failed, key: name)])
+            throw error
+        }
+        do throws(StoreError) {
+            try audit?.trail.record([.init(action, .ok, key: name)])
+        } catch {
+            throw Failure("\(error)")
+        }
         return nil
     }
 
     /// Nil if a server uses the folder.
-    private static func lock(_ settings: Settings) throws(StoreAccess.Failure) -> DataDirectory? {
+    private static func lock(_ settings: Settings) throws(Failure) -> DataDirectory? {
         let path = settings.dataDirectoryPath
         guard FileStatus.exists(path) else {
-            throw StoreAccess.Failure(
+            throw Failure(
                 """
                 nothing was done, because the audit log could not record it without the data folder \(path), which does not \
                 exist; name the server's with --data-directory or --config, or start the server once, which makes it
@@ -102,10 +112,10 @@ package struct APIKeyChangeRecord: Sendable {
         do throws(DataDirectoryError) {
             return try DataDirectory(path: path, creates: false)
         } catch {
-            guard case .inUse(_, let processID) = error else { throw StoreAccess.Failure(.directory(error)) }
+            guard case .inUse(_, let processID) = error else { throw Failure(.directory(error)) }
             guard !isServerReachable(settings) else { return nil }
             let process = processID.map { "process \($0)" } ?? "another process"
-            throw StoreAccess.Failure(
+            throw Failure(
                 """
                 nothing was done, because the audit log could not record it: the data folder \(path) is in use by \(process), \
                 which is not a running server; try again when it has ended
@@ -124,24 +134,5 @@ package struct APIKeyChangeRecord: Sendable {
         } catch {
             return !error.isAbsence
         }
-    }
-
-    /// Records that the file was changed.
-    package func finish() throws(StoreAccess.Failure) {
-        do throws(StoreError) {
-            try audit.trail.record([.init(change.action, .ok, key: change.name)])
-        } catch {
-            throw StoreAccess.Failure("\(error)")
-        }
-    }
-
-    /// Records that the change has failed; throws nothing, because the caller reports the error that made it fail.
-    package func fail() {
-        try? audit.trail.record([.init(change.action, .failed, key: change.name)])
-    }
-
-    package func close() {
-        audit.close()
-        directory.unlock()
     }
 }

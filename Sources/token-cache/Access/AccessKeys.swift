@@ -221,28 +221,13 @@ struct AccessKeyOptions: ParsableArguments {
     func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
         let settings = try configuration.load()
         let change = APIKeyChange(isAddition: isAddition, name: name)
+        let fault: String?
         do {
-            let logger = LogOutput(level: .warning, format: .text).logger
-            guard let record = try APIKeyChangeRecord.open(change, settings, logger: logger) else {
-                try body()
-                return try report(change, settings, isAddition: isAddition, name)
-            }
-            defer { record.close() }
-            do {
-                try body()
-            } catch {
-                // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
-                record.fail()
-                throw error
-            }
-            try record.finish()
+            fault = try change.perform(settings, logger: LogOutput(level: .warning, format: .text).logger, body)
         } catch let failure as StoreAccess.Failure {
             throw configuration.fault("\(failure)")
         }
-    }
-
-    private func report(_ change: APIKeyChange, _ settings: Settings, isAddition: Bool, _ name: String) throws {
-        guard let fault = ServerControl.report(change, settings) else { return }
+        guard let fault else { return }
         let state =
             isAddition
             ? "added to the file, but the running server does not accept it yet"

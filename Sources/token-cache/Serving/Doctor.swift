@@ -1,6 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
-import Glibc
 import Operations
 
 /// The command `token-cache doctor`.
@@ -29,21 +27,14 @@ struct Diagnose: AsyncParsableCommand {
 
     func run() async throws {
         let report = await Doctor(options.loader(listen: addresses.listen), version: Version.text).examine()
-        try output.print(report, DoctorText(isColored: DoctorText.wantsColors).text(of: report))
+        try output.print(report, DoctorText.text(of: report))
         if report.problems > 0 { throw ExitCode.failure }
     }
 }
 
 /// Formats the doctor's report as text: one line per finding, with the advice below it.
-struct DoctorText {
-    let isColored: Bool
-
-    /// Whether to use colors: on a terminal, unless `NO_COLOR` is set (no-color.org).
-    static var wantsColors: Bool {
-        isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
-    }
-
-    func text(of report: DoctorReport) -> String {
+enum DoctorText {
+    static func text(of report: DoctorReport) -> String {
         var lines: [String] = []
         var topic = ""
         for finding in report.findings {
@@ -61,7 +52,7 @@ struct DoctorText {
     }
 
     /// The settings that differ from their defaults, and the number of the others.
-    private func settings(_ report: DoctorReport) -> [String] {
+    private static func settings(_ report: DoctorReport) -> [String] {
         guard !report.settings.isEmpty else { return [] }
         // Compares values rather than sources: the package's settings file sets many settings to their defaults.
         let set = report.settings.filter { $0.value != $0.default }
@@ -70,15 +61,7 @@ struct DoctorText {
         return (set.map { "\($0.key): \($0.value) (\($0.origin))" } + [rest]).map { "  \(word(.ok))\($0)" }
     }
 
-    private func word(_ state: Finding.State) -> String {
-        let padded = state.rawValue + String(repeating: " ", count: max(0, 9 - state.rawValue.count))
-        guard isColored else { return padded }
-        let color =
-            switch state {
-            case .ok: 32
-            case .warning: 33
-            case .problem: 31
-            }
-        return "\u{1B}[\(color)m\(padded)\u{1B}[0m"
+    private static func word(_ state: Finding.State) -> String {
+        state.rawValue + String(repeating: " ", count: max(0, 9 - state.rawValue.count))
     }
 }

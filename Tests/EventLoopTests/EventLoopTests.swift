@@ -375,20 +375,3 @@ import Testing
         #expect(address.isLoopback == isLoopback)
     }
 }
-
-@Suite struct TimerHeapTests {
-    @Test
-    func `deadlines come out in order, each when it is due`() {
-        var heap = TimerHeap()
-        let deadlines: [UInt64] = (0..<500).map { ($0 * 7_919) % 503 }
-        for deadline in deadlines {
-            heap.insert(TimerHeap.Entry(deadline: MonotonicTime(nanoseconds: deadline), target: .row(0)))
-        }
-        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0))?.deadline.nanoseconds == 0)
-        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0)) == nil)
-        var popped: [UInt64] = [0]
-        while let entry = heap.popDue(at: .never) { popped.append(entry.deadline.nanoseconds) }
-        #expect(popped == deadlines.sorted())
-        #expect(heap.earliest == .never)
-    }
-}

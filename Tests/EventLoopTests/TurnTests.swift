@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import System
 import Testing
 
@@ -239,4 +240,45 @@ private final class Box {
 private final class Keeper: @unchecked Sendable {
     var box: Box?
     var boxes: [Box] = []
+}
+
+@Suite struct DescriptorWatchTests {
+    @Test func `a watched descriptor is announced until everything is read, and again later`() async throws {
+        try await withLoop { loop in
+            let bytes = try await loop.perform {
+                let (reading, writing) = try socketPair()
+                var received: [UInt8] = []
+                // One byte a call, so that the second one has to be announced although nothing new has arrived.
+                let watch = try DescriptorWatch(reading, on: loop) {
+                    var byte: UInt8 = 0
+                    if read(reading, &byte, 1) == 1 { received.append(byte) }
+                }
+                for (text, count) in [("ab", 2), ("c", 3)] {
+                    _ = write(writing, text, text.utf8.count)
+                    while received.count < count { await loop.sleep(until: .now + Nanoseconds(.milliseconds(1))) }
+                }
+                withExtendedLifetime(watch) {}
+                close(writing)
+                return received
+            }
+            #expect(bytes == Array("abc".utf8))
+        }
+    }
+}
+
+@Suite struct TimerHeapTests {
+    @Test
+    func `deadlines come out in order, each when it is due`() {
+        var heap = TimerHeap()
+        let deadlines: [UInt64] = (0..<500).map { ($0 * 7_919) % 503 }
+        for deadline in deadlines {
+            heap.insert(TimerHeap.Entry(deadline: MonotonicTime(nanoseconds: deadline), target: .row(0)))
+        }
+        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0))?.deadline.nanoseconds == 0)
+        #expect(heap.popDue(at: MonotonicTime(nanoseconds: 0)) == nil)
+        var popped: [UInt64] = [0]
+        while let entry = heap.popDue(at: .never) { popped.append(entry.deadline.nanoseconds) }
+        #expect(popped == deadlines.sorted())
+        #expect(heap.earliest == .never)
+    }
 }

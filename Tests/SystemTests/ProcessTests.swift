@@ -98,6 +98,20 @@ struct ExposureTests {
     }
 }
 
+/// Reads a limit of a process's control group from files below a folder that takes the place of `/sys/fs/cgroup`.
+private func read<Value>(
+    _ groups: String, _ files: [String: String], _ limit: (ControlGroup) -> Value?
+) throws -> Value? {
+    let folder = try TemporaryDirectory()
+    for (name, text) in files {
+        let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
+        try FileManager.default.createDirectory(
+            at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try text.write(to: file, atomically: false, encoding: .utf8)
+    }
+    return ControlGroup(groups, under: folder.path).flatMap(limit)
+}
+
 @Suite struct SystemMemoryTests {
     @Test(
         arguments: [
@@ -112,18 +126,51 @@ struct ExposureTests {
     func `the least memory limit of a process's own control group and its ancestors counts`(
         groups: String, files: [String: String], expected: Int?
     ) throws {
-        let folder = try TemporaryDirectory()
-        for (name, text) in files {
-            let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
-            try FileManager.default.createDirectory(
-                at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
-            try text.write(to: file, atomically: false, encoding: .utf8)
-        }
-        #expect(ControlGroup(groups, under: folder.path).flatMap(SystemMemory.limit) == expected)
+        #expect(try read(groups, files) { SystemMemory.limit($0) } == expected)
     }
 
     @Test
     func `there is some memory`() {
         #expect(SystemMemory.bytes > 0)
+    }
+}
+
+@Suite struct ProcessorTests {
+    @Test(
+        arguments: [
+            ("0::/\n", ["cpu.max": "max 100000\n"], nil), ("0::/\n", ["cpu.max": "150000 100000\n"], 1.5),
+            // CPUQuota= of a service; the root of the hierarchy has no limit.
+            ("0::/system.slice/a.service\n", ["system.slice/a.service/cpu.max": "50000 100000\n"], 0.5),
+            (
+                "0::/system.slice/a.service\n",
+                ["system.slice/cpu.max": "200000 100000\n", "system.slice/a.service/cpu.max": "max 100000\n"], 2
+            ),
+            (
+                "0::/a/b\n",
+                ["cpu.max": "400000 100000\n", "a/cpu.max": "100000 100000\n", "a/b/cpu.max": "300000 100000\n"], 1
+            ),
+            // The quota of another service.
+            ("0::/a/b\n", ["a/c/cpu.max": "100000 100000\n", "b/cpu.max": "100000 100000\n"], nil),
+            ("0::/../../a\n", ["a/cpu.max": "100000 100000\n"], 1),
+            ("0::/a:b\n", ["a:b/cpu.max": "100000 100000\n"], 1),
+            ("0::/a\n", ["a/cpu.max": "1 0\n"], nil), ("0::/a\n", ["a/cpu.max": "x y\n"], nil), ("", [:], nil),
+            ("nonsense\n0::/a\n", ["a/cpu.max": "100000 50000\n"], 2),
+            // Version 1 does not count.
+            (
+                "4:cpuacct,cpu:/a\n0::/a\n",
+                ["cpu/cpu.cfs_quota_us": "1\n", "cpu/cpu.cfs_period_us": "1\n", "a/cpu.max": "300000 100000\n"], 3
+            ),
+            ("3:cpuset:/a\n", ["a/cpu.max": "1 1\n"], nil),
+        ] as [(String, [String: String], Double?)]
+    )
+    func `the least quota of a process's own control group and its ancestors counts`(
+        groups: String, files: [String: String], expected: Double?
+    ) throws {
+        #expect(try read(groups, files) { Processors.quota($0) } == expected)
+    }
+
+    @Test
+    func `there is at least one core`() {
+        #expect(Processors.usable >= 1)
     }
 }

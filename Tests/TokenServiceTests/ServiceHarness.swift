@@ -1,4 +1,5 @@
 import HTTP
+import StoreConformance
 import TokenService
 import TokenStore
 
@@ -92,3 +93,110 @@ struct ServiceHarness {
 let stored = #"{"status":"true"}"#
 let invalid = #"{"status":"false","errorCode":"30001","errorMessage":"Invalid data input."}"#
 let unknown = #"{"status":"false","errorCode":"50002","errorMessage":"Could not read file contents or data empty."}"#
+
+/// A service with a thread of its own, as far as the store can tell: an actor that hands writes over at once.
+actor ServiceActor {
+    private var handle: (any StoreHandle)?
+    private var service: TokenService?
+
+    static func open(_ store: any TokenStore, _ answers: AnswerCache) async throws -> ServiceActor {
+        let actor = ServiceActor()
+        try await actor.start(store, answers)
+        return actor
+    }
+
+    private func start(_ store: any TokenStore, _ answers: AnswerCache) throws {
+        let handle = try store.makeHandle { work in Task { await self.run(work) } }
+        self.handle = handle
+        service = TokenService(
+            settings: TokenService.Settings(), handle: handle, answers: answers, report: { _, _ in }
+        )
+    }
+
+    private func run(_ work: @Sendable () -> Void) {
+        work()
+    }
+
+    /// The token info that a GET gives; nil if there is none.
+    func get(_ id: String) async -> String? {
+        guard let service else { return nil }
+        let body = await service.body("GET /token?unique_id=\(id) HTTP/1.1\r\nHost: a\r\n\r\n")
+        let start = #"{"status":"true","token_info":""#
+        return body.hasPrefix(start) ? String(body.dropFirst(start.count).dropLast(2)) : nil
+    }
+
+    /// POSTs a token info; others may do so meanwhile, and share its commit.
+    func put(_ tokenInfo: String, under id: String) async throws {
+        // Runs as soon as the call below waits, like a loop's end of turn.
+        Task { self.flush() }
+        guard let service else { return }
+        let target = "/token?unique_id=\(id)&token_info=\(tokenInfo)"
+        guard await service.body("POST \(target) HTTP/1.1\r\nHost: a\r\n\r\n") == stored else {
+            throw StoreError.closed
+        }
+    }
+
+    func flush() {
+        handle?.flush()
+    }
+}
+
+/// A store in a dictionary, or one that always fails.
+final class MemoryStoreHandle: TokensOnlyHandle {
+    var tokens: [[UInt8]: [UInt8]] = [:]
+    /// Those of the tokens that were written here.
+    private(set) var versions: [[UInt8]: TokenVersion] = [:]
+    private var lastVersion: Int64 = 0
+    var failure: StoreError?
+    /// Learns of all writes.
+    var observer: (any WriteObserver)?
+    /// Whether each id is its own token info.
+    var echoesIDs = false
+    /// The ids that were asked for.
+    private(set) var fetched: [[UInt8]] = []
+
+    var timeLimit: Duration? { nil }
+
+    func fetch(
+        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+    ) throws(StoreError) -> Fetched? {
+        fetched.append(id)
+        if let failure { throw failure }
+        guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
+        return found.count <= limit ? .found(found, until: .max, version: version(of: id)) : .longer
+    }
+
+    func store(
+        _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
+        completion: Completion<TokenVersion>
+    ) {
+        if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
+        observer?.willWrite([id])
+        tokens[id] = tokenInfo
+        lastVersion += 1
+        versions[id] = TokenVersion(rawValue: lastVersion)
+        observer?.didWrite([id])
+        completion(.success(version(of: id)))
+    }
+
+    func remove(
+        _ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>
+    ) {
+        if let error = failure ?? fault(of: condition, id) { return completion(.failure(error)) }
+        observer?.willWrite([id])
+        let wasThere = tokens.removeValue(forKey: id) != nil
+        versions[id] = nil
+        observer?.didWrite([id])
+        completion(.success(wasThere))
+    }
+
+    private func version(of id: [UInt8]) -> TokenVersion { versions[id] ?? TokenVersion(rawValue: 0) }
+
+    private func fault(of condition: WriteCondition, _ id: [UInt8]) -> StoreError? {
+        let current = tokens[id].map { _ in version(of: id) }
+        if condition.session != nil { return .sessionEnded }
+        return condition.match.holds(for: current) ? nil : .preconditionFailed(current: current)
+    }
+
+    func flush() {}
+}

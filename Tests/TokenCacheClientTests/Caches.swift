@@ -32,49 +32,62 @@ func patientSession(
 final class MemoryCache: TokenCaching {
     struct Contents {
         var information: TokenInformation?
-        var isFailing = false
-        var writes = 0
-        var fetches = 0
+        /// What everything throws, or only storing.
+        var error: (any Error)?
+        var storeError: (any Error)?
+        var done: [String] = []
     }
 
-    let contents = Locked(Contents())
-    /// What each operation waits for first.
-    let gate = Gate()
+    let contents: Locked<Contents>
+    /// What each operation waits for first, what storing waits for besides, and what the answer to a fetch waits for.
+    let (gate, storing, answering) = (Gate(), Gate(), Gate())
 
     init(_ information: TokenInformation? = nil) {
-        contents.withLock { $0.information = information }
+        contents = Locked(Contents(information: information))
+    }
+
+    /// Another way to the same contents.
+    init(sharing other: MemoryCache) {
+        contents = other.contents
     }
 
     var information: TokenInformation? { contents.withLock { $0.information } }
 
-    func fail(_ isFailing: Bool = true) {
-        contents.withLock { $0.isFailing = isFailing }
+    /// What was tried, in its order.
+    var done: [String] { contents.withLock { $0.done } }
+
+    func fail(_ isFailing: Bool = true, _ error: any Error = Trouble()) {
+        contents.withLock { $0.error = isFailing ? error : nil }
     }
 
     func fetch() async throws -> TokenInformation? {
-        await gate.pass()
-        return try contents.withLock { contents in
-            contents.fetches += 1
-            return contents.isFailing
-                ? Result<TokenInformation?, any Error>.failure(Trouble()) : .success(contents.information)
-        }.get()
+        let found = try await perform("fetch") { $0.information }
+        await answering.pass()
+        return found
     }
 
     func store(_ information: TokenInformation) async throws {
-        try await write(information)
+        await storing.pass()
+        try await perform("store") { contents in
+            if let error = contents.storeError { throw error }
+            contents.information = information
+        }
     }
 
     func clear() async throws {
-        try await write(nil)
+        try await perform("clear") { $0.information = nil }
     }
 
-    private func write(_ information: TokenInformation?) async throws {
+    private func perform<Result: Sendable>(_ name: String, _ body: (inout Contents) throws -> Result) async throws
+        -> Result
+    {
         await gate.pass()
-        try contents.withLock { contents -> Result<Void, any Error> in
-            if contents.isFailing { return .failure(Trouble()) }
-            contents.information = information
-            contents.writes += 1
-            return .success(())
+        return try contents.withLock { contents in
+            Swift.Result {
+                contents.done.append(name)
+                if let error = contents.error { throw error }
+                return try body(&contents)
+            }
         }.get()
     }
 }

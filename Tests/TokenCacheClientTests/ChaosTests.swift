@@ -19,15 +19,11 @@ private func remote(_ url: URL, timeout: Duration = .milliseconds(400)) throws -
 
     private static let troubles: [(String, [LoopbackServer.Step])] = [
         ("nothing", []), ("half a status line", [.send("HTTP/1.1 20")]), ("no HTTP", [.send("SSH-2.0-x\r\n\r\n")]),
-        ("500", [LoopbackServer.answer("{}", status: "500 Internal Server Error")]),
         (
             "503",
             [LoopbackServer.answer(Answers.nothing, status: "503 Service Unavailable", fields: "Retry-After: 1\r\n")]
         ),
-        ("429", [LoopbackServer.answer("", status: "429 Too Many Requests", fields: "Retry-After: x\r\n")]),
-        ("404", [LoopbackServer.answer(Answers.nothing, status: "404 Not Found")]),
-        ("401", [LoopbackServer.answer("{}", status: "401 Unauthorized", fields: "WWW-Authenticate: Basic\r\n")]),
-        ("a portal", [LoopbackServer.answer(html)]), ("an empty body", [LoopbackServer.answer("")]),
+        ("a portal", [LoopbackServer.answer(html)]),
         ("cut JSON", [LoopbackServer.answer(String(Answers.found("{}").dropLast(5)))]),
         ("a cut body", [LoopbackServer.answer(Answers.nothing, length: 500)]),
         ("an answer that ends too late", [LoopbackServer.answer("{", length: 60), .wait(milliseconds: 900)]),
@@ -38,11 +34,6 @@ private func remote(_ url: URL, timeout: Duration = .milliseconds(400)) throws -
                 $0
             }
         ),
-        ("an array", [LoopbackServer.answer("[]")]), ("another object", [LoopbackServer.answer(#"{"ok":true}"#)]),
-        ("a wrong type", [LoopbackServer.answer(#"{"status":"true","token_info":[]}"#)]),
-        ("a wrong code", [LoopbackServer.answer(#"{"status":"false","errorCode":50002}"#)]),
-        ("not UTF-8", [LoopbackServer.answer("{\"status\":\"true\",\"token_info\":\"\u{fffd}\\ud800\"}")]),
-        ("another error", [LoopbackServer.answer(#"{"status":"false","errorCode":"30001","errorMessage":"x"}"#)]),
     ]
 
     @Test(arguments: troubles.indices)
@@ -91,8 +82,7 @@ private func remote(_ url: URL, timeout: Duration = .milliseconds(400)) throws -
             throw TokenCacheError.timedOut
         }
         let cache = try RemoteTokenCache(
-            url: #require(URL(string: "https://tokens.example.com/token.php")), identity: .uniqueID("a"),
-            transport: hanging, timeout: .milliseconds(100))
+            url: url(), identity: .uniqueID("a"), transport: hanging, timeout: .milliseconds(100))
         let local = LocalTokenCache(.memory, user: "a")
         try await local.store(token)
         let layered = LayeredTokenCache(local: local, remote: cache, patience: .milliseconds(20))

@@ -1,5 +1,4 @@
 import Foundation
-import TestSupport
 import Testing
 
 @testable import TokenCacheClient
@@ -41,14 +40,11 @@ extension LayeredTokenCacheTests {
     }
 
     @Test func `unreadable content on the server is replaced by the next login`() async throws {
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         for hasVersions in [true, false] {
             let server = VersionedServer(hasVersions: hasVersions)
             server.row.withLock { $0 = VersionedServer.Row(text: #"{"cut at "#, version: 1) }
-            let remote = try RemoteTokenCache(
-                url: url, identity: hasVersions ? .session { _ in "tcs_a" } : .uniqueID("a"),
-                transport: server.transport())
-            let cache = layered(disk: TestStorage(), remote: remote)
+            let identity: RemoteTokenCache.Identity = hasVersions ? .session { _ in "tcs_a" } : .uniqueID("a")
+            let cache = layered(disk: TestStorage(), remote: try remote(identity, server.transport()))
             let session = patientSession(cache: cache)
             await #expect(throws: TokenCacheError.self) { try await session.open() }
             #expect(try await session.open { self.token("two") } == .open)
@@ -122,31 +118,10 @@ extension LayeredTokenCacheTests {
         TokenCacheError.unauthorized(), .forbidden(), .refused(status: 413, code: "41300"),
     ])
     func `what is refused for good is told, and tried again when the app asks`(error: TokenCacheError) async throws {
-        struct Refusing: TokenCaching {
-            let inner: MemoryCache
-            let error: Locked<TokenCacheError?>
-            let tries = Locked(0)
-            func fetch() async throws -> TokenInformation? {
-                try check()
-                return try await inner.fetch()
-            }
-            func store(_ information: TokenInformation) async throws {
-                try check()
-                try await inner.store(information)
-            }
-            func clear() async throws {
-                try check()
-                try await inner.clear()
-            }
-            private func check() throws {
-                tries.withLock { $0 += 1 }
-                if let error = error.withLock({ $0 }) { throw error }
-            }
-        }
-        let remote = Refusing(inner: server, error: Locked(error))
+        server.fail(true, error)
         // All of its waits pass at once.
         let cache = LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: remote, patience: .seconds(20),
+            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .seconds(20),
             clock: HastyClock(longest: .seconds(3_000)))
         let session = patientSession(cache: cache)
         var events = session.events.makeAsyncIterator()
@@ -155,9 +130,9 @@ extension LayeredTokenCacheTests {
         guard case .cachingFailed(let told)? = await events.next() else { throw Trouble() }
         #expect(told as? TokenCacheError == error)
         for _ in 0..<100 { await Task.yield() }
-        #expect(remote.tries.withLock { $0 } == 1)
+        #expect(server.done == ["store"])
         #expect(await cache.remoteError as? TokenCacheError == error)
-        remote.error.withLock { $0 = nil }
+        server.fail(false)
         #expect(try await cache.fetch() == one)
         #expect(server.information == one)
         #expect(await cache.remoteError == nil)
@@ -166,36 +141,5 @@ extension LayeredTokenCacheTests {
     @Test(arguments: [(400, true), (408, false), (413, true), (500, false)])
     func `a refusal is for good unless the same request may succeed`(status: Int, isPermanent: Bool) {
         #expect(TokenCacheError.refused(status: status, code: "").isPermanent == isPermanent)
-    }
-
-    @Test(arguments: 0..<30 as Range<UInt64>)
-    func `whatever fails in between, the last write wins on both sides`(seed: UInt64) async throws {
-        var random = SeededGenerator(seed: seed)
-        var cache = layered(patience: .milliseconds(1))
-        var expected: TokenInformation?
-        for step in 0..<40 {
-            server.fail(Int.random(in: 0..<3, using: &random) == 0)
-            switch Int.random(in: 0..<10, using: &random) {
-            case 0..<4:
-                let new = token("\(step)", login: "\(step)")
-                try await cache.store(new)
-                expected = new
-            case 4:
-                try await cache.clear()
-                expected = nil
-            case 5: cache = layered(patience: .milliseconds(1))
-            case 6: try? await cache.synchronize()
-            default:
-                if let found = try? await cache.fetch() {
-                    #expect(found == expected, "step \(step)")
-                } else {
-                    #expect(disk.information == nil || expected == nil)
-                }
-            }
-        }
-        server.fail(false)
-        try await cache.synchronize()
-        #expect(server.information == expected)
-        #expect(try await cache.fetch() == expected)
     }
 }

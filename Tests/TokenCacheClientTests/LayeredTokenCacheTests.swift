@@ -137,38 +137,24 @@ import Testing
         #expect(server.information == two)
     }
 
-    /// A server whose answers to a fetch are under way for long.
-    private struct SlowAnswers: TokenCaching {
-        let inner: MemoryCache
-        let gate = Gate()
-        func fetch() async throws -> TokenInformation? {
-            let found = try await inner.fetch()
-            await gate.pass()
-            return found
-        }
-        func store(_ information: TokenInformation) async throws { try await inner.store(information) }
-        func clear() async throws { try await inner.clear() }
-    }
-
     @Test func `an answer that was overtaken by a write is not kept`() async throws {
         let (one, two) = (token("one"), token("two"))
         try await layered().store(one)
-        let slow = SlowAnswers(inner: server)
-        slow.gate.shut()
+        let slow = MemoryCache(sharing: server)
+        slow.answering.shut()
         let cache = layered(remote: slow)
         let fetching = Task { try await cache.fetch() }
-        await slow.gate.reached()
+        await slow.answering.reached()
         // Of another process with the same disk.
         try await layered().store(two)
         #expect(server.information == two)
         #expect(!isQueued)
-        slow.gate.open()
+        slow.answering.open()
         #expect(try await fetching.value == two)
         #expect(disk.information == two)
     }
 
     @Test func `an answer that may be a failure is no reason to forget a token`() async throws {
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         let ours = ["X-Request-Id": "a", "Cache-Control": "no-store"]
         for (headers, isKept, isNone) in [
             ([:], true, true), (["Retry-After": "2"], true, false),
@@ -182,8 +168,7 @@ import Testing
                 let (text, headers) = answer.withLock { $0 }
                 return request.answer(text, headers: headers)
             }
-            let remote = try RemoteTokenCache(
-                url: url, identity: .uniqueID("a"), transport: transport)
+            let remote = try remote(transport)
             let disk = TestStorage()
             #expect(try await layered(disk: disk, remote: remote).fetch() == one)
             answer.withLock { $0 = (Answers.nothing, headers) }
@@ -251,10 +236,9 @@ import Testing
             if wasBusy { return request.answer("", status: 503, headers: ["Retry-After": "70"]) }
             return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
         }
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         try await LayeredTokenCache(
             local: LocalTokenCache(disk, user: "a"),
-            remote: RemoteTokenCache(url: url, identity: .uniqueID("a"), transport: transport), clock: clock
+            remote: remote(transport), clock: clock
         ).store(token("one"))
         try await until { !isQueued }
         #expect(clock.sleeps.withLock { $0 }.contains(.seconds(70)))
@@ -270,9 +254,9 @@ import Testing
         }
         let gate = Gate()
         gate.shut()
-        let remote = try RemoteTokenCache(
-            url: #require(URL(string: "https://tokens.example.com/token.php")), identity: .session { _ in "tcs_a" },
-            transport: ScriptedTransport { request, _ in
+        let remote = try remote(
+            .session { _ in "tcs_a" },
+            ScriptedTransport { request, _ in
                 await gate.pass()
                 return request.answer(request.method == "GET" ? Answers.nothing : Answers.stored)
             })
@@ -283,24 +267,6 @@ import Testing
         #expect(disk.record?.write?.credential == Credential(isSession: true, text: "tcs_a"))
         gate.open()
         try await until { !isQueued }
-    }
-
-    @Test(arguments: 0..<3)
-    func `a process that ends in between leaves what the next one finishes`(step: Int) async throws {
-        let (one, two) = (token("one"), token("two", at: 1))
-        try await layered().store(one)
-        // The steps of a write, up to which the process came.
-        if step >= 1 {
-            let base = try #require(disk.record).base
-            let local = LocalTokenCache(disk, user: "a")
-            try await local.update { $0 = LocalRecord(two, base: base, write: LocalRecord.Write(logins: ["1"])) }
-        }
-        if step >= 2 { try await server.store(two) }
-        let expected = step == 0 ? one : two
-        #expect(try await layered().fetch() == expected)
-        #expect(disk.information == expected)
-        #expect(server.information == expected)
-        #expect(!isQueued)
     }
 
     @Test func `many who fetch at once get the same answer, and wait for the same write`() async throws {

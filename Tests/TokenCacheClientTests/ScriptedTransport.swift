@@ -1,4 +1,5 @@
 import Foundation
+import Testing
 
 @testable import TokenCacheClient
 
@@ -21,6 +22,18 @@ final class ScriptedTransport: Transport {
         }
         return try await answer(request, number)
     }
+}
+
+func url(_ text: String = "https://tokens.example.com/token.php") throws -> URL {
+    try #require(URL(string: text))
+}
+
+func remote(_ identity: RemoteTokenCache.Identity, _ transport: any Transport) throws -> RemoteTokenCache {
+    try RemoteTokenCache(url: url(), identity: identity, transport: transport)
+}
+
+func remote(_ transport: any Transport) throws -> RemoteTokenCache {
+    try remote(.uniqueID("a"), transport)
 }
 
 extension TransportRequest {

@@ -23,10 +23,9 @@ private final class Device {
 
     func restart() throws {
         let transport = server.transport()
-        let remote = try RemoteTokenCache(
-            url: #require(URL(string: "https://tokens.example.com/token.php")),
-            identity: hasVersions ? .session { [number] _ in "tcs_\(number)" } : .uniqueID("a"),
-            transport: ScriptedTransport { [isDown] request, _ in
+        let remote = try remote(
+            hasVersions ? .session { [number] _ in "tcs_\(number)" } : .uniqueID("a"),
+            ScriptedTransport { [isDown] request, _ in
                 if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }
                 return try await transport.send(request)
             })
@@ -208,13 +207,12 @@ private final class Device {
         let directory = try TemporaryDirectory()
         let folder = URL(filePath: directory.path).appending(path: "tokens")
         let server = VersionedServer(hasVersions: hasVersions)
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         let transport = server.transport()
         let credentials = Locked<Set<String>>([])
         @Sendable func cache(_ id: String) throws -> LayeredTokenCache {
-            let remote = try RemoteTokenCache(
-                url: url, identity: hasVersions ? .session { _ in "of_\(id)" } : .uniqueID(id),
-                transport: ScriptedTransport { request, _ in
+            let remote = try remote(
+                hasVersions ? .session { _ in "of_\(id)" } : .uniqueID(id),
+                ScriptedTransport { request, _ in
                     // The row is that of anna.
                     let shown = request.headers["Authorization"] ?? request.text
                     if !shown.contains("of_a"), !shown.contains("unique_id=a") {
@@ -257,7 +255,6 @@ private final class Device {
     }
 
     @Test func `whoever comes back while another user's cache sends their sign-out keeps the new token`() async throws {
-        let url = try #require(URL(string: "https://tokens.example.com/token.php"))
         let server = VersionedServer()
         server.row.withLock { $0 = .init(text: TokenInformation(token: "old", loginID: "1").text, version: 1) }
         let disks = ["a": TestStorage(), "c": TestStorage()]
@@ -269,9 +266,9 @@ private final class Device {
         }
         let (anna, carl) = (try #require(disks["a"]), try #require(disks["c"]))
         let transport = server.transport()
-        let remote = try RemoteTokenCache(
-            url: url, identity: .session { _ in "of_b" },
-            transport: ScriptedTransport { request, _ in
+        let remote = try remote(
+            .session { _ in "of_b" },
+            ScriptedTransport { request, _ in
                 if request.headers["Authorization"]?.contains("of_a") == true {
                     try await LocalTokenCache(anna, user: "a").store(TokenInformation(token: "again", loginID: "2"))
                 }

@@ -67,29 +67,6 @@ import Testing
         #expect(try await cache("c").fetch() == nil)
     }
 
-    @Test func `switching in the middle of a refresh writes to nobody's slot`() async throws {
-        let users = users()
-        let anna = try await users.switch(to: "a")
-        let old = TokenInformation(token: "a", expirationDate: clock.now + 10, refreshDate: clock.now, loginID: "1")
-        try await anna.open(login: { old })
-        let gate = Gate()
-        gate.shut()
-        let refreshing = Task {
-            try await anna.token(refresh: { _ in
-                await gate.pass()
-                return TokenInformation(token: "late")
-            })
-        }
-        await gate.reached()
-        let bert = try await users.switch(to: "b")
-        try await bert.open(login: { TokenInformation(token: "b") })
-        await #expect(throws: TokenSessionError.closed) { try await refreshing.value }
-        gate.open()
-        try await Task.sleep(for: .milliseconds(20))
-        #expect(try await cache("a").fetch() == old)
-        #expect(try await cache("b").fetch()?.token == "b")
-    }
-
     @Test func `a session that cannot be made changes nothing`() async throws {
         let users = users()
         let anna = try await users.switch(to: "a")

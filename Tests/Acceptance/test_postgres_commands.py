@@ -219,20 +219,6 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         postgres.server.drop_database(database)
 
 
-def test_tables_of_another_version_are_refused_by_all_and_left_alone(postgres, migrate, serve):
-    migrate()
-    server = serve(settings(postgres.url()))
-    assert served(server)
-    postgres.sql("UPDATE store SET schema_version = 1")
-    text = "the database has schema 1, and this version of token-cache reads and writes schema 4 only: run the version that made it"
-    until(lambda: text in server.log())
-    server.stop()
-    config = str(server.folder / "token-cache.yaml")
-    for command in (("migrate", "--url", postgres.url()), ("stats", "--config", config), ("serve", "--config", config)):
-        assert text in failure(*command)
-    assert postgres.value("SELECT schema_version FROM store") == "1"
-
-
 def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
     # Threads that dial are in the middle of libpq and OpenSSL then, and nobody waits for them.
     migrate()

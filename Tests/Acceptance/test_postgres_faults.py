@@ -203,24 +203,6 @@ def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postg
         until(lambda: store(server, "me", "third") == STORED)
 
 
-def test_a_password_that_has_changed_is_read_again(direct, postgres):
-    server = direct.serve("server", BRIEF)
-    assert store(server, "me", "first") == STORED
-    postgres.server.create_role(postgres.user, "another password")
-    # Present connections go on.
-    assert store(server, "me", "second") == STORED
-    assert postgres.server.terminate(f"usename = '{postgres.user}'")
-    assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
-    until(lambda: len(troubles(server)) == 2)
-    lost, refused = troubles(server)
-    # Whether PostgreSQL's last words arrive depends on what the server was sending when it was cut off.
-    assert lost.startswith("warning: the connection to PostgreSQL") and "is lost" in lost
-    assert "(SQLSTATE 28P01); check the password: in libpq's passfile" in refused
-    assert "another password" not in server.log()
-    postgres.pass_file(direct.folder / "passwords")
-    until(lambda: store(server, "me", "third") == STORED)
-
-
 def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_binary, tmp_path):
     folders = {name: tmp_path / name for name in ("good", "expired", "store")}
     for folder in folders.values():

@@ -1,23 +1,14 @@
 """A database that changes, fills up or makes its clients wait while servers run: they notice, say so, and go on by themselves."""
 from administration import metrics
 from contract import STORED, WRITE_FAILED, found
-from http_client import exchange, get, post
 from postgres_cluster import Postgres
 from postgres_store import NamedDatabase, PostgresStore
 from server_process import until
 from small_disk import SmallDisk
-from test_postgres_faults import troubles
+from test_postgres_faults import fetch, store, troubles
 from test_postgres_start import reasons
 
 BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
-
-
-def store(server, unique_id, value):
-    return exchange(server.address, post(unique_id, value)).body
-
-
-def fetch(server, unique_id):
-    return exchange(server.address, get(unique_id)).body
 
 
 def begin(server):

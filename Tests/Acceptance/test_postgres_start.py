@@ -1,6 +1,5 @@
 """A server whose database cannot be reached when it starts: it serves nobody, says why, and goes on by itself."""
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from postgres_programs import SUPERUSER
 from postgres_store import NamedDatabase, PostgresStore
 from server_process import run, until
 from service_manager import Messages
+from test_postgres_faults import troubles
 
 UNREACHABLE = "error: the database cannot be reached, and clients are told that tokens can be neither stored nor read"
 UNUSABLE = "error: the database cannot be used, and clients are told that tokens can be neither stored nor read"
@@ -42,11 +42,6 @@ def reasons(server):
     status, answer = readiness(server)
     assert (status == 200) == (not answer["reasons"])
     return " ".join(answer["reasons"])
-
-
-def troubles(server):
-    """The lines of the log that an operator should look at."""
-    return re.findall(r"(?m)^\S+ ((?:warning|error): (?!made the key ring).*)", server.log())
 
 
 def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(store, database, tmp_path):
@@ -144,22 +139,6 @@ def refusal(*command, program=None, **options):
     return done.stderr
 
 
-# With either program
-
-@pytest.mark.parametrize("url, text", [
-    (f"host=db password={SECRET}", "does not begin with postgresql://"), (f"postgresql://u:{SECRET}@db/tokens", "has a password in it"),
-])
-def test_a_url_that_cannot_be_used_is_refused_without_showing_it(postgres_binary, tmp_path, url, text):
-    """Others are rows of StoreURLTests."""
-    data = tmp_path / "data"
-    for command in ("check-config", "serve", "stats"):
-        message = refusal(command, "--data-directory", str(data), environment=environment(url=url), program=postgres_binary)
-        assert f"environment: TOKEN_CACHE_STORE_URL {text}" in message and SECRET not in message
-    assert not data.exists()
-    report = run("doctor", "--data-directory", str(data), environment=environment(url=url), program=postgres_binary)
-    assert report.returncode == 1 and text in report.stdout and SECRET not in report.stdout + report.stderr
-
-
 @pytest.mark.parametrize("script", ["build", "run"])
 def test_a_trait_that_there_is_not_is_named(script):
     done = subprocess.run([str(DEPLOY / script), "--traits", "Postgres"], capture_output=True, text=True, timeout=60, check=False)
@@ -193,12 +172,6 @@ def values(program, *, given=None, **settings):
     done = run("check-config", environment={**environment(**settings), **(given or {})}, program=program)
     assert (done.returncode, done.stderr) == (0, ""), done
     return dict(line.split(": ", 1) for line in done.stdout.splitlines())
-
-
-def test_what_libpq_cannot_read_is_refused(postgres_binary):
-    message = refusal(
-        "check-config", environment=environment(url="postgresql://db/tokens?sslmod=require"), program=postgres_binary)
-    assert "cannot be read by libpq: it has a parameter that this version does not know" in message
 
 
 def test_what_the_database_does_itself_is_told_with_its_tools(postgres_binary, tmp_path):

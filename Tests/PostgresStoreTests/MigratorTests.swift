@@ -89,6 +89,7 @@ import Testing
         try database.sql("REVOKE SELECT ON store FROM \(role)")
         #expect(try fault(user: role).hasPrefix("the role \(role) lacks privileges ("))
         try database.sql("UPDATE store SET schema_version = 5")
+        #expect(throws: PostgresError.self) { try Schema.makeTables(database.connection()) }
         #expect(
             try fault().hasPrefix(
                 "the database has schema 5, and this version of token-cache reads and writes schema 4 only: run the version that"

@@ -11,7 +11,7 @@ package final class PostgresTokenStore: TokenStore {
     private let postgres: PostgresOptions
     private let options: StoreOptions
     let state: PostgresState
-    private let finder: PrimaryFinder
+    let finder: PrimaryFinder
     private let connections: PrimaryConnections
     private let longWork: PrimaryConnections
     private let agreement: StoreAgreement
@@ -30,7 +30,7 @@ package final class PostgresTokenStore: TokenStore {
         (self.postgres, self.options, self.state) = (postgres, options, state)
         connections = PrimaryConnections(postgres, state)
         longWork = PrimaryConnections(postgres, state, atOnce: 1)
-        agreement = StoreAgreement(options, state)
+        agreement = StoreAgreement(options, state, connections, longWork)
         upkeep = Upkeep(connections, state, agreement, times)
         finder = PrimaryFinder(postgres.hosts, state) { index, trial in
             Dial(options: postgres, host: postgres.hosts[index], trial: trial, proofs: state.proofs) { facts, rules in
@@ -49,17 +49,11 @@ package final class PostgresTokenStore: TokenStore {
     /// Opens the store; a server's whose database cannot be reached is opened later, and serves nobody until then.
     func open() throws(StoreOpenError) {
         do throws(StoreOpenError) {
-            try agreement.open(connections, within: options.waitsForDatabase ? Upkeep.openingTime : .seconds(30))
+            try agreement.open(within: options.waitsForDatabase ? Upkeep.openingTime : .seconds(30))
         } catch {
             guard options.waitsForDatabase, error.mayRetry else { throw error }
             return upkeep.start(openingAfter: error) { [finder] in finder.start() }
         }
-        finder.start()
-    }
-
-    /// As if it were open, for tests that have agreed on nothing.
-    func openUnexamined() {
-        state.noteOpened()
         finder.start()
     }
 

@@ -28,7 +28,7 @@ package struct PostgresAdministrator: StoreAdministrator {
         users: any UserAdministrator, _ agreement: StoreAgreement?
     ) {
         (self.connections, self.longWork, self.state, self.users) = (connections, longWork, state, users)
-        keyRing = agreement.map { PostgresKeyRing(connections, longWork, state, $0) }
+        keyRing = agreement
     }
 
     package var backups: (any StoreBackups)? { nil }

@@ -13,7 +13,9 @@ internal import TokenStore
 /// Any thread; reads and writes the file.
 final class StoreAgreement: Sendable {
     private let options: StoreOptions
-    private let state: PostgresState
+    let state: PostgresState
+    let connections: PrimaryConnections
+    let longWork: PrimaryConnections
     /// One look or change of the file at a time.
     private let turn = Semaphore(value: 1)
 
@@ -23,8 +25,13 @@ final class StoreAgreement: Sendable {
     /// - Parameters:
     ///   - options: Name the key ring.
     ///   - state: Gets the keys.
-    init(_ options: StoreOptions, _ state: PostgresState) {
-        (self.options, self.state) = (options, state)
+    ///   - connections: Used for steps that take milliseconds.
+    ///   - longWork: Used for what takes hours.
+    init(
+        _ options: StoreOptions, _ state: PostgresState, _ connections: PrimaryConnections,
+        _ longWork: PrimaryConnections
+    ) {
+        (self.options, self.state, self.connections, self.longWork) = (options, state, connections, longWork)
     }
 
     var file: KeyRingFile { options.keyRing }
@@ -39,13 +46,13 @@ final class StoreAgreement: Sendable {
     /// Only then may clients and operators use the database. No key ring is made before the database has said that there is none.
     ///
     /// - Parameter limit: How long a step may take, the search for the primary included.
-    func open(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) {
-        var row = try read(connections, within: limit)
+    func open(within limit: Duration) throws(StoreOpenError) {
+        var row = try read(within: limit)
         var chosen = try choose(row)
         if !row.isDecided {
             let wanted = try decision(chosen, row)
-            try decide(wanted, connections, within: limit)
-            row = try read(connections, within: limit)
+            try decide(wanted, within: limit)
+            row = try read(within: limit)
             // Another server may have been first, also with the ring that was made here, if its file is the same.
             if row.keyRing != wanted.keyRing || row.isSealed != wanted.isSealed {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
@@ -68,7 +75,7 @@ final class StoreAgreement: Sendable {
         state.noteOpened()
     }
 
-    private func read(_ connections: PrimaryConnections, within limit: Duration) throws(StoreOpenError) -> StoreRow {
+    private func read(within limit: Duration) throws(StoreOpenError) -> StoreRow {
         try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
             try Schema.check(connection)
         }
@@ -110,9 +117,7 @@ final class StoreAgreement: Sendable {
     }
 
     /// Writes what this server has decided, unless another one, or an earlier attempt, was first.
-    private func decide(
-        _ wanted: StoreRow, _ connections: PrimaryConnections, within limit: Duration
-    ) throws(StoreOpenError) {
+    private func decide(_ wanted: StoreRow, within limit: Duration) throws(StoreOpenError) {
         try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
             try connection.transaction { () throws(PostgresError) in
                 // One server after the other.
@@ -129,7 +134,7 @@ final class StoreAgreement: Sendable {
     ///
     /// - Returns: What the database has.
     @discardableResult
-    func look(_ connections: PrimaryConnections) throws(StoreError) -> StoreRow {
+    func look() throws(StoreError) -> StoreRow {
         turn.wait()
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)

@@ -61,7 +61,7 @@ final class Upkeep: Sendable {
             while let time = pause, !isStopped.load(ordering: .acquiring) {
                 alarm.wait(atMost: time)
                 do throws(StoreOpenError) {
-                    try agreement.open(connections, within: Self.openingTime)
+                    try agreement.open(within: Self.openingTime)
                     whenOpened()
                     pause = nil
                 } catch {
@@ -117,7 +117,7 @@ final class Upkeep: Sendable {
 
     private func look() {
         do throws(StoreError) {
-            try agreement.look(connections)
+            try agreement.look()
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
             guard case .read(let fault) = error, !fault.mayRetry else { return }

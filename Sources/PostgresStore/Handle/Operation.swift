@@ -52,7 +52,9 @@ class Operation {
     }
 
     /// Takes the answer to a statement, which its transaction may still take back.
-    func take(_ result: borrowing QueryResult, of statement: Int) {}
+    func take(_ result: borrowing QueryResult, of statement: Int) {
+        take(result, row: result.rowCount > 0 ? 0 : nil)
+    }
 
     // MARK: - With others
 
@@ -72,16 +74,10 @@ class Operation {
 
     // MARK: - The end
 
-    /// What follows when the statements were committed.
-    enum Outcome {
-        /// The completion was called.
-        case done
-        /// It has further statements.
-        case goesOn
-    }
-
     /// The statements were committed, and what they have read counts.
-    func finish() -> Outcome { .done }
+    ///
+    /// - Returns: Whether the completion was called; otherwise there are further statements.
+    func finish() -> Bool { true }
 
     /// Calls the completion with an error.
     func fail(_ error: StoreError) {}
@@ -108,9 +104,9 @@ class AnsweredOperation<Value>: Operation {
 
     final override var isAwaited: Bool { completion.isAwaited }
 
-    override func finish() -> Outcome {
+    override func finish() -> Bool {
         completion(outcome)
-        return .done
+        return true
     }
 
     final override func fail(_ error: StoreError) { completion(.failure(error)) }
@@ -139,10 +135,6 @@ final class FetchOperation: AnsweredOperation<Fetched> {
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
         try connection.send(.fetch, [.bytea(key), .bigint(Int64(clamping: limit))])
-    }
-
-    override func take(_ result: borrowing QueryResult, of statement: Int) {
-        take(result, row: result.rowCount > 0 ? 0 : nil)
     }
 
     override func take(_ result: borrowing QueryResult, row: Int?) {

@@ -78,7 +78,7 @@ final class Pipeline {
     /// Sends a commit that proves the server to be the primary.
     func sendFence(at now: MonotonicTime) throws(PostgresError) {
         groups.append(Group(operations: [], takers: [], sentAt: now, isFence: true))
-        try connection.send(Fence.name, Parameters())
+        try connection.send(.fence, [])
         try connection.sendSync()
     }
 

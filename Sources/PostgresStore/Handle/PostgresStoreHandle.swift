@@ -203,10 +203,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         state.noteSuccess(isWrite: group.isWrite)
         // In the order in which they were asked for.
         for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
-            switch operation.finish() {
-            case .done: finish(operation) {}
-            case .goesOn: gatherAgain(operation)
-            }
+            if operation.finish() { finish(operation) {} } else { gatherAgain(operation) }
         }
     }
 

@@ -116,22 +116,22 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
 
     // MARK: - The outcome
 
-    override func finish() -> Outcome {
+    override func finish() -> Bool {
         if isExamining {
             isExamining = false
-            guard let outcome = judge() else { return .goesOn }
+            guard let outcome = judge() else { return false }
             completion(outcome)
-            return .done
+            return true
         }
         guard changedCount == 0 else {
             if row != nil { rows.state.count { $0.store.writes += 1 } }
             completion(.success((version, true)))
-            return .done
+            return true
         }
         isExamining = true
         // Its next version may be that of another write as well, whose row in the answer would count for both.
         isAlone = true
-        return .goesOn
+        return false
     }
 
     /// Decides by what was found what comes next; nil if the write is repeated.

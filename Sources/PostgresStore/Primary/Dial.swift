@@ -109,7 +109,6 @@ struct Dial: Sendable {
         let postgres = connection.postgres
         try postgres.enterPipelineMode()
         for statement in Statement.allCases { try postgres.sendPrepare(statement.name, statement.sql) }
-        try postgres.sendPrepare(Fence.name, Fence.sql)
         try postgres.sendSync()
         try connection.flush()
         var failure: PostgresError?

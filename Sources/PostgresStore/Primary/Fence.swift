@@ -19,9 +19,6 @@ internal import System
 /// other evidence: all other hosts were asked, and none of them can be the primary (`PrimarySearch.evidence`). With
 /// `store.durability: local` none of this applies, and reads may go back in a failover, as writes may be lost.
 enum Fence {
-    static let name = "token_cache_fence"
-    /// A message in the write-ahead log that nobody reads: a transaction that has written nothing would not wait for standbys.
-    static let sql = "SELECT pg_logical_emit_message(true, 'token-cache', '')"
     /// How long a proof counts, and how much longer each failover takes.
     static let validity = Nanoseconds(.milliseconds(750))
     /// When the next proof is asked for, so that reads need not wait for one.
@@ -34,7 +31,7 @@ enum Fence {
     /// - Parameter limit: How long that may take.
     static func prove(_ connection: BlockingConnection, within limit: Duration) throws(PostgresError) {
         do throws(PostgresError) {
-            try connection.until(min(connection.deadline, .now + Nanoseconds(limit))).commit(sql)
+            try connection.until(min(connection.deadline, .now + Nanoseconds(limit))).commit(Statement.fence.sql)
         } catch {
             // Otherwise the server's process would go on waiting. What it has committed is a message without a meaning.
             if case .timedOut = error { connection.postgres.cancelSoon() }

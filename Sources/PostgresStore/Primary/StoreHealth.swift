@@ -31,15 +31,12 @@ struct StoreHealth: Sendable {
     /// When operators were last told of a lost connection, and which reasons they were told in this outage, and when.
     private var lastLoss: MonotonicTime?
     private var lastReasons: (text: String, at: MonotonicTime)?
-    private var failures: [Failure.Kind: Failure] = [:]
+    /// Those of writes, by true, and of reads.
+    private var failures: [Bool: Failure] = [:]
     private let places: String
 
     /// Requests fail although there are connections.
     private struct Failure {
-        enum Kind: Hashable {
-            case reads, writes
-        }
-
         let since: MonotonicTime
         var last: MonotonicTime
         var count: Int
@@ -62,7 +59,7 @@ struct StoreHealth: Sendable {
     ///
     /// Then only a trial shows whether others would fail as well, as a load balancer may send none to a server that is not ready.
     func needsTrial(ofWrites areWrites: Bool, at now: MonotonicTime) -> Bool {
-        guard let failure = failures[areWrites ? .writes : .reads] else { return false }
+        guard let failure = failures[areWrites] else { return false }
         return (now - failure.last).count >= Self.calm.count
     }
 
@@ -72,12 +69,8 @@ struct StoreHealth: Sendable {
             let reasons = reasons ?? "none of \(places) has answered yet"
             return .unavailable(StoreFault("PostgreSQL has no primary: \(reasons)", mayRetry: true))
         }
-        func lasting(_ kind: Failure.Kind) -> StoreFault? {
-            failures[kind].flatMap { failure in
-                (now - failure.since).count > Self.grace.count ? failure.fault : nil
-            }
-        }
-        return lasting(.writes).map { .write($0) } ?? lasting(.reads).map { .read($0) }
+        let lasting = failures.filter { (now - $1.since).count > Self.grace.count }
+        return lasting[true].map { .write($0.fault) } ?? lasting[false].map { .read($0.fault) }
     }
 
     // MARK: - Connections
@@ -147,23 +140,21 @@ struct StoreHealth: Sendable {
         if withoutSince != nil { return [] }
         // Its time was over before the new connection could do anything for it: that is no new trouble.
         if let reconnectedAt, began < reconnectedAt { return [] }
-        let kind = isWrite ? Failure.Kind.writes : .reads
-        guard failures[kind] == nil else {
-            failures[kind]?.count += 1
-            failures[kind]?.last = now
-            failures[kind]?.fault = fault
+        guard failures[isWrite] == nil else {
+            failures[isWrite]?.count += 1
+            failures[isWrite]?.last = now
+            failures[isWrite]?.fault = fault
             return []
         }
-        failures[kind] = Failure(since: began, last: now, count: 1, fault: fault)
+        failures[isWrite] = Failure(since: began, last: now, count: 1, fault: fault)
         let what = isWrite ? "stored" : "read"
         return [.own(StoreNotice(.fault, "tokens cannot be \(what), clients are told so: \(fault)"))]
     }
 
     /// Requests were answered, or a trial was.
     mutating func noteSuccess(isWrite: Bool, at now: MonotonicTime) -> [StoreEvent] {
-        let kind = isWrite ? Failure.Kind.writes : .reads
-        guard let failure = failures[kind], (now - failure.last).count >= Self.calm.count else { return [] }
-        failures[kind] = nil
+        guard let failure = failures[isWrite], (now - failure.last).count >= Self.calm.count else { return [] }
+        failures[isWrite] = nil
         return [isWrite ? .writesRecovered(failed: failure.count) : .readsRecovered(failed: failure.count)]
     }
 

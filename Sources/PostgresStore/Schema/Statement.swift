@@ -28,6 +28,8 @@ enum Statement: String, CaseIterable {
     case endSession
     case listSessions
     case eraseToken
+    /// Proves that the server is the primary; see Fence.
+    case fence
 
     /// The name under which it is prepared.
     var name: String { "token_cache_\(rawValue)" }
@@ -153,6 +155,9 @@ enum Statement: String, CaseIterable {
             SELECT \(Self.sessionColumns) FROM session WHERE user_key = $1::bytea AND expires_at > $2::bigint \
             ORDER BY number
             """
+        case .fence:
+            // A message in the write-ahead log that nobody reads: what has written nothing would not wait for standbys.
+            "SELECT pg_logical_emit_message(true, 'token-cache', '')"
         case .eraseToken:
             // No token has an `expires_at` of 0 by itself: it says that there was one. It stays where an earlier attempt has erased it.
             """

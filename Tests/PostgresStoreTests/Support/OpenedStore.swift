@@ -30,7 +30,8 @@ extension PostgresTokenStore {
             versions: try versions ?? VersionClock(), postgres, options, report: report)
         // Never looked at: the ring is not in a file.
         self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
-        openUnexamined()
+        state.noteOpened()
+        finder.start()
     }
 }
 

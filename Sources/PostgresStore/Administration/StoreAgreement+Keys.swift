@@ -3,27 +3,14 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Changes the key ring that the servers of a store share.
-///
-/// A key is added to the file of one server, brought to the others, and then told to seal; see StoreAgreement. Any thread.
-struct PostgresKeyRing: KeyRingAdministrator {
-    private let connections: PrimaryConnections
-    private let longWork: PrimaryConnections
-    private let state: PostgresState
-    private let agreement: StoreAgreement
-
-    init(
-        _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
-        _ agreement: StoreAgreement
-    ) {
-        (self.connections, self.longWork, self.state, self.agreement) = (connections, longWork, state, agreement)
-    }
-
+/// Changes the key ring that the servers of a store share: a key is added to the file of one server, brought to the others, and then
+/// told to seal.
+extension StoreAgreement: KeyRingAdministrator {
     /// How long it may take to look for rows that a key has sealed: the whole of the tables is read.
     private static let scanTime = Duration.seconds(6 * 3_600)
 
-    private var ring: KeyRing {
-        guard let ring = agreement.ring else { preconditionFailure("the store is sealed") }
+    private var sealedRing: KeyRing {
+        guard let ring else { preconditionFailure("the store is sealed") }
         return ring
     }
 
@@ -34,9 +21,9 @@ struct PostgresKeyRing: KeyRingAdministrator {
     }
 
     func keys() async throws(StoreError) -> [SealingKey] {
-        try await connections.onThread { () throws(StoreError) in
-            let row = try agreement.look(connections)
-            return try ring.keys.map { (key) throws(StoreError) in
+        try await connections.onThread { [self] () throws(StoreError) in
+            let row = try look()
+            return try sealedRing.keys.map { (key) throws(StoreError) in
                 try SealingKey(key, sealing: row.sealingKey ?? key.number)
             }
         }
@@ -48,28 +35,28 @@ struct PostgresKeyRing: KeyRingAdministrator {
     // MARK: - Changes
 
     func addKey() async throws(StoreError) -> SealingKey {
-        try await connections.onThread { () throws(StoreError) in
-            let row = try agreement.look(connections)
-            try check(try agreement.completeFile(), row)
+        try await connections.onThread { [self] () throws(StoreError) in
+            let row = try look()
+            try checkKeys(try completeFile(), row)
             // Its number may be given to another key in the database.
-            if let missing = row.fingerprints.keys.filter({ ring.numberedKey($0) == nil }).max() {
+            if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
                 throw .refused(
                     """
-                    key \(missing) was added on another server, and the key ring \(agreement.file.path) lacks it; copy the key ring \
+                    key \(missing) was added on another server, and the key ring \(file.path) lacks it; copy the key ring \
                     from there first
                     """)
             }
-            let active = row.sealingKey ?? ring.active.number
+            let active = row.sealingKey ?? sealedRing.active.number
             // One that the database does not name is in the file only, as a first attempt was interrupted.
-            if row.fingerprints[ring.newest.number] != nil {
-                try agreement.change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
+            if row.fingerprints[sealedRing.newest.number] != nil {
+                try change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
             }
-            let key = try SealingKey(ring.newest, sealing: active)
+            let key = try SealingKey(sealedRing.newest, sealing: active)
             try perform { (connection) throws(PostgresError) in
                 try StoreRow.add(key.number, key.fingerprint, to: connection)
             }
             // Another server may have added its own at the same moment, which then counts.
-            try check(ring, try agreement.look(connections))
+            try checkKeys(sealedRing, try look())
             return key
         }
     }
@@ -87,47 +74,47 @@ struct PostgresKeyRing: KeyRingAdministrator {
     }
 
     /// Refuses a ring with another key than the database's.
-    private func check(_ ring: KeyRing, _ row: StoreRow) throws(StoreError) {
+    private func checkKeys(_ ring: KeyRing, _ row: StoreRow) throws(StoreError) {
         do throws(KeyRingError) {
-            try agreement.check(ring, row)
+            try check(ring, row)
         } catch {
             throw .keyRing(error)
         }
     }
 
     func useKey(numbered number: Int) async throws(StoreError) -> SealingKey {
-        try await connections.onThread { () throws(StoreError) in
-            let row = try agreement.look(connections)
-            try check(try agreement.completeFile(), row)
-            guard let key = ring.numberedKey(number) else {
+        try await connections.onThread { [self] () throws(StoreError) in
+            let row = try look()
+            try checkKeys(try completeFile(), row)
+            guard let key = sealedRing.numberedKey(number) else {
                 throw .refused(
-                    "the key ring \(agreement.file.path) has no key \(number); token-cache keyring list shows those it has"
+                    "the key ring \(file.path) has no key \(number); token-cache keyring list shows those it has"
                 )
             }
             let isUsed = try perform { (connection) throws(PostgresError) in try StoreRow.use(number, on: connection) }
             guard isUsed else {
                 throw .refused("the database has no key \(number): it was retired, or never added with keyring add")
             }
-            try agreement.look(connections)
+            try look()
             return try SealingKey(key, sealing: number)
         }
     }
 
     func retireKey(numbered number: Int) async throws(StoreError) {
-        try await connections.onThread { () throws(StoreError) in
-            let row = try agreement.look(connections)
+        try await connections.onThread { [self] () throws(StoreError) in
+            let row = try look()
             try refuseToRetire(number, row)
             // First, as it fails if the file cannot be changed: the key would be retired in the database, and then not in the file.
-            if let key = ring.numberedKey(number) { try state.sealing.keepFile(agreement.file, with: key) }
+            if let key = sealedRing.numberedKey(number) { try state.sealing.keepFile(file, with: key) }
             let isRetired = try longWork.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
                 try StoreRow.retire(number, on: connection)
             }
             guard isRetired else {
-                try refuseToRetire(number, try agreement.look(connections))
+                try refuseToRetire(number, try look())
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }
-            guard ring.numberedKey(number) != nil else { return }
-            try agreement.change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+            guard sealedRing.numberedKey(number) != nil else { return }
+            try change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
         }
     }
 
@@ -135,13 +122,13 @@ struct PostgresKeyRing: KeyRingAdministrator {
     ///
     /// A key that the ring lacks may be retired, because its ring may be lost.
     private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
-        guard ring.numberedKey(number) != nil || row.fingerprints[number] != nil else {
+        guard sealedRing.numberedKey(number) != nil || row.fingerprints[number] != nil else {
             throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
         }
-        guard number != row.sealingKey, number != ring.active.number else {
+        guard number != row.sealingKey, number != sealedRing.active.number else {
             throw .refused("key \(number) seals; have another one do so first, with token-cache keyring rotate")
         }
-        guard number != ring.newest.number else {
+        guard number != sealedRing.newest.number else {
             throw .refused("key \(number) is the newest, and the next one would get its number; it has to stay")
         }
     }
@@ -152,14 +139,14 @@ struct PostgresKeyRing: KeyRingAdministrator {
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {
-        let (total, _) = try await connections.onThread { () throws(StoreError) in
+        let (total, _) = try await connections.onThread { [self] () throws(StoreError) in
             let total = try perform { (connection) throws(PostgresError) in try connection.tokenEstimate().tokens }
-            return (total, try agreement.completeFile())
+            return (total, try completeFile())
         }
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
         try await result.run(from: RowPosition(), of: total, telling: progress) { (start) async throws(StoreError) in
-            try await connections.onThread { () throws(StoreError) in try rekey(from: start) }
+            try await connections.onThread { [self] () throws(StoreError) in try rekey(from: start) }
         }
         return result
     }
@@ -175,7 +162,7 @@ struct PostgresKeyRing: KeyRingAdministrator {
         var coder = RowCoder(state.sealing)
         var tokens: [(row: Row, version: TokenVersion)] = []
         var sessions: [(row: SessionRow, former: Int)] = []
-        let active = ring.active.number
+        let active = sealedRing.active.number
         for row in page.rows where row.keyNumber != active {
             do throws(SealingError) {
                 switch try row.opened(&coder) {

@@ -63,7 +63,7 @@ extension StartError {
     static func listening(on address: String, _ error: SystemError) -> StartError {
         let reason = "\(address) cannot be listened on (\(error))"
         return switch error.code {
-        case EADDRINUSE: StartError("\(address) is in use by \(anotherProgram), or choose another address")
+        case EADDRINUSE: StartError("\(address) \(isInUse), or choose another address")
         case EACCES, EPERM:
             StartError("\(reason); ports below 1024 need the capability CAP_NET_BIND_SERVICE, or choose another port")
         default: StartError(reason + (error.shortageAdvice ?? "; choose an address of this machine"))
@@ -81,7 +81,7 @@ extension StartError {
             guard FileStatus(path, followingLinks: false)?.isSocket == true else {
                 return StartError("\(path) exists and is not a socket; move it away, or name another path")
             }
-            return StartError("unix:\(path) is in use by \(anotherProgram), or name another path")
+            return StartError("unix:\(path) \(isInUse), or name another path")
         case ("bind", ENOENT), ("bind", ENOTDIR):
             return StartError(
                 "the folder of unix:\(path) is missing; create \(folder), with the server's user as owner")
@@ -98,9 +98,9 @@ extension StartError {
         }
     }
 
-    private static let anotherProgram =
+    private static let isInUse =
         """
-        another program, perhaps another token-cache, or the settings name it twice; stop that program \
+        is in use by another program, perhaps another token-cache, or the settings name it twice; stop that program \
         (as root, ss -lxtnp shows it)
         """
 }

@@ -43,17 +43,17 @@ package struct JSONObject {
     ///   - range: The object, which white space may surround.
     ///   - memberLimit: As above.
     package init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
-        var scanner = JSONScanner(position: range.lowerBound, end: range.upperBound)
+        var scanner = JSONCursor(position: range.lowerBound, end: range.upperBound)
         var names: Set<[UInt8]> = []
         var failure: Failure?
         var members: [(name: [UInt8], value: Value)] = []
-        do throws(JSONScanner.Malformed) {
+        do throws(JSONCursor.Malformed) {
             scanner.skipSpace(text)
             try scanner.expect(UInt8(ascii: "{"), text)
-            try scanner.forEachMember(text) { (name, scanner) throws(JSONScanner.Malformed) in
+            try scanner.forEachMember(text) { (name, scanner) throws(JSONCursor.Malformed) in
                 if members.count == memberLimit { failure = .tooManyMembers }
                 if !names.insert(name).inserted { failure = .repeatedMember }
-                guard failure == nil else { throw JSONScanner.Malformed() }
+                guard failure == nil else { throw JSONCursor.Malformed() }
                 members.append((name, try Self.value(text, &scanner)))
             }
             scanner.skipSpace(text)
@@ -65,8 +65,8 @@ package struct JSONObject {
     }
 
     private static func value(
-        _ text: Span<UInt8>, _ scanner: inout JSONScanner
-    ) throws(JSONScanner.Malformed) -> Value {
+        _ text: Span<UInt8>, _ scanner: inout JSONCursor
+    ) throws(JSONCursor.Malformed) -> Value {
         let (start, first) = (scanner.position, scanner.peek(text))
         if first == UInt8(ascii: "\"") { return .string(try scanner.string(text)) }
         try scanner.skipValue(text, depth: 1)
@@ -113,8 +113,8 @@ package struct JSONObject {
     /// The strings of an array; nil if it has an element of another kind or more of them than the limit.
     package static func strings(_ text: Span<UInt8>, _ array: Range<Int>, limit: Int) -> [[UInt8]]? {
         var strings: [[UInt8]] = []
-        let isRead = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
-            guard strings.count < limit else { throw JSONScanner.Malformed() }
+        let isRead = forEachElement(text, array) { (scanner) throws(JSONCursor.Malformed) in
+            guard strings.count < limit else { throw JSONCursor.Malformed() }
             strings.append(try scanner.string(text))
         }
         return isRead ? strings : nil
@@ -123,7 +123,7 @@ package struct JSONObject {
     /// Where the objects of an array are, with nil for elements of another kind.
     package static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>?] {
         var objects: [Range<Int>?] = []
-        _ = forEachElement(text, array) { (scanner) throws(JSONScanner.Malformed) in
+        _ = forEachElement(text, array) { (scanner) throws(JSONCursor.Malformed) in
             let (start, isObject) = (scanner.position, scanner.peek(text) == UInt8(ascii: "{"))
             try scanner.skipValue(text, depth: 1)
             objects.append(isObject ? start..<scanner.position : nil)
@@ -132,10 +132,10 @@ package struct JSONObject {
     }
 
     private static func forEachElement(
-        _ text: Span<UInt8>, _ array: Range<Int>, _ read: (inout JSONScanner) throws(JSONScanner.Malformed) -> Void
+        _ text: Span<UInt8>, _ array: Range<Int>, _ read: (inout JSONCursor) throws(JSONCursor.Malformed) -> Void
     ) -> Bool {
-        var scanner = JSONScanner(position: array.lowerBound, end: array.upperBound)
-        do throws(JSONScanner.Malformed) {
+        var scanner = JSONCursor(position: array.lowerBound, end: array.upperBound)
+        do throws(JSONCursor.Malformed) {
             try scanner.expect(UInt8(ascii: "["), text)
             try scanner.forEachElement(text, read)
             return true

@@ -187,7 +187,7 @@ import TokenStore
                 #"{"unique_id":"a","token_info":{"k" : [1, {"x":null}], "v":-1.5e+3}}"#,
                 #"{\"k\" : [1, {\"x\":null}], \"v\":-1.5e+3}"#
             ),
-            (#"{"unique_id":"b","unique_id":"a","token_info":"1","token_info":"2","z":[true,false,[]]}"#, "2"),
+            (#"{"unique_id":"a","token_info":"2","z":[true,false,[]]}"#, "2"),
             (#"{"unique_id":"a","token_info":"<b>x</b>"}"#, "x"),
         ]
     )
@@ -198,7 +198,8 @@ import TokenStore
     @Test(
         "anything else has no fields",
         arguments: [
-            "", "[]", "{}", "null", #"{"unique_id":"a"}"#, #"{"unique_id":"a","token_info":1}"#,
+            "", "[]", "{}", "null", #"{"unique_id":"b","unique_id":"a","token_info":"2"}"#, #"{"unique_id":"a"}"#,
+            #"{"unique_id":"a","token_info":1}"#,
             #"{"unique_id":"a","token_info":null}"#, #"{"unique_id":"a","token_info":["x"]}"#,
             #"{"unique_id":1,"token_info":"x"}"#, #"{"unique_id":"a","token_info":"x"}}"#,
             #"{"unique_id":"a","token_info":"\ud800"}"#, #"{"unique_id":"a","token_info":"x""#,

@@ -79,7 +79,7 @@ package final class BackendAPI {
             return .now(.malformedPreconditions)
         }
         let call = Call(key: key, requestID: requestID, address: address, preconditions: preconditions)
-        return perform(operation, call, JSONBody(request.body, of: bytes, readsUser: true))
+        return perform(operation, call, JSONBody(request.body, of: bytes))
     }
 
     private func find(_ head: RequestHead, in bytes: Span<UInt8>) throws(AccessFailure) -> APIKey {

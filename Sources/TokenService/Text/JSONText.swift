@@ -1,9 +1,11 @@
+internal import JSON
+
 /// Strings as PHP's `json_encode` writes them: slashes escaped, everything beyond ASCII as `\uxxxx`.
 package enum JSONText {
     /// Appends the inside of a JSON string.
     ///
     /// - Parameters:
-    ///   - text: UTF-8; a byte that is not part of a valid sequence becomes U+FFFD.
+    ///   - text: UTF-8; what is not becomes U+FFFD.
     ///   - output: The buffer to append to.
     package static func appendEscaped(_ text: [UInt8], to output: inout [UInt8]) {
         appendEscaped(text.span, to: &output)
@@ -26,33 +28,12 @@ package enum JSONText {
 
     /// The number of bytes that `appendEscaped` appends for a text.
     package static func escapedLength(of text: Span<UInt8>) -> Int {
-        var length = 0
-        var index = 0
-        while index < text.count {
-            if index + Block.scalarCount <= text.count {
-                let block = Block(text, at: index)
-                if block.isASCII {
-                    length += block.escapedLength
-                    index += Block.scalarCount
-                    continue
-                }
-            }
-            let next = min(index + Block.scalarCount, text.count)
-            while index < next {
-                if text[index] < 0x80 {
-                    length += Int(escapes[Int(text[index])].length)
-                    index += 1
-                } else {
-                    let (scalar, bytes) = scalar(at: index, of: text)
-                    length += scalar < 0x10000 ? 6 : 12
-                    index += bytes
-                }
-            }
-        }
-        return length
+        var counter = EscapeCounter()
+        append(text, to: &counter)
+        return counter.count
     }
 
-    private static func append(_ text: Span<UInt8>, to writer: inout EscapeWriter) {
+    private static func append(_ text: Span<UInt8>, to output: inout some EscapeOutput) {
         // A local copy, as a global array is looked up with each use.
         let escapes = escapes
         var index = 0
@@ -60,7 +41,7 @@ package enum JSONText {
             if index + Block.scalarCount <= text.count {
                 let block = Block(text, at: index)
                 if block.isPlain {
-                    writer.append(block.bytes)
+                    output.append(block.bytes)
                     index += Block.scalarCount
                     continue
                 }
@@ -69,12 +50,10 @@ package enum JSONText {
             while index < next {
                 let byte = text[index]
                 if byte < 0x80 {
-                    writer.append(escapes[Int(byte)])
+                    output.append(escapes[Int(byte)])
                     index += 1
                 } else {
-                    let (scalar, bytes) = scalar(at: index, of: text)
-                    append(scalar, to: &writer)
-                    index += bytes
+                    index = appendNonASCII(text, from: index, to: &output)
                 }
             }
         }
@@ -98,16 +77,8 @@ package enum JSONText {
             bytes = unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
         }
 
-        var isASCII: Bool { bytes & Self.highest == 0 }
-
         /// Whether no byte needs an escape.
-        var isPlain: Bool { isASCII && (isControl | isEscaped) == 0 }
-
-        /// The number of bytes that eight ASCII characters become.
-        var escapedLength: Int {
-            let hasLetter = isEscaped | equal(0x08) | equal(0x09) | equal(0x0a) | equal(0x0c) | equal(0x0d)
-            return Self.scalarCount + 5 * (isControl & ~hasLetter).nonzeroBitCount + hasLetter.nonzeroBitCount
-        }
+        var isPlain: Bool { bytes & Self.highest == 0 && (isControl | isEscaped) == 0 }
 
         /// Marks bytes below 0x20: adding 0x60 to them does not reach 0x80.
         private var isControl: UInt64 { ~(bytes + 0x6060_6060_6060_6060) & Self.highest }
@@ -150,13 +121,14 @@ package enum JSONText {
 
     // MARK: - Beyond ASCII
 
-    private static func append(_ scalar: UInt32, to writer: inout EscapeWriter) {
-        if scalar < 0x10000 {
-            writer.append(escape(of: UInt16(scalar)))
-        } else {
-            writer.append(escape(of: UInt16(0xd800 + (scalar - 0x10000) >> 10)))
-            writer.append(escape(of: UInt16(0xdc00 + (scalar - 0x10000) & 0x3ff)))
-        }
+    /// Appends the characters up to the next one of ASCII, and returns where that is.
+    private static func appendNonASCII(
+        _ text: Span<UInt8>, from start: Int, to output: inout some EscapeOutput
+    ) -> Int {
+        var end = start + 1
+        while end < text.count, text[end] >= 0x80 { end += 1 }
+        for unit in String(decoding: text.bytes(start..<end), as: UTF8.self).utf16 { output.append(escape(of: unit)) }
+        return end
     }
 
     /// `\uxxxx`.
@@ -171,33 +143,6 @@ package enum JSONText {
         let digits = Array("0123456789abcdef".utf8)
         return UInt16(digits[Int(byte >> 4)]) | UInt16(digits[Int(byte & 0xf)]) << 8
     }
-
-    /// Decodes the UTF-8 sequence that starts at an index with a byte from 0x80; an invalid one is U+FFFD with length 1.
-    private static func scalar(at index: Int, of bytes: Span<UInt8>) -> (scalar: UInt32, length: Int) {
-        let first = bytes[index]
-        let (length, lead): (Int, UInt32) =
-            switch first {
-            case 0xc2...0xdf: (2, UInt32(first & 0x1f))
-            case 0xe0...0xef: (3, UInt32(first & 0x0f))
-            case 0xf0...0xf4: (4, UInt32(first & 0x07))
-            default: (1, 0xfffd)
-            }
-        guard index + length <= bytes.count else { return (0xfffd, 1) }
-        var scalar = lead
-        for next in 1..<max(length, 1) {
-            guard bytes[index + next] & 0xc0 == 0x80 else { return (0xfffd, 1) }
-            scalar = scalar << 6 | UInt32(bytes[index + next] & 0x3f)
-        }
-        let smallest: (UInt32, UInt32, UInt32) = (0x80, 0x800, 0x10000)
-        let isValid =
-            switch length {
-            case 2: scalar >= smallest.0
-            case 3: scalar >= smallest.1 && !(0xd800...0xdfff).contains(scalar)
-            case 4: scalar >= smallest.2 && scalar <= 0x10ffff
-            default: true
-            }
-        return isValid ? (scalar, length) : (0xfffd, 1)
-    }
 }
 
 extension JSONText.Escape {
@@ -207,11 +152,25 @@ extension JSONText.Escape {
     }
 }
 
+/// Takes escaped text.
+private protocol EscapeOutput {
+    /// Takes eight bytes in memory order.
+    mutating func append(_ bytes: UInt64)
+    mutating func append(_ escape: JSONText.Escape)
+}
+
+private struct EscapeCounter: EscapeOutput {
+    private(set) var count = 0
+
+    mutating func append(_ bytes: UInt64) { count += 8 }
+    mutating func append(_ escape: JSONText.Escape) { count += Int(escape.length) }
+}
+
 /// Writes escaped text into reserved memory.
 ///
 /// It always writes eight bytes at once, as that is fastest; if fewer count, the next write overwrites the rest. Every write is
 /// checked against the end of the memory.
-@safe private struct EscapeWriter {
+@safe private struct EscapeWriter: EscapeOutput {
     /// Bytes that the memory needs beyond the escaped text.
     static let slack = 8
 
@@ -224,7 +183,6 @@ extension JSONText.Escape {
         size = unsafe room.count
     }
 
-    /// Writes eight bytes in memory order.
     mutating func append(_ bytes: UInt64) {
         precondition(size - count >= 8, "there is room for the text and the slack")
         unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)

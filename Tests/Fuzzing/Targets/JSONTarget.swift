@@ -23,9 +23,9 @@ extension FuzzTarget {
     private static func scan(_ input: [UInt8]) throws {
         // The scanner does not skip white space before a value that it is told to skip.
         let text = Array(input.drop { [0x20, 0x09, 0x0a, 0x0d].contains($0) })
-        var scanner = JSONScanner(position: 0, end: text.count)
+        var scanner = JSONCursor(position: 0, end: text.count)
         var isRead = false
-        do throws(JSONScanner.Malformed) {
+        do throws(JSONCursor.Malformed) {
             try scanner.skipValue(text.span, depth: 1)
             scanner.skipSpace(text.span)
             isRead = scanner.isAtEnd
@@ -33,7 +33,7 @@ extension FuzzTarget {
         let model = JSONModel.value(of: text.text, deepest: 63)
         try compare(isRead, model != nil, "whether it is JSON")
         guard case .string(let expected)? = model else { return }
-        scanner = JSONScanner(position: 0, end: text.count)
+        scanner = JSONCursor(position: 0, end: text.count)
         let string = try scanner.string(text.span)
         try compare(string.text.string, expected.string, "the string")
     }

@@ -2,11 +2,11 @@ import Testing
 
 @testable import JSON
 
-@Suite struct JSONScannerTests {
+@Suite struct JSONCursorTests {
     /// The string that a text is; nil if it is malformed.
     private func string(_ text: String) -> String? {
         let bytes = Array(text.utf8)
-        var scanner = JSONScanner(position: 0, end: bytes.count)
+        var scanner = JSONCursor(position: 0, end: bytes.count)
         guard let string = try? scanner.string(bytes.span), scanner.position == bytes.count else { return nil }
         return String(decoding: string, as: UTF8.self)
     }
@@ -35,13 +35,14 @@ import Testing
     /// The members of an object and their values' texts; nil if it is malformed.
     private func members(_ text: String) -> [String]? {
         let bytes = Array(text.utf8)
-        var scanner = JSONScanner(position: 0, end: bytes.count)
+        var scanner = JSONCursor(position: 0, end: bytes.count)
         var members: [String] = []
-        do throws(JSONScanner.Malformed) {
+        do throws(JSONCursor.Malformed) {
             try scanner.expect(UInt8(ascii: "{"), bytes.span)
-            try scanner.forEachMember(bytes.span) { (name, scanner) throws(JSONScanner.Malformed) in
-                let value = try scanner.objectText(bytes.span)
-                members.append(String(decoding: name + Array("=".utf8) + value, as: UTF8.self))
+            try scanner.forEachMember(bytes.span) { (name, scanner) throws(JSONCursor.Malformed) in
+                let start = scanner.position
+                try scanner.skipValue(bytes.span, depth: 1)
+                members.append(String(decoding: name + Array("=".utf8) + bytes[start..<scanner.position], as: UTF8.self))
             }
         } catch {
             return nil

@@ -167,8 +167,8 @@ def both(outcome):
 
 NONE_IN_PARAMETER = both(Outcome(200, INVALID_INPUT))
 MISSING = both(Outcome(401, challenge="Bearer"))
-# The same bytes as where nothing is stored, or where storing fails.
-DENIED = Outcome(200, NOT_FOUND), Outcome(200, WRITE_FAILED)
+# The same body as where nothing is stored, or where storing fails; only the challenge tells them apart.
+DENIED = tuple(Outcome(200, body, challenge='Bearer error="invalid_token"') for body in (NOT_FOUND, WRITE_FAILED))
 INVALID_TOKEN = both(Outcome(401, challenge='Bearer error="invalid_token"'))
 OTHER_USER = both(Outcome(403))
 FOREIGN_PAGE = both(Outcome(403))

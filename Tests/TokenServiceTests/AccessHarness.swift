@@ -43,7 +43,7 @@ final class AccessHarness {
         let service = TokenService(
             settings: TokenService.Settings(), handle: handle, showsVersions: true, answers: answers,
             report: { _, _ in }, noteRead: { [unowned self] in beforeRead.take()?() })
-        let access = UserAccess(.session(UserAccess.SessionRules(idleTimeout: 1_000)))
+        let access = UserAccess(.session(idleTimeout: 1_000))
         let guardian = AccessGuard(limiter: nil, trail: trail) { [unowned self] in failures.append($0) }
         router = RequestRouter(
             service, access: (access, sessions), guardian: guardian, api: nil)

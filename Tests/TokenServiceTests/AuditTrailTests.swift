@@ -95,6 +95,24 @@ import TokenStore
     }
 
     @Test
+    func `an answer that waits for its line counts all of its bytes`() throws {
+        let fixture = try Fixture(.all)
+        let write = fixture.write(String(repeating: "x", count: 3_000))
+        fixture.harness.finish()
+        fixture.flush()
+        #expect(write.body == stored)
+        for request in ["GET /token?unique_id=\(fixture.session.text)", "GET /token?unique_id=anna"] {
+            guard case .later(let pending) = fixture.harness.answer(request) else {
+                Issue.record("the answer does not wait")
+                continue
+            }
+            let answer = fixture.harness.begin(.later(pending))
+            fixture.flush()
+            #expect(answer.body.map { pending.bytes >= $0.utf8.count } == true)
+        }
+    }
+
+    @Test
     func `with changes alone, a read waits for nothing`() throws {
         let fixture = try Fixture(.changes)
         #expect(fixture.read().body == unknown)

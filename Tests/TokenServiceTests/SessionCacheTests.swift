@@ -6,14 +6,14 @@ import TokenStore
 @testable import TokenService
 
 @Suite struct SessionCacheTests {
-    private static func text(_ number: Int) -> SessionText {
+    private static func text(_ number: Int) -> [UInt8] {
         var generator = SeededGenerator(seed: UInt64(number))
         var bytes: [UInt8] = []
         for _ in 0..<SessionSecret.length { bytes.append(UInt8.random(in: 0...255, using: &generator)) }
-        let text = SessionSecret.text(of: bytes.span)
-        guard let session = SessionText(text.span) else { fatalError("the text has the form of a session") }
-        return session
+        return SessionSecret.text(of: bytes.span)
     }
+
+    private static func find(_ text: [UInt8], in cache: SessionCache) -> SessionCache.Entry? { cache.find(text.span) }
 
     private static func key(_ number: Int) -> SessionKey {
         var generator = SeededGenerator(seed: UInt64(number))
@@ -30,37 +30,34 @@ import TokenStore
 
     private static func insert(_ number: Int, user: String = "anna", into cache: SessionCache) {
         let ticket = cache.ticket(for: key(number))
-        cache.insert(SessionCache.Entry(session(user), key(number), nil, ticket), under: text(number))
+        cache.insert(SessionCache.Entry(session(user), key(number), text(number), nil, ticket))
     }
 
     @Test
     func `a session is found by its text alone`() {
         let cache = SessionCache(limit: 1 << 20)
         Self.insert(1, into: cache)
-        #expect(cache.find(Self.text(1))?.session.user == Array("anna".utf8))
-        #expect(cache.find(Self.text(2)) == nil)
+        #expect(Self.find(Self.text(1), in: cache)?.session.user == Array("anna".utf8))
+        #expect(Self.find(Self.text(2), in: cache) == nil)
         #expect(cache.counts.hits == 1)
         #expect(cache.counts.misses == 1)
     }
 
     @Test
     func `each byte of the text counts`() {
-        let original = Array("tcs_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ".utf8)
-        let session = SessionText(original.span)
-        #expect(session != nil)
+        let cache = SessionCache(limit: 1 << 20)
+        Self.insert(1, into: cache)
+        let original = Self.text(1)
+        var others = [Array(original.dropLast()), original + [0x61], [], Array("TCS_".utf8) + original.dropFirst(4)]
         for index in original.indices {
-            var other = original
-            other[index] ^= 1
-            let changed = SessionText(other.span)
-            #expect(changed != session)
+            others.append(original)
+            others[others.count - 1][index] ^= 1
         }
-        let others = [
-            Array("TCS_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQ".utf8), Array(original.dropLast()),
-            original + [0x61], [],
-        ]
-        for other in others {
-            let session = SessionText(other.span)
-            #expect(session == nil)
+        for other in others { #expect(Self.find(other, in: cache) == nil) }
+        #expect(Self.find(original, in: cache) != nil)
+        for other in others.prefix(4) {
+            let isText = SessionSecret.isText(other.span)
+            #expect(!isText)
         }
     }
 
@@ -68,18 +65,18 @@ import TokenStore
     func `from the announcement on, an ended session is not found`() {
         let cache = SessionCache(limit: 1 << 20)
         Self.insert(1, into: cache)
-        let entry = cache.find(Self.text(1))
+        let entry = Self.find(Self.text(1), in: cache)
         cache.willEnd([Self.key(1)])
-        #expect(cache.find(Self.text(1)) == nil)
+        #expect(Self.find(Self.text(1), in: cache) == nil)
         #expect(entry.map { cache.isValid($0) } == false)
         // What is read now may be what is about to end.
         Self.insert(1, into: cache)
-        #expect(cache.find(Self.text(1)) == nil)
+        #expect(Self.find(Self.text(1), in: cache) == nil)
         cache.didEnd([Self.key(1)])
-        #expect(cache.find(Self.text(1)) == nil)
+        #expect(Self.find(Self.text(1), in: cache) == nil)
         // The end has failed, and the store still has the session.
         Self.insert(1, into: cache)
-        #expect(cache.find(Self.text(1)) != nil)
+        #expect(Self.find(Self.text(1), in: cache) != nil)
     }
 
     @Test
@@ -88,8 +85,8 @@ import TokenStore
         let ticket = cache.ticket(for: Self.key(1))
         cache.willEnd([Self.key(1)])
         cache.didEnd([Self.key(1)])
-        cache.insert(SessionCache.Entry(Self.session("anna"), Self.key(1), nil, ticket), under: Self.text(1))
-        #expect(cache.find(Self.text(1)) == nil)
+        cache.insert(SessionCache.Entry(Self.session("anna"), Self.key(1), Self.text(1), nil, ticket))
+        #expect(Self.find(Self.text(1), in: cache) == nil)
     }
 
     @Test
@@ -100,10 +97,10 @@ import TokenStore
         cache.didEnd(Array(keys.dropLast()))
         // One is still under way; it is that of key 49.
         Self.insert(49, into: cache)
-        #expect(cache.find(Self.text(49)) == nil)
+        #expect(Self.find(Self.text(49), in: cache) == nil)
         cache.didEnd([keys[9_999]])
         Self.insert(49, into: cache)
-        #expect(cache.find(Self.text(49)) != nil)
+        #expect(Self.find(Self.text(49), in: cache) != nil)
     }
 
     @Test
@@ -111,7 +108,7 @@ import TokenStore
         let cache = SessionCache(limit: 1 << 20)
         for number in 0..<100 { Self.insert(number, into: cache) }
         cache.didChangeEverything()
-        for number in 0..<100 { #expect(cache.find(Self.text(number)) == nil) }
+        for number in 0..<100 { #expect(Self.find(Self.text(number), in: cache) == nil) }
     }
 
     @Test
@@ -121,7 +118,7 @@ import TokenStore
         Self.insert(0, into: cache)
         for number in 1..<20_000 {
             Self.insert(number, into: cache)
-            #expect(cache.find(Self.text(0)) != nil)
+            #expect(Self.find(Self.text(0), in: cache) != nil)
         }
         #expect(cache.counts.bytes <= limit)
         #expect(cache.counts.bytes >= limit / 4)
@@ -134,7 +131,7 @@ import TokenStore
     func `without memory nothing is kept`() {
         let cache = SessionCache(limit: 0)
         Self.insert(1, into: cache)
-        #expect(cache.find(Self.text(1)) == nil)
+        #expect(Self.find(Self.text(1), in: cache) == nil)
         #expect(cache.counts.bytes == 0)
     }
 }

@@ -85,7 +85,7 @@ import TokenStore
             settings: .init(), handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
         let failed = service.readFailed(.closed, .none)
         #expect(Preconditions(match: .any).applied(to: failed).status == .ok)
-        #expect(Preconditions(match: .any).applied(to: Response(.notFound)).status == .preconditionFailed)
+        #expect(Preconditions(match: .any).applied(to: .notFound).status == .preconditionFailed)
     }
 }
 

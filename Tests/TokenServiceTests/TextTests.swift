@@ -109,7 +109,7 @@ import Testing
 
     private func check(_ tokenInfo: [UInt8]) {
         var whole: [UInt8] = []
-        ContractAnswer.appendFound(tokenInfo, to: &whole)
+        FoundAnswer.append(tokenInfo, to: &whole)
         var answer = LongAnswer(tokenInfo)
         var pieces: [UInt8] = []
         while !answer.isComplete {

@@ -12,16 +12,15 @@ import TokenStore
 
     /// Knows the token `eyJ.good.sig`.
     private static func bearer(isReadInUniqueID: Bool) -> UserAccess.Mode {
-        .bearer(
-            UserAccess.BearerRules(isReadInUniqueID: isReadInUniqueID) { (token, _, _) throws(AccessFailure) in
-                guard token.equals(ByteRange(0, token.count), "eyJ.good.sig") else { throw .invalidToken }
-                return Array("anna".utf8)
-            })
+        .bearer(isReadInUniqueID: isReadInUniqueID) { (token, _, _) throws(AccessFailure) in
+            guard token.equals(ByteRange(0, token.count), "eyJ.good.sig") else { throw .invalidToken }
+            return Array("anna".utf8)
+        }
     }
 
     private static var bearer: UserAccess.Mode { bearer(isReadInUniqueID: false) }
     private static var bearerInID: UserAccess.Mode { bearer(isReadInUniqueID: true) }
-    private static var session: UserAccess.Mode { .session(UserAccess.SessionRules(idleTimeout: 100)) }
+    private static var session: UserAccess.Mode { .session(idleTimeout: 100) }
     private static var header: UserAccess.Mode { .header(name: Array("x-user".utf8)) }
 
     /// Describes what is found: `user NAME PLACE`, `store PLACE`, or `REASON PLACE`.
@@ -34,9 +33,7 @@ import TokenStore
         let stored = UserSession(
             id: SessionID([UInt8](repeating: 1, count: 16)), user: Array("anna".utf8), createdAt: 0, expiresAt: 1_000,
             lastUsedAt: 0)
-        if let text = SessionText(Array(Self.known.utf8).span) {
-            sessions.insert(SessionCache.Entry(stored, key, nil, sessions.ticket(for: key)), under: text)
-        }
+        sessions.insert(SessionCache.Entry(stored, key, Array(Self.known.utf8), nil, sessions.ticket(for: key)))
         let head = "GET /token HTTP/1.1\r\nHost: a\r\n" + lines.map { $0 + "\r\n" }.joined() + "\r\n"
         var reader = RequestReader(limits: RequestLimits())
         _ = reader.makeRoom()

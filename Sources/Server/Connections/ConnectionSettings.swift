@@ -94,21 +94,18 @@ extension AccessResources {
     ) -> UserAccess.Mode? {
         switch settings.access.mode {
         case .open: nil
-        case .session:
-            .session(
-                UserAccess.SessionRules(
-                    idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds)))
-        case .bearer: tokens.map { .bearer(bearer($0, settings, metrics)) }
+        case .session: .session(idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds))
+        case .bearer:
+            tokens.map {
+                .bearer(isReadInUniqueID: settings.access.bearer.isReadInUniqueID, verification(by: $0, metrics))
+            }
         case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
         case .certificate: .certificate(settings.access.certificateName)
         }
     }
 
-    private func bearer(
-        _ tokens: VerifiedTokens, _ settings: Settings, _ metrics: LoopMetrics
-    ) -> UserAccess.BearerRules {
-        UserAccess.BearerRules(isReadInUniqueID: settings.access.bearer.isReadInUniqueID) {
-            (token, unixTime, thumbprint) throws(AccessFailure) in
+    private func verification(by tokens: VerifiedTokens, _ metrics: LoopMetrics) -> UserAccess.Verify {
+        { (token, unixTime, thumbprint) throws(AccessFailure) in
             do throws(JWTRejection) {
                 return try tokens.verify(token, at: unixTime, certificateThumbprint: thumbprint).user
             } catch {

@@ -1,3 +1,4 @@
+internal import Audit
 internal import HTTP
 internal import TokenStore
 
@@ -121,17 +122,17 @@ enum APIResource: Hashable {
 
     // MARK: - Methods
 
-    /// What a method does with it, and what that takes; nil if it has no such method.
-    func operation(_ method: Method) -> (APIOperation, APIScope)? {
+    /// What a method does with it, and the scope that this takes; nil if it has no such method.
+    func action(_ method: Method) -> (AuditEvent.Action, APIScope)? {
         switch (self, method) {
         case (.sessions, .post): (.createSession, .sessions)
-        case (.session(let id), .delete): (.endSession(id), .sessions)
-        case (.sessionsOfUser(let user), .get), (.sessionsOfUser(let user), .head): (.listSessions(user), .sessions)
-        case (.sessionsOfUser(let user), .delete): (.endSessions(user), .sessions)
-        case (.token(let user), .get), (.token(let user), .head): (.readToken(user), .tokensRead)
-        case (.token(let user), .put): (.storeToken(user), .tokensWrite)
-        case (.token(let user), .delete): (.removeToken(user), .tokensWrite)
-        case (.user(let user), .delete): (.erase(user), .erase)
+        case (.session, .delete): (.endSession, .sessions)
+        case (.sessionsOfUser, .get), (.sessionsOfUser, .head): (.listSessions, .sessions)
+        case (.sessionsOfUser, .delete): (.endSessions, .sessions)
+        case (.token, .get), (.token, .head): (.read, .tokensRead)
+        case (.token, .put): (.store, .tokensWrite)
+        case (.token, .delete): (.remove, .tokensWrite)
+        case (.user, .delete): (.erase, .erase)
         default: nil
         }
     }
@@ -145,16 +146,4 @@ enum APIResource: Hashable {
         case .token: "GET, HEAD, PUT, DELETE"
         }
     }
-}
-
-/// A request of an app's server.
-enum APIOperation: Hashable {
-    case createSession
-    case endSession(SessionID?)
-    case listSessions([UInt8])
-    case endSessions([UInt8])
-    case readToken([UInt8])
-    case storeToken([UInt8])
-    case removeToken([UInt8])
-    case erase([UInt8])
 }

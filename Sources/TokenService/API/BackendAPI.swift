@@ -42,8 +42,7 @@ package final class BackendAPI {
     /// A request, as far as it was understood.
     private struct Call {
         let key: APIKey
-        let requestID: RequestID
-        let address: IPAddress?
+        let caller: Caller
         let preconditions: Preconditions
     }
 
@@ -51,17 +50,14 @@ package final class BackendAPI {
     func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
-        let address = source.address(of: request.head, in: bytes)
-        func deny(_ failure: AccessFailure) -> Answer {
-            // In a field, reads and writes are denied alike.
-            guardian.deny(failure, in: .field, isWrite: false, from: address, requestID)
-        }
-
+        // With a credential in a field, reads and writes are denied alike.
+        let caller = Caller(
+            isWrite: true, address: source.address(of: request.head, in: bytes), requestID: requestID)
         let key: APIKey
         do throws(AccessFailure) {
             key = try find(request.head, in: bytes)
         } catch {
-            return deny(error)
+            return guardian.deny(error, in: .field, caller)
         }
         let resource: APIResource
         do throws(APIResource.Fault) {
@@ -69,17 +65,17 @@ package final class BackendAPI {
         } catch {
             return .now(Self.answer(to: error))
         }
-        guard let (operation, scope) = resource.operation(request.head.method) else {
+        guard let (action, scope) = resource.action(request.head.method) else {
             var response = Response(.methodNotAllowed, "This path has other methods: \(resource.methods).")
             response.extras = Response.Extras(allowedMethods: resource.methods)
             return .now(response)
         }
-        guard key.scopes.contains(scope) else { return deny(.scope) }
+        guard key.scopes.contains(scope) else { return guardian.deny(.scope, in: .field, caller) }
         guard let preconditions = try? Preconditions(of: request.head, in: bytes) else {
             return .now(.malformedPreconditions)
         }
-        let call = Call(key: key, requestID: requestID, address: address, preconditions: preconditions)
-        return perform(operation, call, JSONBody(request.body, of: bytes))
+        let call = Call(key: key, caller: caller, preconditions: preconditions)
+        return perform(action, on: resource, call, JSONBody(request.body, of: bytes))
     }
 
     private func find(_ head: RequestHead, in bytes: Span<UInt8>) throws(AccessFailure) -> APIKey {
@@ -103,40 +99,40 @@ package final class BackendAPI {
 
     // MARK: - Operations
 
-    private func perform(_ operation: APIOperation, _ call: Call, _ body: JSONBody?) -> Answer {
-        let action = Self.action(of: operation)
+    private func perform(
+        _ action: AuditEvent.Action, on resource: APIResource, _ call: Call, _ body: JSONBody?
+    ) -> Answer {
         if let answer = guardian.unrecorded(action, in: .field, isWrite: true) { return answer }
-        switch operation {
-        case .createSession: return createSession(call, body)
-        case .endSession(let id): return endSession(id, call)
-        case .listSessions(let user): return recorded(list(user, call), action, user, call)
-        case .endSessions(let user): return recorded(end(user, call), action, user, call)
-        case .readToken(let user):
-            return recorded(
-                service.fetch(user, call.requestID).applying(call.preconditions), action, user, call)
-        case .storeToken(let user): return recorded(store(body, user, call), action, user, call)
-        case .removeToken(let user): return recorded(remove(user, call), action, user, call)
-        case .erase(let user): return recorded(erase(user, call), action, user, call)
-        }
-    }
-
-    private static func action(of operation: APIOperation) -> AuditEvent.Action {
-        switch operation {
-        case .createSession: .createSession
-        case .endSession: .endSession
-        case .listSessions: .listSessions
-        case .endSessions: .endSessions
-        case .readToken: .read
-        case .storeToken: .store
-        case .removeToken: .remove
-        case .erase: .erase
+        let handle = service.handle
+        switch resource {
+        case .sessions: return createSession(call, body)
+        case .session(let id): return endSession(id, call)
+        case .sessionsOfUser(let user):
+            let answer =
+                action == .endSessions
+                ? pending(call, { handle.endSessions(of: user, completion: $0) }, then: { .now(.ended($0)) })
+                : pending(call, { handle.listSessions(of: user, completion: $0) }, then: { .now(.list($0)) })
+            return recorded(answer, action, user, call)
+        case .token(let user):
+            let answer =
+                switch action {
+                case .store: store(body, user, call)
+                case .remove: remove(user, call)
+                default: service.fetch(user, call.caller.requestID).applying(call.preconditions)
+                }
+            return recorded(answer, action, user, call)
+        case .user(let user):
+            let answer = pending(call, { handle.erase(user, completion: $0) }, then: { .now(.erased($0)) })
+            return recorded(answer, action, user, call)
         }
     }
 
     private func recorded(
         _ answer: Answer, _ action: AuditEvent.Action, _ user: [UInt8]?, session: SessionID? = nil, _ call: Call
     ) -> Answer {
-        guardian.recorded(answer, action, byKey: call.key.name, user, session, from: call.address, call.requestID)
+        guardian.recorded(
+            answer, action, by: .apiKey(call.key.name), guardian.names(user: user, session: session), in: .field,
+            call.caller)
     }
 
     /// Has the store do something.
@@ -148,7 +144,7 @@ package final class BackendAPI {
         return .later(
             PendingAnswer(
                 bytes: Token.waitingBytes(id: [], info: []) + UniqueID.limit, timeLimit: service.timeLimit,
-                failure: { service.operationFailed($0, call.requestID) }, operation: operation, answer: answer))
+                failure: { service.operationFailed($0, call.caller.requestID) }, operation: operation, answer: answer))
     }
 
     // MARK: - Sessions
@@ -174,11 +170,6 @@ package final class BackendAPI {
         return recorded(answer, .createSession, user, session: id, call)
     }
 
-    private func list(_ user: [UInt8], _ call: Call) -> Answer {
-        let handle = service.handle
-        return pending(call, { handle.listSessions(of: user, completion: $0) }, then: { .now(.list($0)) })
-    }
-
     private func endSession(_ id: SessionID?, _ call: Call) -> Answer {
         guard let id else { return recorded(.now(.noSession), .endSession, nil, call) }
         let handle = service.handle
@@ -187,13 +178,8 @@ package final class BackendAPI {
             // Only the store knows whose it was.
             then: { [self] ended in
                 recorded(
-                    .now(ended == nil ? .noSession : Response(.stored)), .endSession, ended?.user, session: id, call)
+                    .now(ended == nil ? .noSession : .stored), .endSession, ended?.user, session: id, call)
             })
-    }
-
-    private func end(_ user: [UInt8], _ call: Call) -> Answer {
-        let handle = service.handle
-        return pending(call, { handle.endSessions(of: user, completion: $0) }, then: { .now(.ended($0)) })
     }
 
     // MARK: - Tokens
@@ -203,26 +189,21 @@ package final class BackendAPI {
         guard call.preconditions != Preconditions() else { return .now(.preconditionRequired) }
         guard let match = call.preconditions.writeMatch else { return .now(.twoPreconditions) }
         return service.store(
-            tokenInfo, under: user, if: WriteCondition(match: match), call.requestID, refusal: Self.refusal)
+            tokenInfo, under: user, if: WriteCondition(match: match), call.caller.requestID, refusal: Self.refusal)
     }
 
     private func remove(_ user: [UInt8], _ call: Call) -> Answer {
         guard let match = call.preconditions.writeMatch else { return .now(.twoPreconditions) }
-        let (service, requestID) = (service, call.requestID)
+        let (service, requestID) = (service, call.caller.requestID)
         return .later(
             PendingAnswer(
                 bytes: Token.waitingBytes(id: user, info: []), timeLimit: service.timeLimit,
                 failure: { Self.refusal($0) ?? service.writeFailed($0, requestID) },
                 operation: { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
-                answer: { .now(Response($0 ? .stored : .notFound)) }))
+                answer: { .now($0 ? .stored : .notFound) }))
     }
 
     private static func refusal(_ error: StoreError) -> Response? {
         if case .preconditionFailed = error { .preconditionFailed } else { nil }
-    }
-
-    private func erase(_ user: [UInt8], _ call: Call) -> Answer {
-        let handle = service.handle
-        return pending(call, { handle.erase(user, completion: $0) }, then: { .now(.erased($0)) })
     }
 }

@@ -26,14 +26,13 @@ package final class AccessGuard {
     // MARK: - Refusals
 
     /// The answer to a request that is refused.
-    func deny(
-        _ failure: AccessFailure, in place: AccessFailure.Place, isWrite: Bool, from address: IPAddress?,
-        _ requestID: RequestID
-    ) -> Answer {
-        if failure.isGuess { noteGuess(from: address) }
+    func deny(_ failure: AccessFailure, in place: AccessFailure.Place, _ caller: Caller) -> Answer {
+        if failure.isGuess { noteGuess(from: caller.address) }
         note(failure)
-        let answer = Answer.now(failure.response(in: place, isWrite: isWrite))
-        return recorded(answer, failure, in: place, isWrite: isWrite, from: address, requestID)
+        let answer = Answer.now(failure.response(in: place, isWrite: caller.isWrite))
+        guard failure.isRecorded else { return answer }
+        let event = AuditEvent(.authenticate, .denied(failure.rawValue), by: .none)
+        return recorded(answer, event, in: place, caller)
     }
 
     /// Whether addresses are limited at all.
@@ -60,57 +59,44 @@ extension AccessGuard {
     func records(_ action: AuditEvent.Action) -> Bool { trail?.records(action) ?? false }
 
     /// The answer to a request for something that would have to be recorded and cannot be; nil if it can.
-    func unrecorded(
-        _ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool
-    ) -> Answer? {
+    func unrecorded(_ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool) -> Answer? {
         guard let trail, !trail.canRecord(action) else { return nil }
-        note(.unrecorded)
-        return .now(AccessFailure.unrecorded.response(in: place, isWrite: isWrite))
-    }
-
-    /// The pseudonym of the session in the audit log; nil without one.
-    func names(of session: UserSession) -> AuditTrail.Names? {
-        trail?.names(user: session.user, session: session.id)
-    }
-
-    /// Has an app's request recorded.
-    func recorded(
-        _ answer: Answer, _ action: AuditEvent.Action, by grant: Grant, isWrite: Bool, from address: IPAddress?,
-        _ requestID: RequestID
-    ) -> Answer {
-        guard let trail else { return answer }
-        let names = grant.session?.auditNames ?? trail.names(user: grant.user)
-        let event = AuditEvent(
-            action, .ok, by: .user, user: names.user, session: names.session, requestID: requestID.text)
-        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: grant.place, isWrite: isWrite) }
-    }
-
-    /// Has a request of an app's server recorded.
-    func recorded(
-        _ answer: Answer, _ action: AuditEvent.Action, byKey name: String, _ user: [UInt8]?, _ session: SessionID?,
-        from address: IPAddress?, _ requestID: RequestID
-    ) -> Answer {
-        guard let trail else { return answer }
-        let names = trail.names(user: user, session: session)
-        let event = AuditEvent(
-            action, .ok, by: .apiKey(name), user: names.user, session: names.session, requestID: requestID.text)
-        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: .field, isWrite: true) }
-    }
-
-    /// Has a refusal recorded.
-    private func recorded(
-        _ answer: Answer, _ failure: AccessFailure, in place: AccessFailure.Place, isWrite: Bool,
-        from address: IPAddress?, _ requestID: RequestID
-    ) -> Answer {
-        guard let trail, failure.isRecorded else { return answer }
-        let event = AuditEvent(.authenticate, .denied(failure.rawValue), by: .none, requestID: requestID.text)
-        return trail.recorded(answer, event, from: address) { [self] in unrecorded(in: place, isWrite: isWrite) }
+        return .now(unrecorded(in: place, isWrite: isWrite))
     }
 
     private func unrecorded(in place: AccessFailure.Place, isWrite: Bool) -> Response {
         note(.unrecorded)
         return AccessFailure.unrecorded.response(in: place, isWrite: isWrite)
     }
+
+    /// The pseudonyms of a user and a session in the audit log; nil without one.
+    func names(user: [UInt8]?, session: SessionID? = nil) -> AuditTrail.Names? {
+        trail?.names(user: user, session: session)
+    }
+
+    /// Has the outcome of a request recorded.
+    func recorded(
+        _ answer: Answer, _ action: AuditEvent.Action, by actor: AuditEvent.Actor, _ names: AuditTrail.Names?,
+        in place: AccessFailure.Place, _ caller: Caller
+    ) -> Answer {
+        recorded(
+            answer, AuditEvent(action, .ok, by: actor, user: names?.user, session: names?.session), in: place, caller)
+    }
+
+    private func recorded(
+        _ answer: Answer, _ event: AuditEvent, in place: AccessFailure.Place, _ caller: Caller
+    ) -> Answer {
+        guard let trail else { return answer }
+        return trail.recorded(answer, event, caller) { [self] in unrecorded(in: place, isWrite: caller.isWrite) }
+    }
+}
+
+/// Who has sent a request, and whether that changes something.
+struct Caller {
+    let isWrite: Bool
+    /// The client's; nil for a Unix socket.
+    let address: IPAddress?
+    let requestID: RequestID
 }
 
 /// Why a request is not served, although it could be read: counted by these words, and written in the audit log.
@@ -169,12 +155,14 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     ///   - wait: After how many seconds a failure is within the limit again; of `limited`.
     package func response(in place: Place, isWrite: Bool, wait: Int? = nil) -> Response {
         switch (self, place) {
-        case (.missing, .parameter): return Response(.invalidInput)
+        case (.missing, .parameter): return .invalidInput
         case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter),
             (.tooLong, .parameter):
             // The same bytes as for an id without a token, or for a write that fails; counted as what it is.
-            var response = Response(isWrite ? .writeFailed : .notFound)
+            var response: Response = isWrite ? .writeFailed : .notFound
             response.code = .denied
+            // Tells clients that know it from an id without a token.
+            response.extras = Response.Extras(challenge: .invalidToken)
             return response
         case (.unrecorded, .parameter): return .failure(isWrite: isWrite)
         case (.missing, .field):

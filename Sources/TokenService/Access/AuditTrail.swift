@@ -74,18 +74,17 @@ package final class AuditTrail {
     ///
     /// - Parameters:
     ///   - answer: The answer.
-    ///   - event: Without the address; unless it is denied already, the answer says what came of it.
-    ///   - address: The client's; nil for a client of a Unix socket.
+    ///   - event: Without what is known of the caller; unless it is denied already, the answer says what came of it.
     ///   - failure: The answer if the event cannot be recorded.
     func recorded(
-        _ answer: Answer, _ event: AuditEvent, from address: IPAddress?, orElse failure: @escaping () -> Response
+        _ answer: Answer, _ event: AuditEvent, _ caller: Caller, orElse failure: @escaping () -> Response
     ) -> Answer {
         answer.then { [self] answer, waiting in
             var event = event
             if event.outcome == .ok { event.outcome = Self.outcome(of: answer) }
             guard recorded.includes(event.action, event.outcome) else { return answer }
-            if isRepeated(event, from: address) { return answer }
-            event.address = address?.description
+            if isRepeated(event, from: caller.address) { return answer }
+            (event.address, event.requestID) = (caller.address?.description, caller.requestID.text)
             events.append(event)
             let bytes = Self.bytes(of: answer)
             // One with a time limit has the store's, most of which may be over.
@@ -98,17 +97,14 @@ package final class AuditTrail {
         }
     }
 
-    /// Bytes that an answer holds while it waits; 0 for a short one, as one that is refused for lack of room denies what the log
-    /// is about to say.
+    /// Bytes that an answer holds while it waits.
     private static func bytes(of answer: Answer) -> Int {
         switch answer {
-        case .now(let response): response.body.count > shortBody ? response.body.count : 0
+        case .now(let response): response.body.count
         case .inPieces(let long): long.capacity
         case .later: 0
         }
     }
-
-    private static let shortBody = 4 << 10
 
     /// Whether an event is only counted: what is refused, a client can send again at once, and as often as it likes.
     private func isRepeated(_ event: AuditEvent, from address: IPAddress?) -> Bool {
@@ -119,7 +115,6 @@ package final class AuditTrail {
         // While the disk does not answer, they would take the places of other events.
         if log.figures.isFailing, !log.isStalled { return false }
         var common = event
-        common.requestID = nil
         common.address = address.map { $0.isIPv4 ? $0.description : "\($0.network)/64" }
         return log.isCounted(common)
     }

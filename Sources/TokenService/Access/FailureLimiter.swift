@@ -16,15 +16,12 @@ package final class FailureLimiter: Sendable {
     /// the address may again fail as often as a new one.
     private struct Buckets {
         var rate: FailureRate?
-        /// When this is full, it takes the place of `older`, whose addresses are forgotten if they have not failed since.
-        var recent: [IPAddress: UInt64] = [:]
-        var older: [IPAddress: UInt64] = [:]
-
-        func time(of network: IPAddress) -> UInt64 { recent[network] ?? older[network] ?? 0 }
+        /// Those that are least used are forgotten.
+        var times = RecentEntries<IPAddress, UInt64>(limit: addressLimit)
     }
 
-    /// With 24 bytes an address, and twice as many places as addresses: 768 KiB for each of the two tables.
-    private static let addressesInTable = 16_384
+    /// With 40 bytes an address, and twice as many places: 640 KiB for each half.
+    private static let addressLimit = 24_576
 
     private let buckets: Mutex<Buckets>
 
@@ -48,7 +45,7 @@ package final class FailureLimiter: Sendable {
         return buckets.withLock { buckets in
             guard let rate = buckets.rate else { return nil }
             let free = now.nanoseconds + Nanoseconds(rate.interval).count * UInt64(rate.count - 1)
-            let time = buckets.time(of: address.network)
+            let time = buckets.times.find(address.network) ?? 0
             return time > free ? .nanoseconds(Int64(clamping: time - free)) : nil
         }
     }
@@ -58,16 +55,13 @@ package final class FailureLimiter: Sendable {
         guard let network = address?.network else { return }
         buckets.withLock { buckets in
             guard let rate = buckets.rate else { return }
-            let time = max(buckets.time(of: network), now.nanoseconds) + Nanoseconds(rate.interval).count
-            if buckets.recent.count == Self.addressesInTable, buckets.recent[network] == nil {
-                (buckets.older, buckets.recent) = (buckets.recent, [:])
-            }
-            buckets.recent[network] = time
+            let time = max(buckets.times.find(network) ?? 0, now.nanoseconds) + Nanoseconds(rate.interval).count
+            buckets.times.insert(time, under: network, cost: 1)
         }
     }
 
     /// How many addresses are remembered.
-    var addressCount: Int { buckets.withLock { $0.recent.count + $0.older.count } }
+    var addressCount: Int { buckets.withLock(\.times.count) }
 }
 
 /// How many failures an address may have in which time, such as 30 per minute.

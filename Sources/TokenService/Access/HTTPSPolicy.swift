@@ -45,14 +45,6 @@ package struct HTTPSPolicy: Sendable {
         /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16
 
-        package init(address: IPAddress?, isTLS: Bool, port: UInt16, hidesClient: Bool, trusted: TrustedProxies) {
-            self.address = address
-            self.isTLS = isTLS
-            self.port = port
-            self.hidesClient = hidesClient
-            isTrusted = !hidesClient && trusted.contains(address)
-        }
-
         /// Whether the peer is a program on this machine.
         var isLocal: Bool { address?.isLoopback ?? true }
     }
@@ -79,7 +71,9 @@ package struct HTTPSPolicy: Sendable {
     package func peer(
         address: IPAddress?, isTLS: Bool, port: UInt16 = 0, hidesClient: Bool = false
     ) -> Peer {
-        Peer(address: address, isTLS: isTLS, port: port, hidesClient: hidesClient, trusted: trusted)
+        Peer(
+            address: address, isTLS: isTLS, hidesClient: hidesClient,
+            isTrusted: !hidesClient && trusted.contains(address), port: port)
     }
 
     // MARK: - Decision

@@ -16,15 +16,21 @@ package final class SessionCache: Sendable {
     final class Entry: Sendable {
         let session: UserSession
         let key: SessionKey
+        /// As clients send it.
+        fileprivate let text: [UInt8]
         /// When the session was last used, in seconds since 1970.
         let lastUsedAt: Atomic<Int64>
         /// Its names in the audit log; nil without one.
         let auditNames: AuditTrail.Names?
         fileprivate let ticket: Ticket
 
-        init(_ session: UserSession, _ key: SessionKey, _ auditNames: AuditTrail.Names?, _ ticket: Ticket) {
+        init(
+            _ session: UserSession, _ key: SessionKey, _ text: [UInt8], _ auditNames: AuditTrail.Names?,
+            _ ticket: Ticket
+        ) {
             self.session = session
             self.key = key
+            self.text = text
             self.auditNames = auditNames
             self.ticket = ticket
             lastUsedAt = Atomic(session.lastUsedAt)
@@ -37,26 +43,12 @@ package final class SessionCache: Sendable {
         fileprivate let version: UInt64
     }
 
-    /// Hits, misses and size of the cache.
-    package struct Counts: Sendable {
-        package var hits = 0
-        package var misses = 0
-        package var entries = 0
-        package var bytes = 0
-    }
-
-    private struct Table {
-        var entries: RecentEntries<SessionText, Entry>
-        var hits = 0
-        var misses = 0
-    }
-
     /// A class, as a mutex cannot be an array's element.
     private final class Shard: Sendable {
-        let table: Mutex<Table>
+        let entries: Mutex<RecentEntries<UInt64, Entry>>
 
         init(limit: Int) {
-            table = Mutex(Table(entries: RecentEntries(limit: limit)))
+            entries = Mutex(RecentEntries(limit: limit))
         }
     }
 
@@ -74,9 +66,12 @@ package final class SessionCache: Sendable {
         shards = (0..<Self.shardCount).map { _ in Shard(limit: limit / Self.shardCount) }
     }
 
-    private func shard(of text: SessionText) -> Shard {
-        shards[text.number & (Self.shardCount - 1)]
+    private func shard(of hash: UInt64) -> Shard {
+        shards[Int(hash >> 32) & (Self.shardCount - 1)]
     }
+
+    /// Of the last characters, which are enough: nobody can choose the sessions of a table, as they were all made here.
+    private static func hash(of text: Span<UInt8>) -> UInt64 { text.extracting(last: 16).seededHash }
 
     private static func group(of key: SessionKey) -> Int {
         key.hashValue & (groupCount - 1)
@@ -85,14 +80,12 @@ package final class SessionCache: Sendable {
     // MARK: - Reading
 
     /// A session that is known and has not ended; whether it has expired is for the caller to see.
-    func find(_ text: SessionText) -> Entry? {
-        let entry = shard(of: text).table.withLock { table -> Entry? in
-            let entry = table.entries.find(text)
-            if entry == nil { table.misses += 1 } else { table.hits += 1 }
-            return entry
-        }
+    func find(_ text: Span<UInt8>) -> Entry? {
+        let hash = Self.hash(of: text)
+        let entry = shard(of: hash).entries.withLock { $0.find(hash) }
         guard let entry, isValid(entry) else { return nil }
-        return entry
+        let known = entry.text
+        return ConstantTime.areEqual(known.span, text) ? entry : nil
     }
 
     /// Whether a session has certainly not ended since it was read from the store.
@@ -107,21 +100,23 @@ package final class SessionCache: Sendable {
     }
 
     /// Keeps an entry, unless a session of its group has ended or is ending since its ticket was taken.
-    func insert(_ entry: Entry, under text: SessionText) {
+    func insert(_ entry: Entry) {
         guard entry.ticket.version & Self.underWay == 0, isValid(entry) else { return }
+        let text = entry.text
+        let hash = Self.hash(of: text.span)
         // With its place in the table.
-        let cost = entry.session.user.count + 400
-        shard(of: text).table.withLock { $0.entries.insert(entry, under: text, cost: cost) }
+        let cost = entry.session.user.count + 500
+        shard(of: hash).entries.withLock { $0.insert(entry, under: hash, cost: cost) }
     }
 
-    package var counts: Counts {
-        var counts = Counts()
+    package var counts: CacheCounts {
+        var counts = CacheCounts()
         for shard in shards {
-            shard.table.withLock { table in
-                counts.hits += table.hits
-                counts.misses += table.misses
-                counts.entries += table.entries.count
-                counts.bytes += table.entries.bytes
+            shard.entries.withLock { entries in
+                counts.hits += entries.hits
+                counts.misses += entries.misses
+                counts.entries += entries.count
+                counts.bytes += entries.bytes
             }
         }
         return counts
@@ -149,54 +144,26 @@ package final class SessionCache: Sendable {
     }
 }
 
-/// A session as clients send it: `tcs_` and 43 characters of base64url (RFC 4648, section 5) for 256 random bits.
-///
-/// Its bytes lie in six words, so that a session is looked up without an allocation. Comparing takes constant time. It has no
-/// description that could end up in a log.
-struct SessionText: Hashable, Sendable {
-    /// Bytes of the text.
-    static let length = 47
-    /// The prefix of every session.
-    static let prefix: StaticString = "tcs_"
-
-    /// Bytes 0 to 39, eight each, and bytes 39 to 46.
-    private let words: InlineArray<6, UInt64>
-
-    /// - Returns: Nil for a text that cannot be a session by its length or its beginning.
-    init?(_ text: Span<UInt8>) {
-        guard text.count == Self.length, text.equals(ByteRange(0, 4), Self.prefix) else { return nil }
-        words = InlineArray { index in
-            // The loads end with the text: 39 + 8 = 47.
-            unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: min(8 * index, 39), as: UInt64.self)
-        }
-    }
-
-    static func == (one: SessionText, other: SessionText) -> Bool {
-        var difference: UInt64 = 0
-        for index in one.words.indices { difference |= one.words[index] ^ other.words[index] }
-        return difference == 0
-    }
-
-    /// Eight of its random characters are enough, as nobody can choose the sessions of a table: they were all made here.
-    func hash(into hasher: inout Hasher) { hasher.combine(words[2]) }
-
-    /// A number that is as random as the session; another one than the hash is made of.
-    var number: Int { Int(truncatingIfNeeded: words[4] ^ words[4] >> 8 ^ words[4] >> 16) }
-}
-
-/// The random bits of a session, and how clients write them.
+/// The random bits of a session, and how clients write them: `tcs_` and 43 characters of base64url (RFC 4648, section 5).
 package enum SessionSecret {
     /// Bytes of a secret.
     package static let length = 32
 
+    private static let prefix: StaticString = "tcs_"
+    private static let textLength = 47
+
     /// The text for a secret.
     package static func text(of secret: Span<UInt8>) -> [UInt8] {
-        Array("\(SessionText.prefix)\(Base64URL.encode(secret))".utf8)
+        Array("\(prefix)\(Base64URL.encode(secret))".utf8)
+    }
+
+    /// Whether a text has the length and the beginning of a session.
+    static func isText(_ text: Span<UInt8>) -> Bool {
+        text.count == textLength && text.equals(ByteRange(0, prefix.utf8CodeUnitCount), prefix)
     }
 
     /// The secret of a text; nil if it is not one that `text` has written.
     static func secret(of text: Span<UInt8>) -> [UInt8]? {
-        guard text.count == SessionText.length, text.equals(ByteRange(0, 4), SessionText.prefix) else { return nil }
-        return Base64URL.decode(text.extracting(droppingFirst: SessionText.prefix.utf8CodeUnitCount))
+        isText(text) ? Base64URL.decode(text.extracting(droppingFirst: prefix.utf8CodeUnitCount)) : nil
     }
 }

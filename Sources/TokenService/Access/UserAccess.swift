@@ -1,6 +1,9 @@
 package import Cryptography
-internal import HTTP
+package import HTTP
+internal import JSON
 internal import JWT
+internal import Synchronization
+internal import TokenStore
 
 /// Finds out which user a request is for, by the credential that it shows: the settings of `access.mode`, and one loop's memory
 /// for it.
@@ -9,39 +12,20 @@ internal import JWT
 package final class UserAccess {
     /// How a request shows its user.
     package enum Mode {
-        case session(SessionRules)
-        case bearer(BearerRules)
+        /// - Parameter idleTimeout: How long sessions are valid without being used, in seconds.
+        case session(idleTimeout: Int64)
+        /// - Parameter isReadInUniqueID: Whether `unique_id` may be a JWT.
+        case bearer(isReadInUniqueID: Bool, Verify)
         /// - Parameter name: In lower case.
         case header(name: [UInt8])
         case certificate(ClientCertificate.NameKind)
     }
 
-    /// How long sessions are valid, in seconds.
-    package struct SessionRules: Sendable {
-        package let idleTimeout: Int64
-
-        package init(idleTimeout: Int64) {
-            self.idleTimeout = idleTimeout
-        }
-    }
-
-    /// Where JWTs may be.
-    package struct BearerRules {
-        /// The user that the text of a JWT stands for, at a time in seconds since 1970, on a connection whose client certificate
-        /// has this SHA-256.
-        package typealias Verify = (
-            _ token: Span<UInt8>, _ unixTime: Int64, _ certificateThumbprint: [UInt8]?
-        ) throws(AccessFailure) -> [UInt8]
-
-        /// Whether `unique_id` may be one.
-        let isReadInUniqueID: Bool
-        let verify: Verify
-
-        package init(isReadInUniqueID: Bool, verify: @escaping Verify) {
-            self.isReadInUniqueID = isReadInUniqueID
-            self.verify = verify
-        }
-    }
+    /// The user that the text of a JWT stands for, at a time in seconds since 1970, on a connection whose client certificate has
+    /// this SHA-256.
+    package typealias Verify = (
+        _ token: Span<UInt8>, _ unixTime: Int64, _ certificateThumbprint: [UInt8]?
+    ) throws(AccessFailure) -> [UInt8]
 
     /// The result of checking a credential.
     enum Finding {
@@ -53,7 +37,7 @@ package final class UserAccess {
 
     /// A session that has to be read from the store.
     struct SessionLookup {
-        let text: SessionText
+        let text: [UInt8]
         let secret: [UInt8]
         let place: AccessFailure.Place
     }
@@ -66,7 +50,180 @@ package final class UserAccess {
 
     /// Bytes that a `unique_id` may have: a JWT is longer than an id.
     var uniqueIDLimit: Int {
-        if case .bearer(let rules) = mode, rules.isReadInUniqueID { JWTVerifier.tokenLimit } else { UniqueID.limit }
+        if case .bearer(isReadInUniqueID: true, _) = mode { JWTVerifier.tokenLimit } else { UniqueID.limit }
+    }
+}
+
+extension UserAccess {
+    /// Finds the user of a request as far as that takes no store.
+    ///
+    /// - Parameters:
+    ///   - uniqueID: The parameter with its tags removed; empty if it is missing.
+    ///   - isPresent: Whether the request has the parameter.
+    ///   - head: The request's head.
+    ///   - bytes: The request's bytes.
+    ///   - source: Where the request comes from.
+    ///   - sessions: Those that were used recently.
+    ///   - now: In seconds since 1970.
+    func find(
+        _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
+        from source: RequestSource,
+        _ sessions: SessionCache, at now: Int64
+    ) -> Finding {
+        let finding: Finding
+        switch mode {
+        case .session(let idleTimeout):
+            return presented(
+                uniqueID, isPresent: isPresent, head, in: bytes, isCredential: SessionSecret.isText,
+                { session($0, $1, idleTimeout, sessions, at: now) })
+        case .bearer(let isReadInUniqueID, let verify):
+            return presented(
+                uniqueID, isPresent: isPresent, head, in: bytes,
+                isCredential: { isReadInUniqueID ? Self.looksLikeToken($0) : nil },
+                { token, place in
+                    do throws(AccessFailure) {
+                        let user = try verify(token, now, source.certificate?.thumbprint)
+                        return .user(Grant(user: user, session: nil, place: place))
+                    } catch {
+                        return .denied(error, place)
+                    }
+                })
+        case .header(let name): finding = Self.header(name, head, in: bytes, from: source)
+        case .certificate(let kind): finding = Self.certificate(of: source, kind)
+        }
+        guard case .user(let grant) = finding else { return finding }
+        // The browser shows these credentials whatever page sends a request.
+        if head.fields.mentionsPage, head.isFromForeignPage(in: bytes, allowsTLS: true) {
+            return .denied(.foreignPage, .field)
+        }
+        return Self.check(uniqueID, grant)
+    }
+
+    /// Whether `unique_id` is that of the user, or there is none.
+    static func check(_ uniqueID: Span<UInt8>, _ grant: Grant) -> Finding {
+        uniqueID.isEmpty || uniqueID.equals(ByteRange(0, uniqueID.count), grant.user)
+            ? .user(grant) : .denied(.otherUser, grant.place)
+    }
+
+    /// Finds the user by the credential in Authorization or, if it may be there, in `unique_id`.
+    ///
+    /// - Parameters:
+    ///   - isCredential: Whether an id has the form of a credential; nil if none is read there.
+    ///   - find: Finds the user by a credential.
+    private func presented(
+        _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
+        isCredential: (Span<UInt8>) -> Bool?, _ find: (Span<UInt8>, AccessFailure.Place) -> Finding
+    ) -> Finding {
+        let field: ByteRange?
+        do throws(AccessFailure) {
+            field = try Self.bearerToken(of: head, in: bytes)
+        } catch {
+            return .denied(error, .field)
+        }
+        let isSecond = isCredential(uniqueID)
+        guard let field else {
+            guard isSecond != nil, isPresent else { return .denied(.missing, .field) }
+            return uniqueID.isEmpty ? .denied(.missing, .parameter) : find(uniqueID, .parameter)
+        }
+        let finding = find(bytes.extracting(field.indices), .field)
+        guard isSecond == true else {
+            if case .user(let grant) = finding { return Self.check(uniqueID, grant) }
+            return finding
+        }
+        if case .denied = finding { return finding }
+        let isSame = uniqueID.equals(ByteRange(0, uniqueID.count), [UInt8](field, in: bytes))
+        return isSame ? finding : .denied(.conflicting, .field)
+    }
+
+    // MARK: - Session
+
+    private func session(
+        _ text: Span<UInt8>, _ place: AccessFailure.Place, _ idleTimeout: Int64, _ sessions: SessionCache,
+        at now: Int64
+    ) -> Finding {
+        guard SessionSecret.isText(text) else { return .denied(.malformed, place) }
+        if let entry = sessions.find(text) {
+            switch Self.validity(of: entry, idleTimeout, at: now) {
+            case .valid: return .user(Grant(user: entry.session.user, session: entry, place: place))
+            case .tooOld: return .denied(.expired, place)
+            // Another process may have noted a use since.
+            case .idle: break
+            }
+        }
+        guard let secret = SessionSecret.secret(of: text) else { return .denied(.malformed, place) }
+        return .session(SessionLookup(text: text.bytes(text.indices), secret: secret, place: place))
+    }
+
+    enum Validity {
+        case valid, tooOld, idle
+    }
+
+    /// How far in the future a session may have been made, in seconds: the clocks of servers differ, and a clock may be set back,
+    /// by up to a day as for a `StoreClock`.
+    private static let latestAhead: Int64 = 86_400
+
+    /// Whether a session that has not been ended is still valid.
+    ///
+    /// - Parameter now: By the store's clock.
+    static func validity(of entry: SessionCache.Entry, _ idleTimeout: Int64, at now: Int64) -> Validity {
+        // A session from the future was made while the clock was ahead, and would last too long by as much.
+        if now >= entry.session.expiresAt || entry.session.createdAt > now + latestAhead { return .tooOld }
+        return now - entry.lastUsedAt.load(ordering: .relaxed) > idleTimeout ? .idle : .valid
+    }
+
+    // MARK: - JWT
+
+    /// Whether a text has the three parts of a signed JWT, of which the first is an encoded JSON object.
+    private static func looksLikeToken(_ text: Span<UInt8>) -> Bool {
+        guard text.count > 3, text.equals(ByteRange(0, 3), "eyJ") else { return false }
+        var dots = 0
+        for index in text.indices where text[index] == UInt8(ascii: ".") { dots += 1 }
+        return dots == 2
+    }
+
+    // MARK: - Header and certificate
+
+    /// The user in a header that a trusted proxy has set.
+    private static func header(
+        _ name: [UInt8], _ head: RequestHead, in bytes: Span<UInt8>, from source: RequestSource
+    ) -> Finding {
+        guard source.peer.isTrusted else { return .denied(.missing, .field) }
+        let values = head.values(ofFieldNamed: name, in: bytes)
+        guard let value = values.first, !value.isEmpty else { return .denied(.missing, .field) }
+        guard values.count == 1 else { return .denied(.conflicting, .field) }
+        return user(named: [UInt8](value, in: bytes))
+    }
+
+    private static func certificate(of source: RequestSource, _ kind: ClientCertificate.NameKind) -> Finding {
+        guard let certificate = source.certificate else { return .denied(.missing, .field) }
+        guard let name = certificate.name(kind) else { return .denied(.malformed, .field) }
+        return user(named: name)
+    }
+
+    /// A user whom a proxy or an issuer has authenticated; refused if it would not be stored as it is written.
+    private static func user(named name: [UInt8]) -> Finding {
+        guard UniqueID(name) == .text(name) else { return .denied(.malformed, .field) }
+        return .user(Grant(user: name, session: nil, place: .field))
+    }
+
+    // MARK: - Syntax
+
+    /// The token of the field `Authorization: Bearer` (RFC 6750, section 2.1); nil without one.
+    ///
+    /// What another scheme has is no credential of ours: a proxy that asks for passwords may pass them on.
+    ///
+    /// - Throws: `conflicting` for several lines of the field, `malformed` for one without a token.
+    package static func bearerToken(
+        of head: RequestHead, in bytes: Span<UInt8>
+    ) throws(AccessFailure) -> ByteRange? {
+        let lines = head.fields.authorization
+        if lines.isEmpty { return nil }
+        guard let value = lines.only else { throw .conflicting }
+        let scheme: StaticString = "bearer"
+        guard bytes.hasPrefix(scheme, in: value.indices) else { return nil }
+        let rest = ByteRange(Int(value.start) + scheme.utf8CodeUnitCount, Int(value.end))
+        guard !rest.isEmpty else { throw .malformed }
+        return bytes[Int(rest.start)] == UInt8(ascii: " ") ? bytes.trimmed(rest) : nil
     }
 }
 

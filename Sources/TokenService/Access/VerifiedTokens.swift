@@ -98,6 +98,8 @@ struct RecentEntries<Key: Hashable, Entry> {
     private var old: [Key: (entry: Entry, cost: Int)] = [:]
     private var youngBytes = 0
     private var oldBytes = 0
+    /// Keys that were found, and that were not.
+    private(set) var (hits, misses) = (0, 0)
 
     init(limit: Int) {
         self.limit = limit
@@ -107,8 +109,12 @@ struct RecentEntries<Key: Hashable, Entry> {
     var bytes: Int { youngBytes + oldBytes }
 
     mutating func find(_ key: Key) -> Entry? {
+        hits += 1
         if let found = young[key] { return found.entry }
-        guard let found = old.removeValue(forKey: key) else { return nil }
+        guard let found = old.removeValue(forKey: key) else {
+            (hits, misses) = (hits - 1, misses + 1)
+            return nil
+        }
         oldBytes -= found.cost
         insert(found.entry, under: key, cost: found.cost)
         return found.entry

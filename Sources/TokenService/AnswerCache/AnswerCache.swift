@@ -16,14 +16,6 @@ package final class AnswerCache: Sendable {
         let version: UInt64
     }
 
-    /// Hits, misses and size of the cache.
-    package struct Counts: Sendable {
-        package var hits = 0
-        package var misses = 0
-        package var entries = 0
-        package var bytes = 0
-    }
-
     private static let shardBits: UInt64 = 4
 
     private let shards: [Shard]
@@ -83,8 +75,8 @@ package final class AnswerCache: Sendable {
         }
     }
 
-    package var counts: Counts {
-        var counts = Counts()
+    package var counts: CacheCounts {
+        var counts = CacheCounts()
         for shard in shards {
             shard.table.withLock { table in
                 counts.hits += table.hits
@@ -134,6 +126,40 @@ extension AnswerCache: WriteObserver {
             }
         }
     }
+}
+
+/// Tells the answer cache and the session cache of every change in the store.
+///
+/// Any thread.
+package final class ServiceCaches: WriteObserver {
+    private let answers: AnswerCache
+    private let sessions: SessionCache
+
+    package init(_ answers: AnswerCache, _ sessions: SessionCache) {
+        self.answers = answers
+        self.sessions = sessions
+    }
+
+    package func willWrite(_ ids: [[UInt8]]) { answers.willWrite(ids) }
+
+    package func didWrite(_ ids: [[UInt8]]) { answers.didWrite(ids) }
+
+    package func willEnd(_ sessions: [SessionKey]) { self.sessions.willEnd(sessions) }
+
+    package func didEnd(_ sessions: [SessionKey]) { self.sessions.didEnd(sessions) }
+
+    package func didChangeEverything() {
+        answers.didChangeEverything()
+        sessions.didChangeEverything()
+    }
+}
+
+/// Hits, misses and size of a cache.
+package struct CacheCounts: Sendable {
+    package var hits = 0
+    package var misses = 0
+    package var entries = 0
+    package var bytes = 0
 }
 
 extension Span<UInt8> {

@@ -82,7 +82,7 @@ package final class TokenService {
             return plain(post(tokenInfo, under: uniqueID, requestID))
         case .head: return .now(Response(body: []))
         case .put, .patch, .delete, .options, .trace, .connect, .other:
-            return .now(Response(.unsupportedMethod([UInt8](request.head.methodName, in: bytes))))
+            return .now(.unsupportedMethod([UInt8](request.head.methodName, in: bytes)))
         }
     }
 
@@ -130,7 +130,7 @@ package final class TokenService {
             return fetchStored([UInt8](literal, in: bytes), requestID)
         }
         guard let id = UniqueID(read(request, in: bytes).uniqueID).text else {
-            return .now(Response(.invalidInput))
+            return .now(.invalidInput)
         }
         return fetch(id, requestID)
     }
@@ -142,7 +142,7 @@ package final class TokenService {
     }
 
     /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
-    static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
+    private static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
         guard let id = RequestFields.uniqueID(in: request.head.query, of: bytes), !id.isEmpty,
             id.count <= UniqueID.limit,
             bytes.all(id.indices, in: .literal)
@@ -152,7 +152,7 @@ package final class TokenService {
 
     private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?, _ requestID: RequestID) -> Answer {
         guard let tokenInfo, UniqueID.isUTF8(tokenInfo), let id = UniqueID(uniqueID).text else {
-            return .now(Response(.invalidInput))
+            return .now(.invalidInput)
         }
         return store(tokenInfo, under: id, if: WriteCondition(), requestID) { _ in nil }
     }
@@ -222,11 +222,11 @@ package final class TokenService {
         to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ fetched: Fetched
     ) -> Answer {
         switch fetched {
-        case .nothing: return .now(Response(.notFound))
+        case .nothing: return .now(.notFound)
         case .longer: return fetchLong(id, requestID)
         case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
-            ContractAnswer.appendFound(tokenInfo, to: &body)
+            FoundAnswer.append(tokenInfo, to: &body)
             guard showsVersions else {
                 if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
                 return .now(Response(body: body))
@@ -246,7 +246,7 @@ package final class TokenService {
             pendingRead(of: id, requestID, takesLong: true) { [self] pending in
                 let completion = pending.completion { [self] (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
-                    guard case .found(let tokenInfo, _, let version) = fetched else { return .now(Response(.notFound)) }
+                    guard case .found(let tokenInfo, _, let version) = fetched else { return .now(.notFound) }
                     return .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
                 }
                 do throws(StoreError) {
@@ -270,7 +270,7 @@ package final class TokenService {
 
     /// The answer to a write that is durable.
     func stored(_ version: TokenVersion) -> Response {
-        var response = Response(.stored)
+        var response = Response.stored
         if showsVersions { response.version = version.rawValue }
         return response
     }

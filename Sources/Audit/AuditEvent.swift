@@ -126,17 +126,27 @@ package enum AuditEvents: String, Sendable, CaseIterable {
 }
 
 /// Something that concerns the log itself, which it records like any other event.
-enum LogEvent {
+struct LogEvent {
+    let action: Action
+    /// Of a start.
+    var finding: Finding?
+    /// How much of half a line a start has removed.
+    var removedBytes: Int?
+    /// Before lines could be written again.
+    var lostEvents: UInt64?
+
     /// A start of the server.
-    case opened(Finding, removedBytes: Int)
+    static func opened(_ finding: Finding, removedBytes: Int) -> LogEvent {
+        LogEvent(action: .openLog, finding: finding, removedBytes: removedBytes > 0 ? removedBytes : nil)
+    }
     /// A new file continues the chain.
-    case continued
+    static let continued = LogEvent(action: .continueLog)
     /// The last line of a period, which the next key follows.
-    case keyChanged
+    static let keyChanged = LogEvent(action: .changeKey)
     /// The server's end, and that of the period.
-    case closed
+    static let closed = LogEvent(action: .closeLog)
     /// Lines are written again after some could not be.
-    case resumed(lostEvents: UInt64)
+    static func resumed(lostEvents: UInt64) -> LogEvent { LogEvent(action: .resumeLog, lostEvents: lostEvents) }
 
     /// What a start found in the file.
     enum Finding: String, CaseIterable {
@@ -165,16 +175,6 @@ enum LogEvent {
 
         /// Whether the line is the last one of its period.
         var endsPeriod: Bool { self == .changeKey || self == .closeLog }
-    }
-
-    var action: Action {
-        switch self {
-        case .opened: .openLog
-        case .continued: .continueLog
-        case .keyChanged: .changeKey
-        case .closed: .closeLog
-        case .resumed: .resumeLog
-        }
     }
 
     /// Whether the line names the chain and the line before, so that a file that begins with it can be verified alone.

@@ -148,16 +148,15 @@ struct LogEnd {
         {
             known = saved
         }
-        let tail = LogTail(file: file)
-        try tail.checkOrigin(chain: running.chain)
-        removedBytes = try tail.cutHalfLine()
+        try file.checkOrigin(chain: running.chain)
+        removedBytes = try file.cutHalfLine()
         let knownKey = try Self.key(of: known.period, from: running.chainKey)
         guard file.size > 0 else {
             (head, key) = (known.head, knownKey)
             finding = known.head.sequence == 0 ? .newChain : .newFile
             return
         }
-        guard let last = try tail.lastLine() else {
+        guard let last = try file.lastLine() else {
             (head, key, finding) = (known.head, knownKey, .linesChanged)
             return
         }
@@ -168,7 +167,7 @@ struct LogEnd {
             (head, key, finding) = (known.head, knownKey, .linesMissing)
         } else {
             // A power cut has lost the newer end that was saved, but not the lines.
-            let end = try Self.follow(tail, from: known.head, knownKey)
+            let end = try Self.follow(file, from: known.head, knownKey)
             (head, key) = (end.head, end.key)
             finding = end.head.sequence == last.sequence ? .unaltered : .linesChanged
         }
@@ -185,10 +184,10 @@ struct LogEnd {
 
     /// Accepts lines from an end on, until one does not follow.
     private static func follow(
-        _ tail: LogTail, from head: ChainHead, _ key: ChainKey
+        _ file: AuditFile, from head: ChainHead, _ key: ChainKey
     ) throws(AuditError) -> (head: ChainHead, key: ChainKey) {
         var check = try LineCheck(after: head, key)
-        for text in try tail.bytes(after: head.sequence).split(separator: UInt8(ascii: "\n")) {
+        for text in try file.bytes(after: head.sequence).split(separator: UInt8(ascii: "\n")) {
             guard let line = AuditLine(text) else { break }
             if line.sequence <= head.sequence { continue }
             guard line.sequence == check.head.sequence + 1, line.period == check.key.period,
@@ -200,56 +199,54 @@ struct LogEnd {
     }
 }
 
-/// Reads the end of a log's file, however long the file is.
-struct LogTail {
-    let file: AuditFile
-
+/// Reads the end of a file, however long that is.
+extension AuditFile {
     /// How much is read at once.
     private static let window = 1 << 20
     private static let newline = UInt8(ascii: "\n")
 
     /// Refuses a file that is no audit log, or that of another chain, before anything in it is changed.
     func checkOrigin(chain: String) throws(AuditError) {
-        let start = try file.read(at: 0, count: AuditLine.lengthLimit + 1)
+        let start = try read(at: 0, count: AuditLine.lengthLimit + 1)
         guard !start.isEmpty else { return }
         guard let end = start.firstIndex(of: Self.newline) else {
             // The first line of all can have been torn as well.
             let beginning = Array(#"{"sequence":"#.utf8)
             guard start.count <= AuditLine.lengthLimit, start.prefix(beginning.count).elementsEqual(beginning) else {
-                throw .foreign(path: file.path)
+                throw .foreign(path: path)
             }
             return
         }
-        guard let line = AuditLine(start[..<end]) else { throw .foreign(path: file.path) }
+        guard let line = AuditLine(start[..<end]) else { throw .foreign(path: path) }
         // A file that was emptied while the server wrote to it does not begin with the chain's name.
-        guard line.chain == nil || line.chain == chain else { throw .ofAnotherChain(path: file.path) }
+        guard line.chain == nil || line.chain == chain else { throw .ofAnotherChain(path: path) }
     }
 
     /// Cuts off what follows the last newline.
     ///
     /// - Returns: How many bytes.
     func cutHalfLine() throws(AuditError) -> Int {
-        let size = file.size
+        let size = size
         let end = try lastNewline(before: size).map { $0 + 1 } ?? 0
-        if end < size { try file.truncate(to: end) }
+        if end < size { try truncate(to: end) }
         return size - end
     }
 
     /// The last line of a file that ends with a newline; nil if it cannot be read.
     func lastLine() throws(AuditError) -> AuditLine? {
-        let size = file.size
+        let size = size
         let start = try lastNewline(before: size - 1).map { $0 + 1 } ?? 0
         guard size - 1 - start <= AuditLine.lengthLimit else { return nil }
-        return AuditLine(try file.read(at: start, count: size - 1 - start)[...])
+        return AuditLine(try read(at: start, count: size - 1 - start)[...])
     }
 
     /// Whole lines from the end of the file, among them those that follow a line; from the file's start if need be.
     func bytes(after sequence: UInt64) throws(AuditError) -> ArraySlice<UInt8> {
-        let size = file.size
+        let size = size
         var count = Self.window
         while true {
             let start = max(0, size - count)
-            let bytes = try file.read(at: start, count: size - start)
+            let bytes = try read(at: start, count: size - start)
             // The first line is a part of one, unless the file begins there.
             let whole = start == 0 ? bytes[...] : bytes.drop { $0 != Self.newline }.dropFirst()
             if start == 0 { return whole }
@@ -264,7 +261,7 @@ struct LogTail {
         var end = offset
         while end > 0 {
             let start = max(0, end - Self.window)
-            if let index = try file.read(at: start, count: end - start).lastIndex(of: Self.newline) {
+            if let index = try read(at: start, count: end - start).lastIndex(of: Self.newline) {
                 return start + index
             }
             end = start

@@ -84,17 +84,11 @@ struct LineEncoder: ~Copyable {
         _ event: LogEvent, chain: String, at microseconds: Int64, to lines: inout [UInt8]
     ) throws(AuditError) {
         begin(microseconds, event.action.rawValue)
-        var (finding, removedBytes, lostEvents): (LogEvent.Finding?, UInt64?, UInt64?)
-        switch event {
-        case .opened(let found, let removed): (finding, removedBytes) = (found, removed > 0 ? UInt64(removed) : nil)
-        case .resumed(let lost): lostEvents = lost
-        case .continued, .keyChanged, .closed: break
-        }
-        append("outcome", finding?.isBreak == true ? "failed" : "ok")
-        append("reason", finding?.rawValue)
+        append("outcome", event.finding?.isBreak == true ? "failed" : "ok")
+        append("reason", event.finding?.rawValue)
         append("actor", "server")
-        append("removed_bytes", removedBytes)
-        append("lost_events", lostEvents)
+        append("removed_bytes", event.removedBytes.map(UInt64.init))
+        append("lost_events", event.lostEvents)
         if event.isAnchor {
             append("chain", chain)
             append("previous", Base64URL.encode(head.mac.span))

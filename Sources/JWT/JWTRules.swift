@@ -48,16 +48,14 @@ package struct JWTHeader {
 
     /// - Parameter text: The decoded header.
     package init(_ text: Span<UInt8>) throws(JWTRejection) {
-        let members = try JSONObject(ofToken: text, memberLimit: Self.memberLimit)
+        guard let members = try? JSONObject(text, memberLimit: Self.memberLimit) else { throw .malformed }
         // Only a JWE has it (RFC 7516, section 9).
         guard !members.has("enc") else { throw .encrypted }
         guard case .string(let name) = members["alg"] else { throw .malformed }
         guard String(decoding: name, as: UTF8.self).lowercased() != "none" else { throw .unsigned }
-        // No extension is understood, so each makes the token invalid (RFC 7515, section 4.1.11).
-        guard !members.has("crit") else { throw .critical }
-        guard !members.has("b64") else { throw .detached }
-        // Claims need no content type; a nested token has JWT (RFC 7519, section 5.2).
-        guard !members.has("cty") else { throw .nested }
+        // No extension is understood, so each makes the token invalid (RFC 7515, section 4.1.11). Claims need no content type; a
+        // nested token has JWT (RFC 7519, section 5.2).
+        guard !["crit", "b64", "cty"].contains(where: members.has) else { throw .malformed }
         guard let algorithm = JWTAlgorithm(name: name) else { throw .unknownAlgorithm }
         self.algorithm = algorithm
         try Self.checkType(members["typ"])
@@ -84,17 +82,6 @@ package struct JWTHeader {
     private static let types = ["at+jwt", "jwt", "application/at+jwt", "application/jwt"]
 }
 
-extension JSONObject {
-    /// Reads a token's header or claims.
-    init(ofToken text: Span<UInt8>, memberLimit: Int) throws(JWTRejection) {
-        do throws(Failure) {
-            try self.init(text, memberLimit: memberLimit)
-        } catch {
-            throw error == .repeatedMember ? .repeatedMember : .malformed
-        }
-    }
-}
-
 /// Judges the claims of a token whose signature was verified (RFC 7519, section 4.1).
 package struct JWTClaims {
     private static let memberLimit = 256
@@ -105,8 +92,8 @@ package struct JWTClaims {
 
     /// - Parameter text: The decoded payload.
     package init(_ text: [UInt8]) throws(JWTRejection) {
-        members = try JSONObject(ofToken: text.span, memberLimit: Self.memberLimit)
-        self.text = text
+        guard let members = try? JSONObject(text.span, memberLimit: Self.memberLimit) else { throw .malformed }
+        (self.members, self.text) = (members, text)
     }
 
     /// The token by its claims; whether it counts now is still to be checked.
@@ -153,12 +140,7 @@ package struct JWTClaims {
     private func certificateThumbprint() throws(JWTRejection) -> [UInt8]? {
         guard let confirmation = members["cnf"] else { return nil }
         guard case .object(let range) = confirmation else { throw .claim }
-        let methods: JSONObject
-        do throws(JSONObject.Failure) {
-            methods = try JSONObject(text.span, range, memberLimit: Self.memberLimit)
-        } catch {
-            throw error == .repeatedMember ? .repeatedMember : .claim
-        }
+        guard let methods = try? JSONObject(text.span, range, memberLimit: Self.memberLimit) else { throw .claim }
         // Another method beside it would have to be verified too.
         guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
         guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),

@@ -34,7 +34,7 @@ package final class JWTVerifier: Sendable {
         let parts = try Self.split(token)
         let headerText = try Self.decode(token, parts.header)
         let header = try JWTHeader(headerText.span)
-        guard !parts.payload.isEmpty else { throw .detached }
+        guard !parts.payload.isEmpty else { throw .malformed }
         guard !parts.signature.isEmpty else { throw .unsigned }
         let keys = try keys.keys(for: header.keyID, header.algorithm)
         let payload = try Self.decode(token, parts.payload)
@@ -97,20 +97,13 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
 
     /// Longer than `JWTVerifier.tokenLimit`.
     case tooLong = "too_long"
-    /// Not three parts, or a part is not strict base64url or not an object in JSON.
+    /// Not three parts, a part that is not strict base64url or not an object in JSON with each member once, no payload, a payload
+    /// that is no claims (`cty`) or not encoded (RFC 7797), or extensions that have to be understood (`crit`).
     case malformed
-    /// The header or the claims have a member twice.
-    case repeatedMember = "repeated_member"
     /// A JWE (RFC 7516).
     case encrypted
-    /// There is no payload, or it stands in the token without being encoded (RFC 7797).
-    case detached
-    /// The payload is another token, or something else than claims (`cty`).
-    case nested
     /// `alg` is none, in whatever case, or there is no signature.
     case unsigned
-    /// Extensions that have to be understood (`crit`).
-    case critical
     /// `alg` is not a known algorithm.
     case unknownAlgorithm = "unknown_algorithm"
     /// `typ` is not an accepted one.

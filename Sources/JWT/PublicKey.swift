@@ -134,22 +134,10 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
     }
 
     /// The digest as OpenSSL names it; nil for Ed25519, which has its own.
-    var digest: String? {
-        switch self {
-        case .rs256, .ps256, .es256: "SHA256"
-        case .rs384, .ps384, .es384: "SHA384"
-        case .rs512, .ps512, .es512: "SHA512"
-        case .edDSA: nil
-        }
-    }
+    var digest: String? { self == .edDSA ? nil : "SHA\(rawValue.suffix(3))" }
 
     /// Whether RSA signatures have PSS's padding (RFC 7518, section 3.5) rather than that of PKCS #1 v1.5.
-    var isPSS: Bool {
-        switch self {
-        case .ps256, .ps384, .ps512: true
-        case .rs256, .rs384, .rs512, .es256, .es384, .es512, .edDSA: false
-        }
-    }
+    var isPSS: Bool { rawValue.hasPrefix("PS") }
 }
 
 /// The curves of RFC 7518, section 6.2.1.1.

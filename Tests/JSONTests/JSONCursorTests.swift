@@ -42,7 +42,8 @@ import Testing
             try scanner.forEachMember(bytes.span) { (name, scanner) throws(JSONCursor.Malformed) in
                 let start = scanner.position
                 try scanner.skipValue(bytes.span, depth: 1)
-                members.append(String(decoding: name + Array("=".utf8) + bytes[start..<scanner.position], as: UTF8.self))
+                let value = bytes[start..<scanner.position]
+                members.append(String(decoding: name + Array("=".utf8) + value, as: UTF8.self))
             }
         } catch {
             return nil

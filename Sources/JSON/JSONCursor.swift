@@ -1,80 +1,34 @@
 /// A position in JSON text (RFC 8259), which readers move on.
 ///
-/// The smallest steps judge nothing, as a reader of text that may be cut off goes on after a fault. Every call is given the
-/// same bytes. These steps are inlined, as a call for each byte would cost more than the step; only public types are
-/// inlined whole in other modules.
-@frozen public struct JSONCursor: Sendable {
+/// Every call is given the same bytes.
+package struct JSONCursor: Sendable {
     /// Counted from the first of the bytes that every call is given.
-    public var position: Int
-    @usableFromInline let end: Int
+    package var position: Int
+    private let end: Int
 
     /// - Parameters:
     ///   - position: Where to begin.
     ///   - end: Where the text ends.
-    @inlinable
-    public init(position: Int, end: Int) {
+    package init(position: Int, end: Int) {
         self.position = position
         self.end = end
     }
 
     /// The byte at the position; nil at the end.
-    @inlinable
-    public func peek(_ bytes: Span<UInt8>) -> UInt8? {
+    package func peek(_ bytes: Span<UInt8>) -> UInt8? {
         position < end ? bytes[position] : nil
     }
 
     /// Goes past a byte; false if another one is there.
-    @inlinable
-    public mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool {
+    package mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool {
         guard peek(bytes) == byte else { return false }
         position += 1
         return true
     }
 
     /// Goes past white space (RFC 8259, section 2).
-    @inlinable
-    public mutating func skipSpace(_ bytes: Span<UInt8>) {
+    package mutating func skipSpace(_ bytes: Span<UInt8>) {
         while let byte = peek(bytes), byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
-    }
-
-    /// What follows the backslash of an escape (RFC 8259, section 7).
-    @frozen public enum Escape: Sendable {
-        /// The character that was escaped, or that the letter stands for.
-        case character(UInt8)
-        /// A UTF-16 code unit, which may be half of a pair.
-        case codeUnit(UInt16)
-        /// The letter or a digit is none; what follows it has not been passed.
-        case malformed
-        /// The text ends in the escape.
-        case cut
-    }
-
-    /// Goes past what follows a backslash.
-    public mutating func readEscape(_ bytes: Span<UInt8>) -> Escape {
-        guard let letter = peek(bytes) else { return .cut }
-        position += 1
-        switch letter {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return .character(letter)
-        case UInt8(ascii: "b"): return .character(0x08)
-        case UInt8(ascii: "f"): return .character(0x0c)
-        case UInt8(ascii: "n"): return .character(0x0a)
-        case UInt8(ascii: "r"): return .character(0x0d)
-        case UInt8(ascii: "t"): return .character(0x09)
-        case UInt8(ascii: "u"): return readCodeUnit(bytes)
-        default: return .malformed
-        }
-    }
-
-    /// The four digits after `\u`.
-    private mutating func readCodeUnit(_ bytes: Span<UInt8>) -> Escape {
-        var value: UInt16 = 0
-        for _ in 0..<4 {
-            guard let byte = peek(bytes) else { return .cut }
-            guard let digit = Self.hexValue(byte) else { return .malformed }
-            value = value << 4 | digit
-            position += 1
-        }
-        return .codeUnit(value)
     }
 
     private static func hexValue(_ byte: UInt8) -> UInt16? {
@@ -194,12 +148,31 @@ extension JSONCursor {
         throw Malformed()
     }
 
+    /// Goes past what follows a backslash (RFC 8259, section 7).
     private mutating func appendEscape(_ bytes: Span<UInt8>, to text: inout [UInt8]) throws(Malformed) {
-        switch readEscape(bytes) {
-        case .character(let byte): text.append(byte)
-        case .codeUnit(let unit): text.append(contentsOf: String(try scalar(beginningWith: unit, bytes)).utf8)
-        case .malformed, .cut: throw Malformed()
+        guard let letter = peek(bytes) else { throw Malformed() }
+        position += 1
+        switch letter {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(letter)
+        case UInt8(ascii: "b"): text.append(0x08)
+        case UInt8(ascii: "f"): text.append(0x0c)
+        case UInt8(ascii: "n"): text.append(0x0a)
+        case UInt8(ascii: "r"): text.append(0x0d)
+        case UInt8(ascii: "t"): text.append(0x09)
+        case UInt8(ascii: "u"): text += String(try scalar(beginningWith: try codeUnit(bytes), bytes)).utf8
+        default: throw Malformed()
         }
+    }
+
+    /// The UTF-16 code unit of the four digits after `\u`, which may be half of a pair.
+    private mutating func codeUnit(_ bytes: Span<UInt8>) throws(Malformed) -> UInt16 {
+        var value: UInt16 = 0
+        for _ in 0..<4 {
+            guard let digit = peek(bytes).flatMap(Self.hexValue) else { throw Malformed() }
+            value = value << 4 | digit
+            position += 1
+        }
+        return value
     }
 
     /// The character of an escaped code unit, which may be the first of a pair; a surrogate alone stands for no character.
@@ -208,9 +181,9 @@ extension JSONCursor {
     ) throws(Malformed) -> Unicode.Scalar {
         if let scalar = Unicode.Scalar(first) { return scalar }
         guard first < 0xdc00 else { throw Malformed() }
-        try expect(UInt8(ascii: "\\"), bytes)
-        guard peek(bytes) == UInt8(ascii: "u"), case .codeUnit(let second) = readEscape(bytes),
-            (0xdc00...0xdfff).contains(second),
+        try expect("\\u", bytes)
+        let second = try codeUnit(bytes)
+        guard (0xdc00...0xdfff).contains(second),
             let scalar = Unicode.Scalar(0x10000 + UInt32(first - 0xd800) << 10 + UInt32(second - 0xdc00))
         else { throw Malformed() }
         return scalar

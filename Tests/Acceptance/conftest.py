@@ -92,7 +92,7 @@ def python_package(tmp_path_factory):
         folder = tmp_path_factory.mktemp("package")
         for command in ([sys.executable, "-m", "venv", folder],
                         [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", *flags, requirement]):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             if done.returncode != 0:
                 message = f"{requirement} cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}"
                 # Where all tests are to run, none is left out unnoticed.

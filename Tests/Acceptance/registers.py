@@ -18,7 +18,7 @@ import threading
 import time
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED
-from http_client import Connection, get, post
+from http_client import Connection, ProtocolError, get, post
 from ledger import number_of, value_of
 from server_process import until
 
@@ -73,7 +73,7 @@ class Register:
 
 
 class Load:
-    """Clients that write and read without a pause, each through all servers in turn.
+    """Clients that write and read without a pause, each through all servers in turn; they may do so again, also through others.
 
     - servers: anything that has an `address` and a `folder`.
     - longest: of the values.
@@ -90,16 +90,18 @@ class Load:
         self.over = threading.Event()
         self.mistakes = []
         # Each server's last good answers, and when they were asked for: (answered, asked), of writes and of reads.
-        self.answered = {server: {what: collections.deque(maxlen=KEPT) for what in ("writes", "reads")} for server in servers}
+        self.answered = collections.defaultdict(lambda: {what: collections.deque(maxlen=KEPT) for what in ("writes", "reads")})
         # What each client waits for: the server, what, and since when.
         self.asked = [None] * clients
         self.failed_writes = self.failed_reads = 0
         # The longest that a client has waited for an answer, in seconds.
         self.longest_wait = 0.0
         self.counts = [0] * clients
-        self.threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in range(clients)]
+        self.threads = []
 
     def __enter__(self):
+        self.over.clear()
+        self.threads = [threading.Thread(target=self._run, args=(client,), daemon=True) for client in range(len(self.counts))]
         for thread in self.threads:
             thread.start()
         return self
@@ -110,7 +112,7 @@ class Load:
             thread.join(SECONDS)
 
     def _run(self, client):
-        generator = random.Random(client)
+        generator = random.Random(f"{client} {self.counts[client]}")
         connections = {}
         try:
             for server in itertools.islice(itertools.cycle(self.servers), client, None):
@@ -133,7 +135,9 @@ class Load:
                     connections.pop(server).close()
                 self.counts[client] += 1
         except (AssertionError, OSError) as error:
-            self.mistakes.append(f"client {client}: {error!r}")
+            # A server may be killed once the load is over.
+            if not self.over.is_set() or not isinstance(error, (OSError, ProtocolError)):
+                self.mistakes.append(f"client {client}: {error!r}")
         finally:
             for connection in connections.values():
                 connection.close()

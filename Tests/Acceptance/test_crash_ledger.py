@@ -2,19 +2,16 @@
 import errno
 import random
 import subprocess
-import threading
 import time
 
 import pytest
 
-from contract import STORED, fresh_id
+from contract import STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, exchange, post
-from ledger import Ledger, check_all
-from server_process import Server, binary, clean_environment, until
+from registers import Load
+from server_process import binary, clean_environment, until
 from storage_shim import ALWAYS, StorageShim
 
-CLIENTS = 4
-PIPELINE = 5
 MOST_LOG_LINES = 20
 
 # Faults, as chances per 65,536 calls. A commit makes a few dozen writes and one sync.
@@ -32,76 +29,6 @@ FAULTS = {
 }
 
 
-def start(function, ledgers, *arguments):
-    """Runs a function for each ledger in a thread of its own."""
-    threads = [threading.Thread(target=function, args=(client, ledger, *arguments))
-               for client, ledger in enumerate(ledgers)]
-    for thread in threads:
-        thread.start()
-    return threads
-
-
-def write(client, ledger, address, is_over=lambda: False):
-    ledger.write(address, PIPELINE if client % 2 else 1, is_over)
-
-
-def read(client, ledger, address, is_over, failures):
-    """Reads the ids of a ledger while they are written, and records mistakes."""
-    generator = random.Random(client)
-    try:
-        with Connection(address) as connection:
-            while not is_over():
-                ledger.read(connection, generator.choice(ledger.ids), may_fail=True)
-    except (AssertionError, OSError) as error:
-        failures.append(error)
-
-
-def join(threads):
-    for thread in threads:
-        thread.join()
-
-
-def write_for(seconds, ledgers, address):
-    """Writes and reads for some time; no connection may break."""
-    over = threading.Event()
-    failures = []
-    threads = start(write, ledgers, address, over.is_set) + start(read, ledgers, address, over.is_set, failures)
-    time.sleep(seconds)
-    over.set()
-    join(threads)
-    assert not failures, failures[0]
-    assert not any(ledger.was_cut_off for ledger in ledgers)
-
-
-def write_until_killed(ledgers, server, seconds):
-    """Writes for some time, and kills the server meanwhile."""
-    before = sum(ledger.successes for ledger in ledgers)
-    threads = start(write, ledgers, server.address)
-    until(lambda: sum(ledger.successes for ledger in ledgers) > before, pause=0.001)
-    time.sleep(seconds)
-    server.kill()
-    join(threads)
-
-
-def test_every_acknowledged_write_survives_kill_9(tmp_path, is_long):
-    data = tmp_path / "data"
-    generator = random.Random(20)
-    ledgers = [Ledger(client) for client in range(CLIENTS)]
-    for _ in range(200 if is_long else 25):
-        server = Server(tmp_path / "server", data=data)
-        try:
-            check_all(ledgers, server.address)
-            write_until_killed(ledgers, server, generator.uniform(0.0, 0.2))
-        finally:
-            server.kill()
-    server = Server(tmp_path / "server", data=data)
-    try:
-        check_all(ledgers, server.address)
-    finally:
-        server.kill()
-    assert all(all(ledger.acknowledged.values()) for ledger in ledgers), "every id was written"
-
-
 @pytest.fixture
 def shim(shim_library, tmp_path):
     """A disk that can fail."""
@@ -109,37 +36,70 @@ def shim(shim_library, tmp_path):
         yield shim
 
 
-def check_recovery(ledgers, server):
-    """Ends all faults, and checks that writes succeed again and nothing is missing."""
+def make_load():
+    return Load([], clients=6, registers_of_each=4, longest=200_000)
+
+
+@pytest.mark.parametrize("kinds", [[], ["failing writes", "failing syncs", "everything at random and slow"]], ids=["sound", "failing"])
+def test_every_acknowledged_write_survives_kill_9(shim, tmp_path, is_long, kinds):
+    generator, load = random.Random(20), make_load()
+    for _ in range((200 if is_long else 25) // (1 + len(kinds) // 2)):
+        server = shim.serve(tmp_path / "server")
+        load.servers = [server]
+        try:
+            load.check()
+            shim.set(**FAULTS[generator.choice(kinds)] if kinds else {})
+            with load:
+                load.go_on(1)
+                time.sleep(generator.uniform(0.0, 0.2))
+                load.over.set()
+                server.kill()
+        finally:
+            server.kill()
+            shim.heal()
+    load.servers = [shim.serve(tmp_path / "server")]
+    try:
+        load.check()
+    finally:
+        load.servers[0].kill()
+    assert bool(shim.faults()) == bool(kinds)
+    assert kinds or all(register.certain for registers in load.registers for register in registers), "every id was written"
+
+
+def check_recovery(load, server):
+    """Checks that writes succeed on a disk that is sound again, and that nothing is missing."""
     until(lambda: exchange(server.address, post(fresh_id(), "after")).body == STORED, seconds=10)
-    failures = sum(ledger.failures for ledger in ledgers)
-    check_all(ledgers, server.address)
-    write_for(0.2, ledgers, server.address)
-    assert sum(ledger.failures for ledger in ledgers) == failures, "writes fail although the disk is sound again"
-    check_all(ledgers, server.address)
+    # Those that were under way.
+    load.go_on(2)
+    failures = load.failed_writes
+    load.go_on(5)
+    assert load.failed_writes == failures, "writes fail although the disk is sound again"
+    load.check()
 
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_failing_disk_loses_nothing_and_is_no_reason_to_restart(shim, tmp_path, kind):
-    ledgers = [Ledger(client) for client in range(CLIENTS)]
-    server = shim.serve(tmp_path / "server")
+    server, load = shim.serve(tmp_path / "server"), make_load()
+    load.servers = [server]
     try:
-        write_for(0.2, ledgers, server.address)
-        lines = server.log().count("\n")
-        for _ in range(2):
+        with load:
+            load.go_on(5)
+            lines = server.log().count("\n")
+            for _ in range(2):
+                shim.set(**FAULTS[kind])
+                time.sleep(0.7)
+                shim.heal()
+                check_recovery(load, server)
             shim.set(**FAULTS[kind])
-            write_for(0.7, ledgers, server.address)
-            shim.heal()
-            check_recovery(ledgers, server)
-        shim.set(**FAULTS[kind])
-        write_for(0.1, ledgers, server.address)
+            load.go_on(1)
         # On a failing disk the server cannot finish its work, but it must end.
         assert server.stop() == 0
         assert shim.faults() > 0
         assert server.log().count("\n") - lines < MOST_LOG_LINES, server.log()
         shim.heal()
-        server = shim.serve(tmp_path / "server again")
-        check_recovery(ledgers, server)
+        server, = load.servers = [shim.serve(tmp_path / "server again")]
+        with load:
+            check_recovery(load, server)
         assert server.stop() == 0
     finally:
         server.kill()
@@ -150,34 +110,13 @@ def test_thousands_of_failures_are_few_lines_in_the_log(shim, tmp_path):
     try:
         lines = server.log().count("\n")
         shim.set(write_failures=ALWAYS)
-        ledger = Ledger(0)
-        over = time.monotonic() + 20
-        ledger.write(server.address, 100, lambda: ledger.failures >= 3_000 or time.monotonic() > over)
-        assert (ledger.successes, ledger.failures >= 3_000) == (0, True)
+        with Connection(server.address) as connection:
+            for _ in range(30):
+                connection.send(post("id", "x") * 100)
+                assert {connection.receive().body for _ in range(100)} == {WRITE_FAILED}
         assert 1 <= server.log().count("\n") - lines < MOST_LOG_LINES, server.log()
     finally:
         server.kill()
-
-
-def test_every_acknowledged_write_survives_kill_9_on_a_failing_disk(shim, tmp_path, is_long):
-    generator = random.Random(21)
-    ledgers = [Ledger(client) for client in range(CLIENTS)]
-    for _ in range(60 if is_long else 10):
-        server = shim.serve(tmp_path / "server")
-        try:
-            check_all(ledgers, server.address)
-            kind = generator.choice(["failing writes", "failing syncs", "everything at random and slow"])
-            shim.set(**FAULTS[kind])
-            write_until_killed(ledgers, server, generator.uniform(0.0, 0.4))
-        finally:
-            server.kill()
-            shim.heal()
-    server = shim.serve(tmp_path / "server")
-    try:
-        check_all(ledgers, server.address)
-    finally:
-        server.kill()
-    assert shim.faults() > 0
 
 
 def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):

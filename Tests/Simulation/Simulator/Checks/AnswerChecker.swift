@@ -227,7 +227,7 @@ extension AnswerChecker {
                 fail("the connection is closed although input had arrived")
             }
             let waited = now + Self.slack - lastAnswerAt
-            let mayEnd = socket.hasEnd || world.hasEndedIdleWaits || world.lastExcessAt >= lastAnswerAt
+            let mayEnd = socket.hasEnd || world.hasEndedIdleWaits || world.hasExcess(since: lastAnswerAt)
             guard mayEnd || waited >= world.choices.idleTime else {
                 fail("an idle connection is closed after \(waited / 1_000_000) ms")
             }

@@ -33,7 +33,7 @@ final class World: @unchecked Sendable {
     private var unexplainedFailures: UInt64 = 0
 
     /// When a connection last came beyond the limit, for which idle ones make room.
-    private(set) var lastExcessAt: UInt64 = 0
+    private var lastExcessAt: UInt64 = 0
 
     init(seed: UInt64) {
         random = Randomness(seed: seed)
@@ -119,6 +119,14 @@ final class World: @unchecked Sendable {
         let open = accepted.count { $0.socket?.isClosed == false }
         client.checker.exceedsLimit = open > choices.connectionLimit ?? .max
         if client.checker.exceedsLimit { lastExcessAt = kernel.clock.now }
+    }
+
+    /// Whether a connection has come beyond the limit since a time, or waits for room since before.
+    func hasExcess(since time: UInt64) -> Bool {
+        let waits = accepted.contains { client in
+            client.checker.exceedsLimit && client.checker.answered == 0 && client.socket?.isClosed == false
+        }
+        return waits || lastExcessAt >= time
     }
 
     /// Whether the server has reported a failure of the store that no answer has shown so far.

@@ -1,5 +1,5 @@
-"""Chooses one call of a process that fails, is shortened or delayed, and sets its clock, with the library in
-shim/failing_calls.c."""
+"""Chooses one call of a process that fails, is shortened or delayed, or before which the process is killed, and sets its clock,
+with the library in shim/failing_calls.c."""
 import errno
 import functools
 import mmap
@@ -22,9 +22,9 @@ KINDS = (
 # outcome, the thread, the target, the caller and its library. What is native has the padding that C gives it.
 CONTROL = f"@q4I{len(KINDS)}II16s128sQ128s"
 CHOSEN = struct.calcsize("@q")
-SHORT, DELAYED = 1000, 1001
+SHORT, DELAYED, KILLED = 1000, 1001, 1002
 NOT_REACHED, STRUCK, IMPOSSIBLE = range(3)
-NAMES = {SHORT: "short", DELAYED: "delayed"}
+NAMES = {SHORT: "short", DELAYED: "delayed", KILLED: "killed"}
 
 # The errors of each call that its manual page in section 2 lists (pthread_create, getentropy and malloc: section 3) and that
 # do not stem from a wrong argument. `open` fails with ENOSPC only if it creates a file. Transfers are shortened only if they

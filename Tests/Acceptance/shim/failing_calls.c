@@ -1,5 +1,5 @@
-/* Lets one chosen call of a process fail, return less than was asked for, or take long, and sets its clock ahead; preloaded
- * with LD_PRELOAD.
+/* Lets one chosen call of a process fail, return less than was asked for, take long, or end the process, and sets its clock
+ * ahead; preloaded with LD_PRELOAD.
  *
  *   FAILING_CALLS_CONTROL  a file that contains `struct control`; it is mapped, so that tests can choose a call and read the
  *                          counts while the process runs
@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -42,7 +43,7 @@ enum kind {
 };
 
 /* What happens to the chosen call, besides the numbers of errors. */
-enum { SHORT = 1000, DELAYED = 1001 };
+enum { SHORT = 1000, DELAYED = 1001, KILLED = 1002 };
 enum { DELAY_MICROSECONDS = 20000 };
 
 /* What became of the chosen call. */
@@ -54,7 +55,7 @@ struct control {
     _Atomic uint32_t is_armed;
     _Atomic uint32_t kind;
     _Atomic uint32_t number; /* of the chosen call among those of its kind, from 1 */
-    _Atomic uint32_t action; /* an errno, SHORT or DELAYED */
+    _Atomic uint32_t action; /* an errno, SHORT, DELAYED or KILLED */
     _Atomic uint32_t calls[KINDS];
     _Atomic uint32_t outcome;
     char thread[16]; /* the name of the thread that made the chosen call */
@@ -120,6 +121,7 @@ static uint32_t count(enum kind kind)
 {
     uint32_t number = 1 + atomic_fetch_add(&control->calls[kind], 1);
     if (!control->is_armed || control->kind != kind || control->number != number) return 0;
+    if (control->action == KILLED) kill(getpid(), SIGKILL);
     return control->action;
 }
 

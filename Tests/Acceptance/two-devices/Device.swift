@@ -14,7 +14,8 @@ struct Device {
         let secret = arguments.session
         let remote = try RemoteTokenCache(
             url: url,
-            identity: secret.map { secret in .session { _ in try Self.secret(secret) } } ?? .uniqueID(arguments.user))
+            identity: secret.map { secret in .session { _ in try Self.secret(secret) } } ?? .uniqueID(arguments.user),
+            transport: WithHeader(field: arguments.header))
         cache = LayeredTokenCache(
             local: LocalTokenCache(.directory(folder), user: arguments.user), remote: remote,
             patience: .seconds(arguments.patience))
@@ -48,6 +49,7 @@ struct Device {
                 try await session.signOut()
                 say("signed out")
             case "fetch": try await fetch()
+            case "id": say(try await cache.fetch()?.loginID ?? "no login")
             case "synchronize":
                 try await cache.synchronize()
                 say("nothing waits")
@@ -117,6 +119,17 @@ struct Device {
     private func say(_ text: String) {
         // At once, for those who read along.
         FileHandle.standardOutput.write(Data("\(name): \(text)\n".utf8))
+    }
+}
+
+/// Adds what a proxy that authenticates would add.
+struct WithHeader: Transport {
+    let field: (name: String, value: String)?
+
+    func send(_ request: TransportRequest) async throws -> TransportResponse {
+        var request = request
+        if let field { request.headers[field.name] = field.value }
+        return try await URLSessionTransport.urlSession.send(request)
     }
 }
 

@@ -13,6 +13,7 @@ import TokenCacheClient
           --folder FOLDER    where the devices keep their tokens; default ./devices
           --user ID          the user's unique id; there is a default for the example
           --session SECRET   a session of the server's API, sent in place of the id; @FILE reads it from a file
+          --header FIELD     a header field in each request, as of a proxy: "Remote-User: anna"
           --patience SECONDS how long to wait for the server if there is another answer; default 2
 
         commands, in their order
@@ -23,6 +24,7 @@ import TokenCacheClient
           reload             looks whether another device has changed something
           logout             signs out
           fetch              asks the cache without a session
+          id                 the same, and prints the id of the login
           synchronize        sends what waits in the queue
           write COUNT        stores COUNT tokens, each as soon as the one before is stored, and prints each
         """
@@ -59,6 +61,7 @@ struct Arguments {
     var folder = "devices"
     var user = "5b0c6de9a1f24873905ec2ab7d41f836"
     var session: String?
+    var header: (name: String, value: String)?
     var patience = 2.0
     var commands: [String] = []
 
@@ -75,6 +78,10 @@ struct Arguments {
             case "--folder": folder = try value(of: argument)
             case "--user": user = try value(of: argument)
             case "--session": session = try value(of: argument)
+            case "--header":
+                let parts = try value(of: argument).split(separator: ": ", maxSplits: 1).map(String.init)
+                guard parts.count == 2 else { throw Failure(description: "--header needs a name and a value") }
+                header = (parts[0], parts[1])
             case "--patience": patience = Double(try value(of: argument)) ?? patience
             case _ where argument.hasPrefix("-"): throw Failure(description: "there is no option \(argument)")
             default: commands.append(argument)

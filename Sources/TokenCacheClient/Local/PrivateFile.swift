@@ -96,7 +96,7 @@ struct PrivateFile: LocalStorage {
     private static func sync(_ descriptor: Int32) -> Bool {
         #if canImport(Darwin)
         // There, fsync leaves the data in the disk's own cache. Not every file system has this.
-        if fcntl(descriptor, F_FULLFSYNC) == 0 { return true }
+        if fcntl(descriptor, F_FULLFSYNC) != -1 { return true }
         #endif
         return fsync(descriptor) == 0
     }

@@ -2,7 +2,7 @@ public import Foundation
 
 /// A user's token with what the Facebook SDK 3 kept beside it (`FBAccessTokenData`).
 ///
-/// Its text form is the SDK's dictionary as JSON, which old apps read as well. There, dates are whole milliseconds in the years 1
+/// Its text form is the SDK's dictionary as JSON, which old apps read as they read one another's. There, dates are whole milliseconds in the years 1
 /// to 2442, or the distant future; two values are equal if their dates are written alike.
 ///
 /// The token is a secret: descriptions and mirrors of this type show neither the token nor whose it is.

@@ -83,7 +83,7 @@ extension TokenPHPFile {
     /// The token info in a file's content: a JSON string, or an object with the single member `token_info`, as variants of token.php
     /// write it; anything else is the token info itself.
     package static func tokenInfo(in content: [UInt8]) -> [UInt8] {
-        do throws(JSONScanner.Malformed) {
+        do throws(JSONCursor.Malformed) {
             switch content.first {
             case UInt8(ascii: "\""): return try string(content)
             case UInt8(ascii: "{"): return try member(content)
@@ -94,23 +94,23 @@ extension TokenPHPFile {
         }
     }
 
-    private static func string(_ content: [UInt8]) throws(JSONScanner.Malformed) -> [UInt8] {
-        var scanner = JSONScanner(position: 0, end: content.count)
+    private static func string(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
+        var scanner = JSONCursor(position: 0, end: content.count)
         let text = try scanner.string(content.span)
-        guard scanner.isAtEnd else { throw JSONScanner.Malformed() }
+        guard scanner.isAtEnd else { throw JSONCursor.Malformed() }
         return text
     }
 
-    private static func member(_ content: [UInt8]) throws(JSONScanner.Malformed) -> [UInt8] {
-        var scanner = JSONScanner(position: 0, end: content.count)
+    private static func member(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
+        var scanner = JSONCursor(position: 0, end: content.count)
         let bytes = content.span
         try scanner.expect(UInt8(ascii: "{"), bytes)
         var found: [UInt8]?
-        try scanner.forEachMember(bytes) { (name, scanner) throws(JSONScanner.Malformed) in
-            guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONScanner.Malformed() }
+        try scanner.forEachMember(bytes) { (name, scanner) throws(JSONCursor.Malformed) in
+            guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONCursor.Malformed() }
             found = try scanner.string(bytes)
         }
-        guard let found, scanner.isAtEnd else { throw JSONScanner.Malformed() }
+        guard let found, scanner.isAtEnd else { throw JSONCursor.Malformed() }
         return found
     }
 }

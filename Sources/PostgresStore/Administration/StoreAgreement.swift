@@ -183,7 +183,8 @@ final class StoreAgreement: Sendable {
         let missing = row.fingerprints.keys.filter { !numbers.contains($0) }.sorted()
         state.count { $0.remote.missingKeys = missing.count }
         let active = row.sealingKey.flatMap { numbers.contains($0) ? $0 : nil }
-        let new = KeyRing(index: present.index, keys: keys, active: active ?? present.active.number)
+        let former = numbers.contains(present.active.number) ? present.active.number : nil
+        let new = KeyRing(index: present.index, keys: keys, active: active ?? former)
         do throws(KeyRingError) {
             // Before it is used: a wrong key would have rows be taken for tampered ones.
             try check(new, row)
@@ -222,8 +223,7 @@ final class StoreAgreement: Sendable {
             return present.keys
         case .success(let new)?:
             let lost = present.keys.first { key in
-                new.numberedKey(key.number) == nil
-                    && (row.fingerprints[key.number] != nil || key.number == present.active.number)
+                new.numberedKey(key.number) == nil && row.fingerprints[key.number] != nil
             }
             guard let lost else { return new.keys }
             state.sayOnce(.warning, "\(KeyRingError.lacksKey(number: lost.number, path: file.path))")

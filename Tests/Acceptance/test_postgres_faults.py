@@ -217,7 +217,7 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
         url = tables.url(sslmode="verify-full", sslrootcert=str(authorities)).replace("127.0.0.1", "localhost")
         with PostgresStore(postgres_binary, folders["store"], tables, url) as of_all:
             server = of_all.serve("server", BRIEF)
-            assert store(server, "me", "first") == STORED
+            until(lambda: store(server, "me", "first") == STORED)
             database.use_certificate(*expired)
             # Present connections go on.
             assert store(server, "me", "second") == STORED
@@ -235,7 +235,7 @@ def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
     with ChaosProxy(postgres.server) as old, ChaosProxy(postgres.server, "127.0.0.2", old.port) as new:
         url = old.url(postgres.user, postgres.name, sslmode="disable").replace("127.0.0.1", "database.test")
         server = direct.serve("server", BRIEF, environment={"TOKEN_CACHE_STORE_URL": url}, prefix=names.prefix)
-        assert store(server, "me", "first") == STORED
+        until(lambda: store(server, "me", "first") == STORED)
         names.set("database.test", "127.0.0.2")
         # Nothing comes through any more, and nobody says so.
         old.swallow()

@@ -1,5 +1,6 @@
 internal import Audit
 package import FoundationEssentials
+internal import Glibc
 internal import Settings
 internal import TokenService
 internal import TokenStore
@@ -70,4 +71,24 @@ package enum OperationsJSON {
         decoder.keyDecodingStrategy = .convertFromSnakeCase
         return try decoder.decode(type, from: data)
     }
+}
+
+/// A process that connected to the control socket: its user id and process id at that time.
+struct Requester: Hashable, Sendable, CustomStringConvertible {
+    private let user: UInt32
+    private let processID: Int32
+
+    /// The peer of a connection (unix(7), SO_PEERCRED).
+    init(connectedTo descriptor: Int32) {
+        // The fields of struct ucred, which glibc declares only with _GNU_SOURCE.
+        var credentials: (number: Int32, user: UInt32, group: UInt32) = (0, .max, .max)
+        var length = socklen_t(MemoryLayout.size(ofValue: credentials))
+        _ = unsafe getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &length)
+        (user, processID) = (credentials.user, credentials.number)
+    }
+
+    var description: String { "uid \(user), process \(processID) over control.sock" }
+
+    /// Who it is in the audit log.
+    var actor: AuditEvent.Actor { .operator(uid: user) }
 }

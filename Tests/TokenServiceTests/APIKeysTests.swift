@@ -144,6 +144,11 @@ import Testing
         #expect(try find(secret, in: file.content) != .unknown)
     }
 
+    @Test func `a file that cannot be seen is not taken for a missing one`() throws {
+        symlink(path, path)
+        #expect(fault { () throws(KeyFileError) in _ = try APIKeys.load(path) }.contains("cannot be read"))
+    }
+
     @Test func `a file without keys is not empty, so that the last key can be removed`() throws {
         try "".write(toFile: path, atomically: true, encoding: .utf8)
         chmod(path, 0o600)

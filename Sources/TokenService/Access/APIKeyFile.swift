@@ -1,4 +1,5 @@
 internal import Cryptography
+internal import Glibc
 internal import JSON
 package import System
 
@@ -21,7 +22,12 @@ extension APIKeys {
     ///
     /// - Parameter allowsEmpty: Whether a file of zero bytes has no keys; to a server it is one whose text was lost.
     package static func load(_ path: String, allowsEmpty: Bool = false) throws(KeyFileError) -> APIKeys? {
-        guard FileStatus.exists(path) else { return nil }
+        do throws(SystemError) {
+            _ = try FileStatus.read(path)
+        } catch {
+            // One that cannot be seen may have keys: then reading it says why.
+            if error.code == ENOENT { return nil }
+        }
         let text = try TrustedFile.read(path)
         guard allowsEmpty || !text.isEmpty else {
             throw KeyFileError(

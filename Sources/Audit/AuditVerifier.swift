@@ -63,7 +63,7 @@ package struct AuditVerifier: ~Copyable {
     // MARK: - Lines
 
     private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
-        guard let line = AuditLine(bytes) else { return refuse(.malformed) }
+        guard let line = AuditLine(bytes), line.period < Self.periodLimit else { return refuse(.malformed) }
         var missing: ClosedRange<UInt64>?
         if let expected = check?.head.sequence.advanced(by: 1) {
             if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
@@ -83,7 +83,7 @@ package struct AuditVerifier: ~Copyable {
             guard line.sequence > 1, let previous = line.previous else { return refuse(.noAnchor, line.sequence) }
             try go(to: line, after: previous)
         }
-        guard let period = check?.key.period, let previous = check?.head.mac else { return }
+        guard found.fault == nil, let period = check?.key.period, let previous = check?.head.mac else { return }
         if line.period != period { return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence) }
         guard try check?.accept(line, bytes) == true, line.previous.map({ $0 == previous }) ?? true,
             line.chain.map({ $0 == chain }) ?? true
@@ -97,7 +97,12 @@ package struct AuditVerifier: ~Copyable {
     /// Prepares for an anchor that begins a file in the chain's midst, or follows missing lines.
     private mutating func go(to line: AuditLine, after previous: [UInt8]) throws(AuditError) {
         var key = check?.key ?? firstKey
-        while key.period < min(line.period, Self.periodLimit) { key = try key.next() }
+        // Each period has a line, its last one.
+        let lines = line.sequence - 1 - (check?.head.sequence ?? 0)
+        if line.period > key.period, line.period - key.period > lines {
+            return refuse(.wrongPeriod(found: line.period, expected: key.period), line.sequence)
+        }
+        while key.period < line.period { key = try key.next() }
         check = try LineCheck(after: ChainHead(sequence: line.sequence - 1, mac: previous), key)
     }
 
@@ -161,7 +166,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
             """
         case .changed: "this line was changed, or it is not the first key of this log"
         case .missing(let range):
-            range.count == 1
+            range.lowerBound == range.upperBound
                 ? "before it line \(range.lowerBound) is missing; it was removed or moved\(fileIsMissing)"
                 : """
                 before it lines \(range.lowerBound) to \(range.upperBound) are missing; they were removed or moved\

@@ -55,6 +55,21 @@ import Testing
         }
     }
 
+    @Test("forged numbers are refused before keys are made for them")
+    func forgedNumbers() throws {
+        let (fixture, lines) = try log()
+        func fault(_ sequence: UInt64, _ period: UInt64, _ reason: String) throws -> AuditFault? {
+            let forged = lines[0].replacing(
+                #""sequence":1,"period":0,"#, with: #""sequence":\#(sequence),"period":\#(period),"#)
+            return try fixture.verify(lines: lines[..<3] + [forged.replacing("new_chain", with: reason)]).fault
+        }
+        #expect(try fault(4, .max, "new_chain")?.kind == .malformed)
+        #expect(
+            try fault(5, 3_999_999, "lines_missing")?.kind == .wrongPeriod(found: 3_999_999, expected: 0))
+        let missing = "lines 4 to 18446744073709551614 are missing"
+        #expect(try fault(.max, 0, "new_chain")?.description.contains(missing) == true)
+    }
+
     @Test("two lines that changed places are found, at all pairs of places")
     func reordering() throws {
         let (fixture, lines) = try log()

@@ -138,7 +138,7 @@ struct LogEnd {
     ///
     /// - Parameters:
     ///   - file: The log's file.
-    ///   - running: The running key and the chain's end at the beginning of its period.
+    ///   - running: The running key and the chain's end at the beginning of its period or of the file.
     ///   - saved: The chain's end as it was saved last; nil if that is not known.
     init(of file: AuditFile, _ running: RunningKey, saved: HeadFile.Place?) throws(AuditError) {
         var known = HeadFile.Place(head: running.head, period: running.chainKey.period)

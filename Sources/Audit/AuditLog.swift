@@ -196,6 +196,7 @@ package final class AuditLog: Sendable {
                 report(.formerNotSynced(error))
             }
         }
+        saveKey()
     }
 
     /// Records the server's end; later events are refused.

@@ -106,7 +106,7 @@ struct ChainWriter: ~Copyable {
     ///
     /// - Returns: The file so far.
     mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
-        let former = file
+        let (former, end) = (file, encoder.head)
         // A verification finds the rest of an incomplete line.
         try? former.cutTornBytes()
         file = new
@@ -116,6 +116,9 @@ struct ChainWriter: ~Copyable {
             file = former
             throw error
         }
+        // A start looks in the new file alone: it finds no line there that follows an earlier one.
+        running.head = end
+        isKeyUnsaved = true
         return former
     }
 

@@ -24,7 +24,7 @@ package struct RunningKey: Sendable {
     var chainKey: ChainKey
     /// When the period began, in seconds since 1970.
     var periodStart: Int64
-    /// The chain's end when the period began.
+    /// The chain's end when the period or the present file began.
     var head: ChainHead
 
     /// The key of a chain that begins.

@@ -90,6 +90,25 @@ import Testing
         }
     }
 
+    @Test("the end is found after a rotation and a power cut, which has lost the saved end or new lines")
+    func oldHeadAfterRotation() throws {
+        for lines in 0...2 {
+            let fixture = try LogFixture()
+            var log: AuditLog? = try fixture.open()
+            let head = LogFixture.contents(fixture.keyPath + ".head")
+            try log?.append([.stored])
+            rename(fixture.path, fixture.path + ".1")
+            try log?.reopen()
+            try log?.append([.stored])
+            log = nil
+            LogFixture.write(fixture.lines().prefix(lines).map { $0 + "\n" }.joined(), to: fixture.path)
+            LogFixture.write(head, to: fixture.keyPath + ".head")
+            try run(fixture)
+            #expect(try fixture.verify(fixture.path + ".1", fixture.path).isSound)
+            #expect(fixture.takeNotices().count == (lines == 0 ? 1 : 0))
+        }
+    }
+
     @Test("lines that are missing at the end are noted by the start and by the verifier, at every place")
     func missingLines() throws {
         let fixture = try LogFixture()

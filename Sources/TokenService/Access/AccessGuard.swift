@@ -55,9 +55,6 @@ package final class AccessGuard {
 // MARK: - Audit log
 
 extension AccessGuard {
-    /// Whether an action that succeeds is written in the audit log.
-    func records(_ action: AuditEvent.Action) -> Bool { trail?.records(action) ?? false }
-
     /// The answer to a request for something that would have to be recorded and cannot be; nil if it can.
     func unrecorded(_ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool) -> Answer? {
         guard let trail, !trail.canRecord(action) else { return nil }

@@ -49,12 +49,9 @@ package final class AuditTrail {
 
     // MARK: - Events
 
-    /// Whether an action that succeeds is recorded.
-    func records(_ action: AuditEvent.Action) -> Bool { recorded.includes(action, .ok) }
-
     /// False if an action would have to be recorded, and cannot be: then it must not begin.
     func canRecord(_ action: AuditEvent.Action) -> Bool {
-        !isRequired || !records(action) || !log.figures.isFailing
+        !isRequired || !recorded.includes(action, .ok) || !log.figures.isFailing
     }
 
     /// The pseudonyms of a user and a session.
@@ -97,10 +94,10 @@ package final class AuditTrail {
         }
     }
 
-    /// Bytes that an answer holds while it waits.
+    /// Bytes that an answer holds while it waits, beyond what any connection has.
     private static func bytes(of answer: Answer) -> Int {
         switch answer {
-        case .now(let response): response.body.count
+        case .now(let response): response.body.count > 4096 ? response.body.count : 0
         case .inPieces(let long): long.capacity
         case .later: 0
         }
@@ -136,9 +133,6 @@ package final class AuditTrail {
     }
 
     // MARK: - Turns
-
-    /// Whether there is nothing to write.
-    var isEmpty: Bool { events.isEmpty }
 
     /// Has the events of the turn written, and then the answers let go; to be called at the end of a turn.
     package func flush() {

@@ -120,19 +120,18 @@ extension UserAccess {
         } catch {
             return .denied(error, .field)
         }
-        let isSecond = isCredential(uniqueID)
+        let looksLikeCredential = isCredential(uniqueID)
         guard let field else {
-            guard isSecond != nil, isPresent else { return .denied(.missing, .field) }
+            guard looksLikeCredential != nil, isPresent else { return .denied(.missing, .field) }
             return uniqueID.isEmpty ? .denied(.missing, .parameter) : find(uniqueID, .parameter)
         }
-        let finding = find(bytes.extracting(field.indices), .field)
-        guard isSecond == true else {
-            if case .user(let grant) = finding { return Self.check(uniqueID, grant) }
-            return finding
-        }
+        let credential = bytes.extracting(field.indices)
+        let finding = find(credential, .field)
         if case .denied = finding { return finding }
-        let isSame = uniqueID.equals(ByteRange(0, uniqueID.count), [UInt8](field, in: bytes))
-        return isSame ? finding : .denied(.conflicting, .field)
+        if looksLikeCredential != nil, ConstantTime.areEqual(uniqueID, credential) { return finding }
+        if looksLikeCredential == true { return .denied(.conflicting, .field) }
+        if case .user(let grant) = finding { return Self.check(uniqueID, grant) }
+        return finding
     }
 
     // MARK: - Session

@@ -24,6 +24,8 @@ package struct RequestFields {
         _ request: Request, in bytes: Span<UInt8>, readsJSON: Bool
     ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         hasUniqueID = false
+        // The room of a far too long one would be taken again for each id that is kept.
+        if uniqueIDBytes.capacity > 4 * UniqueID.limit { uniqueIDBytes = [] }
         readFields(request, in: bytes, readsJSON: readsJSON)
         // The token info is not kept, or reading the next one would copy it.
         return (hasUniqueID ? uniqueIDBytes : nil, tokenInfo.take())

@@ -74,7 +74,8 @@ extension Server {
     func handle(_ signal: Signal) {
         let reason = "\(signal) received"
         if signal == .hangUp {
-            Task { await reload(reason, by: .signal("\(signal)")) }
+            // The audit log could be closed before the reload ends.
+            if !isStopping { Task { await reload(reason, by: .signal("\(signal)")) } }
         } else if stopSignals.add(1, ordering: .relaxed).newValue == 1 {
             // A drain that has begun before, such as for a store that was lost, goes on unchanged.
             drain(reason, by: .signal("\(signal)"))

@@ -166,6 +166,7 @@ package final class Server: Sendable {
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
+        // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
         store.finishWrites()
         // What they came to is recorded, also for clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }

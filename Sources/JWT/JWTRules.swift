@@ -102,11 +102,11 @@ package struct JWTClaims {
         try checkAudience(rules)
         guard let expiry = try time("exp") else { throw .missingExpiry }
         // `iat` only says how old a token is (RFC 7519, section 4.1.6).
-        let start = try time("nbf")?.ceiling ?? 0
+        let start = try time("nbf").map { Int64($0.rounded(.up)) } ?? 0
         let thumbprint = try certificateThumbprint()
         return VerifiedToken(
-            user: try user(rules), validFrom: start - JWTRules.leeway, expiresAt: expiry.floor + JWTRules.leeway,
-            thumbprint: thumbprint
+            user: try user(rules), validFrom: start - JWTRules.leeway,
+            expiresAt: Int64(expiry.rounded(.down)) + JWTRules.leeway, thumbprint: thumbprint
         )
     }
 
@@ -160,33 +160,15 @@ package struct JWTClaims {
         }
     }
 
-    private func time(_ name: String) throws(JWTRejection) -> NumericDate? {
+    /// Seconds since 1970, with or without decimals (RFC 7519, section 2).
+    private func time(_ name: String) throws(JWTRejection) -> Double? {
         switch members[name] {
         case nil: return nil
         case .number(let number):
-            guard let time = NumericDate(number) else { throw .claim }
+            // Enough for 31,000 years, and too few for milliseconds.
+            guard let time = Double(String(decoding: number, as: UTF8.self)), abs(time) < 1e12 else { throw .claim }
             return time
         default: throw .claim
         }
-    }
-}
-
-/// A time in a token: seconds since 1970, with or without decimals (RFC 7519, section 2).
-struct NumericDate {
-    /// The last whole second that is not after the time.
-    let floor: Int64
-    /// The first whole second that is not before the time.
-    let ceiling: Int64
-
-    /// Enough for 31,000 years, and too few for milliseconds.
-    private static let limit = 1e12
-
-    /// Nil for a number that is too large.
-    ///
-    /// - Parameter number: A JSON number's text.
-    init?(_ number: [UInt8]) {
-        guard let time = Double(String(decoding: number, as: UTF8.self)), abs(time) < Self.limit else { return nil }
-        floor = Int64(time.rounded(.down))
-        ceiling = Int64(time.rounded(.up))
     }
 }

@@ -81,11 +81,13 @@ extension AccessResources {
             metrics.accessFailures.add($0)
         }
         let session = settings.access.session
-        let limits = BackendAPI.SessionLimits(
-            maxAge: Int64(session.maxAge.components.seconds), perUser: session.perUser)
         return RequestRouter(
             service, access: mode(settings, tokens, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
-            api: apiKeys.map { keys in BackendAPI(service, keys: { keys.content }, limits: limits, guardian) })
+            api: apiKeys.map { keys in
+                BackendAPI(
+                    service, keys: { keys.content }, sessionMaxAge: Int64(session.maxAge.components.seconds),
+                    sessionsPerUser: session.perUser, guardian)
+            })
     }
 
     /// How requests show their users; nil in mode `open`.

@@ -8,34 +8,26 @@ internal import TokenStore
 ///
 /// Belongs to one loop's thread.
 package final class BackendAPI {
-    /// How long the sessions last that are made, and how many a user may have.
-    package struct SessionLimits: Sendable {
-        /// In seconds.
-        package let maxAge: Int64
-        package let perUser: Int
-
-        package init(maxAge: Int64, perUser: Int) {
-            self.maxAge = maxAge
-            self.perUser = perUser
-        }
-    }
-
     private let service: TokenService
     private let keys: () -> APIKeys
-    private let limits: SessionLimits
+    private let sessionMaxAge: Int64
+    private let sessionsPerUser: Int
     private let guardian: AccessGuard
 
     /// - Parameters:
     ///   - service: The loop's.
     ///   - keys: The keys of the moment.
-    ///   - limits: Those of sessions that are made.
+    ///   - sessionMaxAge: How long the sessions last that are made, in seconds.
+    ///   - sessionsPerUser: How many a user may have.
     ///   - guardian: The loop's.
     package init(
-        _ service: TokenService, keys: @escaping () -> APIKeys, limits: SessionLimits, _ guardian: AccessGuard
+        _ service: TokenService, keys: @escaping () -> APIKeys, sessionMaxAge: Int64, sessionsPerUser: Int,
+        _ guardian: AccessGuard
     ) {
         self.service = service
         self.keys = keys
-        self.limits = limits
+        self.sessionMaxAge = sessionMaxAge
+        self.sessionsPerUser = sessionsPerUser
         self.guardian = guardian
     }
 
@@ -163,7 +155,7 @@ package final class BackendAPI {
         }
         let now = service.handle.unixTime
         let new = NewSession(
-            user: user, key: key, id: id, createdAt: now, expiresAt: now + limits.maxAge, perUser: limits.perUser)
+            user: user, key: key, id: id, createdAt: now, expiresAt: now + sessionMaxAge, perUser: sessionsPerUser)
         let handle = service.handle
         let answer: Answer = pending(
             call, { handle.createSession(new, completion: $0) }, then: { .now(.created(secret, $0)) })

@@ -68,6 +68,8 @@ package final class VerifiedTokens {
         let hash = token.extracting(last: Self.hashedLength).seededHash
         if let entry = entries.find(hash), ConstantTime.areEqual(entry.token.span, token) {
             counts.hits.add()
+            // One that becomes young again can have taken the place of the old ones.
+            counts.bytes.set(UInt64(entries.bytes))
             // The clock and the connection's certificate differ from request to request.
             try entry.verified.check(at: unixTime, certificateThumbprint: certificateThumbprint)
             return entry.verified

@@ -121,6 +121,8 @@ extension ClientCertificate {
 @safe struct PEMText: ~Copyable {
     /// A BIO, which OpenSSL reads from its place on.
     let source: OpaquePointer
+    /// How many certificates begin in it.
+    let certificateCount: Int
 
     /// Longer than any file of certificates that somebody has looked through.
     private static let sizeLimit = 1 << 20
@@ -138,6 +140,9 @@ extension ClientCertificate {
                 if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
             }
         }
+        let certificateCount =
+            bytes.split(separator: UInt8(ascii: "\n"))
+            .count { $0.starts(with: "-----BEGIN ".utf8) && $0.contains("CERTIFICATE-----".utf8) }
         OpenSSLErrors.clear()
         let source = unsafe BIO_new(BIO_s_mem())
         // The copy that it takes is wiped when it is freed.
@@ -147,6 +152,7 @@ extension ClientCertificate {
             throw .fromOpenSSL(path, .unusable)
         }
         unsafe self.source = unsafe source
+        self.certificateCount = certificateCount
     }
 
     deinit {

@@ -14,7 +14,6 @@ package typealias TLSContext = WatchedFiles<TLSFiles, TLSCredentials, TLSConfigu
 
 extension TLSContext {
     /// Reads the files; blocks for as long as that takes.
-    ///
     package convenience init(_ files: TLSFiles) throws(TLSConfigurationError) {
         let trusted = TLSTrustedAuthorities()
         try self.init(
@@ -96,6 +95,7 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
         case encryptedPrivateKey
         case keyMismatch(certificate: String)
         case noClientAuthority
+        case damagedClientAuthority(after: Int)
         /// OpenSSL itself failed, with the file at hand or before.
         case unusable
     }
@@ -124,8 +124,10 @@ package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
             case .keyMismatch(let certificate):
                 "does not belong to the certificate in \(certificate); put the pair in place together"
             case .noClientAuthority:
-                "holds no usable certificate authorities for client certificates; give a PEM file with at least one, and "
-                    + "none that is damaged"
+                "holds no usable certificate authorities for client certificates; give a PEM file with at least one"
+            case .damagedClientAuthority(let count):
+                "is damaged: of its certificate authorities only the first \(count) can be read; give a PEM file in which "
+                    + "all are whole, each from its BEGIN to its END line"
             case .unusable:
                 "cannot be used"
             }

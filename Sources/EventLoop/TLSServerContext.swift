@@ -83,14 +83,15 @@ internal import System
             && copenssl_set_groups(handle, Self.groups) == 1
     }
 
-    /// Whether the certificate is for a name (RFC 9525), and not only for all names of a domain if `isExact`.
+    /// Whether the certificate is for a name (RFC 9525), by itself if `isExact`, otherwise by a wildcard.
     ///
     /// Its common name is ignored. A wildcard stands for exactly one label, the leftmost.
     func isFor(_ name: String, isExact: Bool) -> Bool {
-        let flags =
-            X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
-            | (isExact ? X509_CHECK_FLAG_NO_WILDCARDS : 0)
-        return unsafe X509_check_host(SSL_CTX_get0_certificate(handle), name, 0, UInt32(flags), nil) == 1
+        defer { OpenSSLErrors.clear() }
+        // OpenSSL's own wildcards match neither *.internal nor a label with an underscore.
+        let entry = isExact ? name : "*" + name.drop { $0 != "." }
+        let flags = UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_WILDCARDS)
+        return unsafe X509_check_host(SSL_CTX_get0_certificate(handle), entry, 0, flags, nil) == 1
     }
 
     // MARK: - Files
@@ -195,9 +196,12 @@ enum CertificateTime {
                 .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
         }
         let end = OpenSSLErrors.drain().first
-        guard end?.isEndOfPEM == true, unsafe !certificates.isEmpty else {
+        let count = unsafe certificates.count
+        // OpenSSL passes over a certificate that follows one without its END line.
+        guard end?.isEndOfPEM == true, count > 0, count == text.certificateCount else {
             throw TLSConfigurationError(
-                file: path, problem: .noClientAuthority, reason: end?.isEndOfPEM == true ? "" : end?.text ?? "")
+                file: path, problem: count > 0 ? .damagedClientAuthority(after: count) : .noClientAuthority,
+                reason: end?.isEndOfPEM == true ? "" : end?.text ?? "")
         }
         number = digests.finalize()
     }

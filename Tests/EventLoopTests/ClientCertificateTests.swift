@@ -188,11 +188,17 @@ import Testing
         let text = { (path: String) in try String(contentsOfFile: path, encoding: .utf8) }
         let files = TLSFiles(standard: try certificates.make("another").files, clientAuthorities: file)
         // A damaged part is refused, wherever it is; what is no certificate is passed over.
+        let good = try text(intermediate.certificate)
         let damaged = try text(authority.certificate).replacing("MII", with: "M!I")
-        for parts in [damaged + (try text(intermediate.certificate)), try text(intermediate.certificate) + damaged] {
+        let endless = try text(authority.certificate).replacing("-----END CERTIFICATE-----\n", with: "")
+        let cases: [(String, TLSConfigurationError.Problem)] = [
+            (damaged + good, .noClientAuthority), (good + damaged, .damagedClientAuthority(after: 1)),
+            (endless + good, .damagedClientAuthority(after: 1)),
+        ]
+        for (parts, problem) in cases {
             try parts.write(toFile: file, atomically: true, encoding: .utf8)
             let error = #expect(throws: TLSConfigurationError.self) { try TLSContext(files) }
-            #expect(error?.problem == .noClientAuthority && error?.reason.isEmpty == false)
+            #expect(error?.problem == problem)
         }
         try (try text(intermediate.key) + text(intermediate.certificate))
             .write(toFile: file, atomically: true, encoding: .utf8)

@@ -76,6 +76,7 @@ import Testing
                 others: [
                     try certificates.make("wild", for: ["*.example.org", "example.org"], kind: .rsa).files,
                     try certificates.make("exact", for: ["api.example.org"]).files,
+                    try certificates.make("inside", for: ["*.internal"]).files,
                 ]
             )
         )
@@ -84,6 +85,8 @@ import Testing
             ("www.example.org", "wild"), ("www.example.org.", "wild"), ("api.example.org.", "exact"), (".", "first"),
             ("WWW.Example.ORG", "wild"), ("api.example.org", "exact"),
             ("a.b.example.org", "first"), ("org", "first"),
+            ("a_b.example.org", "wild"),
+            ("host.Internal", "inside"), ("internal", "first"), ("a.host.internal", "first"),
         ]
         try await withLoop { loop in
             for version in [TLS1_2_VERSION, TLS1_3_VERSION] {

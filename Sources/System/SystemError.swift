@@ -57,8 +57,5 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
 
     package var description: String { "\(call): \(reason)" }
 
-    /// The address is taken by another socket.
-    package var isAddressInUse: Bool { code == EADDRINUSE }
-
     package var isPermissionDenied: Bool { code == EACCES || code == EPERM }
 }

@@ -23,7 +23,7 @@ package final class TokenService {
     private let paths: [[UInt8]]
     private let readsJSON: Bool
     let handle: any StoreHandle
-    /// Whether answers show the version of the token, except those in mode `open`; the cache then keeps it behind them.
+    /// Whether the answers of the API and of modes with users show the version; the cache then keeps it after the answer.
     private let showsVersions: Bool
     /// Nil without a cache.
     private let answers: AnswerCache?

@@ -1,6 +1,6 @@
 package import HTTP
 
-/// Takes every request of a loop: to the contract, in the mode with users or without, or to the API.
+/// Takes the requests that `plainService` does not: to the contract, in the mode with users or without, or to the API.
 ///
 /// Belongs to one loop's thread.
 package final class RequestRouter {

@@ -162,7 +162,7 @@ extension Connection {
 
     /// Answers the current request, or begins to wait for its answer.
     mutating func answerRequest(on context: LoopContext, for driver: ConnectionDriver) {
-        handle(readRequest(on: context), since: nil, on: context, for: driver)
+        give(readRequest(on: context), since: nil, on: context, for: driver)
     }
 
     private mutating func readRequest(on context: LoopContext) -> Answer {
@@ -175,7 +175,7 @@ extension Connection {
     /// Writes an answer, or begins to wait for it.
     ///
     /// - Parameter since: When the request was dropped; nil if it was not.
-    mutating func handle(
+    mutating func give(
         _ answer: consuming Answer, since: MonotonicTime?, on context: LoopContext, for driver: ConnectionDriver
     ) {
         switch consume answer {

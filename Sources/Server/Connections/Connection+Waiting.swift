@@ -27,7 +27,7 @@ extension Connection {
         _ answer: PendingAnswer, _ since: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
     ) {
         if let answer = answer.begin(for: driver) {
-            handle(answer, since: since, on: context, for: driver)
+            give(answer, since: since, on: context, for: driver)
             return yieldToOthers()
         }
         state = .waiting(answer, since: since)

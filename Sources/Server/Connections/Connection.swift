@@ -122,7 +122,7 @@ struct Connection: ~Copyable {
         }
         stream.endWait()
         state = .answering
-        handle(answer, since: since, on: context, for: driver)
+        give(answer, since: since, on: context, for: driver)
         yieldToOthers()
         run(on: context, for: driver)
     }

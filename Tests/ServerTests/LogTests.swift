@@ -169,6 +169,14 @@ struct CertificateWarningTests {
         #expect(try text(path("second")) == "before\nafter\n")
     }
 
+    @Test func `a line for which there is no room is reported before anything is written again`() throws {
+        let output = LogOutput(level: .error, format: .text)
+        let writer = LineWriter(try LineWriter.Destination(""), failures: RateLimitedLog(output.logger, .error))
+        writer.append([UInt8](repeating: UInt8(ascii: "x"), count: 5 << 20))
+        while output.recent.lines.isEmpty { usleep(1_000) }
+        #expect(output.recent.lines.first?.text.hasPrefix("lines of the access log are dropped") == true)
+    }
+
     private func text(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
 
     /// Waits for bytes, and returns how many were read; 0 at the end.

@@ -68,15 +68,21 @@ final class LineWriter: Sendable {
 
     /// Queues one line, which includes its newline.
     func append(_ line: [UInt8]) {
-        let isFirst = state.withLock { state in
+        let (isFirst, isFirstDrop) = state.withLock { state in
             guard state.lines.count + line.count <= Self.limit else {
                 state.dropped += 1
-                return false
+                return (false, state.dropped == 1)
             }
             defer { state.lines.append(contentsOf: line) }
-            return state.lines.isEmpty
+            return (state.lines.isEmpty, false)
         }
         if isFirst { queue.async { [self] in write() } }
+        if isFirstDrop {
+            // Not on the caller's loop: what does not read the access log may not read standard error either.
+            DispatchQueue.global().async { [failures] in
+                failures.log("lines of the access log are dropped, its reader or its disk is too slow or hangs")
+            }
+        }
     }
 
     /// Sends all lines that are not being written yet to another destination.

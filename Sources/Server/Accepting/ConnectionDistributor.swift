@@ -96,7 +96,8 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Returns when each loop has had the events that had arrived before: connections that have ended are counted until then.
+    /// Returns when each loop has had the events that had arrived before, up to the 256 that it takes at a time: connections that
+    /// have ended are then counted.
     private func noticeEnds() async {
         for context in contexts {
             await Task(executorPreference: context.loop) {

@@ -37,9 +37,11 @@ package final class AccessResources: Sendable {
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
         failures = FailureLimiter(settings.access.failures)
+        var setting = "access.api.keys_file"
         do throws(KeyFileError) {
             let path = settings.access.apiKeysFile
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
+            setting = "access.bearer.keys_file"
             if settings.access.mode == .bearer {
                 let rules = JWTRules(settings.access.bearer)
                 jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(KeyFileError) in
@@ -49,7 +51,7 @@ package final class AccessResources: Sendable {
                 jwtKeys = nil
             }
         } catch {
-            throw StartError("the file \(error)")
+            throw StartError("\(setting): the file \(error)")
         }
     }
 }
@@ -61,7 +63,7 @@ extension AccessResources {
         case jwtKeys = "keys for JWTs"
     }
 
-    /// Reads the files of keys again that have changed or could not be used; those that cannot be used leave the present keys in use.
+    /// Reads the files of keys again that have changed or could not be used; those that cannot be used leave the former keys in use.
     ///
     /// - Parameters:
     ///   - files: Those to look at.

@@ -18,7 +18,7 @@ package struct StartError: Error, CustomStringConvertible {
     }
 
     /// The same error for an address of `admin.listen`.
-    package var ofAdministration: StartError { StartError("admin.listen: \(self)") }
+    package var ofAdministration: StartError { StartError("admin.listen: \(self); or set admin.listen to off") }
 
     package static func store(_ error: StoreOpenError) -> StartError {
         var fault = StartError(error)

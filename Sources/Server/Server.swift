@@ -11,7 +11,7 @@ package import TokenStore
 
 /// Serves clients: owns the listeners, the loops and the store, from the start to the orderly end of the process.
 ///
-/// Starting is in this file, reloading and stopping in `Server+Reloading.swift`.
+/// Starting is in this file, stopping in `Server+Signals.swift`, and reloading in `Reloading`.
 ///
 /// Any thread.
 package final class Server: Sendable {

@@ -8,61 +8,6 @@ internal import Synchronization
 internal import System
 
 extension Server {
-    private static let fileCheckInterval = Duration.seconds(2)
-    private static let ticketKeyLifetime = Duration.seconds(86_400)
-
-    /// Reads settings and files again, and applies the settings that can change while the server runs.
-    ///
-    /// - Parameters:
-    ///   - reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
-    ///   - actor: Who it was, for the audit log.
-    package func reload(_ reason: String, by actor: AuditEvent.Actor) async -> ReloadOutcome {
-        notifier.send(.reloading(since: .now))
-        let outcome = await reloadSettings(reason)
-        // `stopping` has to stay the last message that the service manager receives.
-        if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
-        let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
-        if audit?.isStalled != true { await record.value }
-        return outcome
-    }
-
-    /// Logs what a command did with an API key, and takes it over at once.
-    ///
-    /// - Parameter act: Who did it and what, for the log.
-    /// - Returns: Why the server cannot use the file; nil if it can.
-    package func noteAPIKeyChange(_ act: String) async -> String? {
-        logger.notice("\(act)")
-        // The file is read even if it was read since the change, so that the command learns of a fault too.
-        return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
-    }
-
-    /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.
-    ///
-    /// Each kind has a task of its own, as a file system that does not answer holds up only its own files.
-    func reloadChangedFiles() async {
-        await withDiscardingTaskGroup { group in
-            group.addTask { [self] in
-                var lastReload = ContinuousClock.now
-                while listeners.tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-                    let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
-                    if await reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
-                }
-            }
-            for file in AccessResources.KeyFile.allCases {
-                group.addTask { [self] in
-                    while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-                        let before = access.jwtKeys?.content
-                        await access.reloadChangedFiles(logger, [file])
-                        guard file == .jwtKeys, access.jwtKeys?.content !== before else { continue }
-                        for context in contexts { context.loop.execute { context.useJWTKeys() } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-extension Server {
     /// How long the rest of the server may take to end after the connections have been closed.
     private static let abandonTime = Duration.seconds(5)
     /// How long an idle connection stays open while the server drains.

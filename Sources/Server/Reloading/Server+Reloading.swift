@@ -1,4 +1,4 @@
-internal import Audit
+package import Audit
 internal import Dispatch
 internal import EventLoop
 internal import HTTP
@@ -14,6 +14,9 @@ internal import TokenStore
 /// Applies all of them or none: an error in any setting, or in a file that the settings name, leaves everything unchanged.
 /// Open connections use the new values from their next request on, but keep their certificates.
 extension Server {
+    private static let fileCheckInterval = Duration.seconds(2)
+    private static let ticketKeyLifetime = Duration.seconds(86_400)
+
     /// The settings in force, as of the last reload.
     package var settingsInForce: Settings { running.withLock(\.self) }
 
@@ -29,6 +32,56 @@ extension Server {
     /// Warnings about certificates that clients refuse now or within 14 days, and about authorities for clients' certificates.
     package var certificateWarnings: [String] {
         (tls?.certificates ?? []).compactMap { $0.warning() } + (tls?.clientAuthorities?.warnings() ?? [])
+    }
+
+    /// Reads settings and files again, and applies the settings that can change while the server runs.
+    ///
+    /// - Parameters:
+    ///   - reason: What caused the reload, such as `SIGHUP received`; begins the line in the log.
+    ///   - actor: Who it was, for the audit log.
+    package func reload(_ reason: String, by actor: AuditEvent.Actor) async -> ReloadOutcome {
+        notifier.send(.reloading(since: .now))
+        let outcome = await reloadSettings(reason)
+        // `stopping` has to stay the last message that the service manager receives.
+        if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
+        let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
+        if audit?.isStalled != true { await record.value }
+        return outcome
+    }
+
+    /// Logs what a command did with an API key, and takes it over at once.
+    ///
+    /// - Parameter act: Who did it and what, for the log.
+    /// - Returns: Why the server cannot use the file; nil if it can.
+    package func noteAPIKeyChange(_ act: String) async -> String? {
+        logger.notice("\(act)")
+        // The file is read even if it was read since the change, so that the command learns of a fault too.
+        return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
+    }
+
+    /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.
+    ///
+    /// Each kind has a task of its own, as a file system that does not answer holds up only its own files.
+    func reloadChangedFiles() async {
+        await withDiscardingTaskGroup { group in
+            group.addTask { [self] in
+                var lastReload = ContinuousClock.now
+                while listeners.tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                    let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
+                    if await reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
+                }
+            }
+            for file in AccessResources.KeyFile.allCases {
+                group.addTask { [self] in
+                    while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                        let before = access.jwtKeys?.content
+                        await access.reloadChangedFiles(logger, [file])
+                        guard file == .jwtKeys, access.jwtKeys?.content !== before else { continue }
+                        for context in contexts { context.loop.execute { context.useJWTKeys() } }
+                    }
+                }
+            }
+        }
     }
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.

@@ -37,7 +37,7 @@ extension Server {
     package func drain(_ reason: String, by actor: AuditEvent.Actor) {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
-        logger.debug("\(reason), finishing requests under way")
+        say(.debug, "\(reason), finishing requests under way")
         // Not waited for: the server ends even if the audit log's disk hangs.
         drainRecord.withLock { $0 = record(.drain, .ok, by: actor) }
         let timeout = settingsInForce.drainTimeout
@@ -46,20 +46,29 @@ extension Server {
         Signal.perform(after: min(timeout, Self.idleTimeWhenDraining)) { [contexts] in
             for context in contexts { context.loop.endIdleWaits() }
         }
-        Signal.perform(after: timeout) { [self] in abandon("drain_timeout is over") }
+        Signal.perform(after: timeout) { [self] in
+            if stopSignals.load(ordering: .relaxed) < 2 { abandon("drain_timeout is over") }
+        }
     }
 
     /// Closes the remaining connections, and ends the process soon even if a disk operation does not return, which cannot be
     /// cancelled: its tokens were not acknowledged.
     private func abandon(_ reason: String) {
-        logger.warning("\(reason), closing the remaining connections")
-        for context in contexts { context.loop.abandon() }
         Signal.perform(after: Self.abandonTime) { [self] in
             let reason = stopReason.withLock(\.self)
-            logger.critical("the store does not close, its disk seems to hang; ending without it: \(reason)")
-            _exit(EXIT_FAILURE)
+            say(.critical, "the store does not close, a disk seems to hang; ending without it: \(reason)")
+            Signal.perform(after: .milliseconds(500)) { _exit(EXIT_FAILURE) }
         }
+        for context in contexts { context.loop.abandon() }
+        say(.warning, "\(reason), closing the remaining connections")
     }
+
+    /// Logs without waiting, as the stop goes on also if nobody reads standard error.
+    private func say(_ level: Logger.Level, _ message: String) {
+        Self.messages.async { [logger] in logger.log(level: level, "\(message)") }
+    }
+
+    private static let messages = DispatchQueue(label: "messages about the stop")
 }
 
 /// A signal that reloads the settings or stops the server.
@@ -94,8 +103,8 @@ enum Signal: String, CustomStringConvertible {
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
-    /// - Parameter handle: Called on the queue for the signals that arrive, at the latest from the return on. Several of one kind that
-    ///   arrive at the same time can appear as one.
+    /// - Parameter handle: Called on the queue for the signals that arrive, once this has returned at the latest. Several of one kind
+    ///   that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
     }

@@ -121,7 +121,7 @@ def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_
         time.sleep(0.3)
         server.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 1
-        assert "its disk seems to hang; ending without it: SIGTERM received" in server.log()
+        assert "a disk seems to hang; ending without it: SIGTERM received" in server.log()
 
 
 def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):

@@ -36,7 +36,7 @@ package final class Server: Sendable {
     let running: Mutex<Settings>
     let sources: Mutex<SettingsSources>
     let ended = Mutex(LastReload(successTime: LoopContext.unixTime))
-    /// The most recently requested reload or look at the certificates; they run one at a time, in the order of their requests.
+    /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastTask = Mutex<Task<Void, Never>?>(nil)
     let reader = DispatchQueue(label: "settings and certificates")
     package let diskSpace: DiskSpaceWatch
@@ -159,7 +159,7 @@ package final class Server: Sendable {
         for context in contexts {
             await Task(executorPreference: context.loop) { await context.waitForConnections() }.value
         }
-        // Until here operators can ask what the server is waiting for.
+        // Up to this point operators can ask what the server is waiting for.
         administrationLoop.abandon()
         await administrationTask.value
         for task in periodicTasks { task.cancel() }

@@ -11,8 +11,8 @@ internal import TokenStore
 
 /// Reads the settings again while the server runs, and applies those that can change without a restart.
 ///
-/// Applies all of them or none: an error in any setting, or in a file that the settings name, leaves everything unchanged.
-/// Open connections use the new values from their next request on, but keep their certificates.
+/// A fault in the settings or certificates leaves everything as it was; key files with a fault are reported, and their former
+/// keys stay in use. Open connections use the new values from their next request on, but keep their certificates.
 extension Server {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
@@ -61,7 +61,7 @@ extension Server {
 
     /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.
     ///
-    /// Each kind has a task of its own, as a file system that does not answer holds up only its own files.
+    /// Each kind has a task of its own: where the file system of one does not answer, the others are still read.
     func reloadChangedFiles() async {
         await withDiscardingTaskGroup { group in
             group.addTask { [self] in
@@ -86,19 +86,13 @@ extension Server {
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
     func reloadSettings(_ reason: String) async -> ReloadOutcome {
-        await inOrder { [self] in
-            let outcome = await reloadNow(reason)
-            ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
-            return outcome
-        }
-    }
-
-    private func inOrder<Result: Sendable>(_ work: @escaping @Sendable () async -> Result) async -> Result {
         await lastTask.withLock { last in
             // In a separate task, because the caller's loop must not wait for files.
-            let task = Task { [previous = last] in
+            let task = Task { [self, previous = last] in
                 await previous?.value
-                return await work()
+                let outcome = await reloadNow(reason)
+                ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
+                return outcome
             }
             last = Task { _ = await task.value }
             return task
@@ -108,7 +102,7 @@ extension Server {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settingsInForce
-            // All steps that can fail come before the first change.
+            // What can fail comes first; a fault of the store leaves the audit log reopened, which changes no setting.
             let reading = try await reader.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
@@ -118,9 +112,13 @@ extension Server {
                 try await audit.inBackground { log in Result { try log.reopen() } }.get()
             }
             try await store.change(settings.storeRetention)
-            if let certificates = reading.certificates { tls?.use(certificates) }
-            if !(before.accessLogFile.isEmpty && destination.path.isEmpty) { accessLog.change(to: destination) }
+            if let certificates = reading.certificates {
+                // If they were read again meanwhile, these are older: the next look notices, and reads them again.
+                await reader.run { [self] in tls?.use(certificates) }
+            }
             let faults = await access.reloadChangedFiles(logger, rereads: true)
+            // Lines that wait while the log is switched off end where they were meant to.
+            if settings.accessLog != .off { accessLog.change(to: destination) }
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
@@ -155,12 +153,11 @@ extension Server {
     ///
     /// - Returns: Whether they were read.
     func reloadCertificates(_ reason: String?) async -> Bool {
-        await inOrder { [self] in
-            await reader.run { [self] in
-                guard reason != nil || tls?.haveChanged == true else { return false }
-                readCertificates(reason ?? "certificate files have changed")
-                return true
-            }
+        // Not behind reloads, which may wait for the file system of other files.
+        await reader.run { [self] in
+            guard reason != nil || tls?.haveChanged == true else { return false }
+            readCertificates(reason ?? "certificate files have changed")
+            return true
         }
     }
 
@@ -180,7 +177,7 @@ extension Server {
             ended.withLock { $0.note(reason, "the certificates in use stay: \(error)", isRefused: true) }
             logger.error("\(reason), and the certificates in use stay: \(error)")
         } catch {
-            // It was told of when it was found.
+            // Already reported.
         }
     }
 

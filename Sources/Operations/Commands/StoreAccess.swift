@@ -90,7 +90,8 @@ package enum StoreAccess: Sendable {
         do throws(StartError) {
             return .own(try isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
         } catch {
-            guard case .directory(.inUse(_, let processID)) = error.ofStore else { throw Failure("\(error)") }
+            guard let fault = error.ofStore else { throw Failure("\(error)") }
+            guard case .directory(.inUse(_, let processID)) = fault else { throw Failure(fault) }
             let path = ControlSocketAddress.path(settings)
             let client = ServerClient(path: path)
             return .running(ControlAccess(client: client, path: path, processID: processID))

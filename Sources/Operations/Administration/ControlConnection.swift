@@ -210,9 +210,9 @@ extension AdministrationListener {
     static func control(in directory: String, _ logger: Logger) -> AdministrationListener? {
         let path = ControlSocketAddress.path(in: directory)
         do throws(SystemError) {
-            // A request that has begun is not interrupted by a new connection.
+            // A request that has begun is not interrupted by a new connection. Each may take twice `bodyLimit`.
             return AdministrationListener(
-                try Listener(unixPath: path, mode: 0o600), evictingUpTo: .firstByte)
+                try Listener(unixPath: path, mode: 0o600), limit: 8, evictingUpTo: .firstByte)
         } catch {
             logger.warning(
                 """

@@ -12,15 +12,13 @@ final class AdministrationListener: Sendable {
     private let listener: Listener
     private let connections: AdministrationConnections
 
-    /// How many connections may be open; a further one evicts an idle one, or is closed at once if none is idle.
-    private static let connectionLimit = 64
-
     /// - Parameters:
     ///   - listener: Accepted from on one loop only.
+    ///   - limit: How many connections may be open; a further one evicts an idle one, or is closed at once if none is idle.
     ///   - lastWait: Connections in a later wait than this are not evicted by new ones.
-    init(_ listener: Listener, evictingUpTo lastWait: AdministrationConnections.Wait) {
+    init(_ listener: Listener, limit: Int, evictingUpTo lastWait: AdministrationConnections.Wait) {
         self.listener = listener
-        connections = AdministrationConnections(evictingUpTo: lastWait)
+        connections = AdministrationConnections(limit: limit, evictingUpTo: lastWait)
     }
 
     /// Opens the listeners of `admin.listen`; a host name may resolve to several addresses.
@@ -29,7 +27,7 @@ final class AdministrationListener: Sendable {
         for address in addresses {
             do throws(StartError) {
                 listeners += try ClientListener.open(address, tls: nil, clients: .none).map {
-                    AdministrationListener($0.listener, evictingUpTo: .sending)
+                    AdministrationListener($0.listener, limit: 64, evictingUpTo: .sending)
                 }
             } catch {
                 throw error.ofAdministration
@@ -59,7 +57,7 @@ final class AdministrationListener: Sendable {
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
-                    guard let connection = connections.admit(descriptor, limit: Self.connectionLimit) else {
+                    guard let connection = connections.admit(descriptor) else {
                         _ = FileDescriptor(owning: descriptor)
                         continue
                     }
@@ -144,20 +142,22 @@ final class AdministrationConnections: @unchecked Sendable {
 
     private var connections: [Connection] = []
     private var turns = 0
+    private let limit: Int
     private let lastWait: Wait
 
-    /// - Parameter lastWait: Connections in a later wait than this are never evicted.
-    init(evictingUpTo lastWait: Wait) {
+    /// - Parameters:
+    ///   - limit: How many connections may be open.
+    ///   - lastWait: Connections in a later wait than this are never evicted.
+    init(limit: Int, evictingUpTo lastWait: Wait) {
+        self.limit = limit
         self.lastWait = lastWait
     }
 
     /// Adds a connection; evicts another one if the limit is reached.
     ///
-    /// - Parameters:
-    ///   - descriptor: A connected socket, which the caller continues to own.
-    ///   - limit: How many connections may be open.
+    /// - Parameter descriptor: A connected socket, which the caller continues to own.
     /// - Returns: Nil if the limit is reached and no connection can be evicted.
-    func admit(_ descriptor: Int32, limit: Int) -> Connection? {
+    func admit(_ descriptor: Int32) -> Connection? {
         if connections.count >= limit {
             let idle = connections.filter { $0.wait.map { $0 <= lastWait } ?? false }
             guard let oldest = idle.min(by: { ($0.wait ?? lastWait, $0.turn) < ($1.wait ?? lastWait, $1.turn) }) else {

@@ -32,7 +32,7 @@ struct AdministrationEndpoints: Sendable {
 
     /// - Parameters:
     ///   - server: The server to report on.
-    ///   - warnings: The present warnings about those listeners.
+    ///   - warnings: The present warnings about the administration's listeners.
     ///   - version: This program's version.
     ///   - history: The course of the server's figures.
     ///   - loop: The calling task's loop.

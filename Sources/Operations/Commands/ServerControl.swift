@@ -65,7 +65,7 @@ extension APIKeyChange {
 
     /// Changes the file of API keys, and has that recorded: by the server that uses the data folder, or else here in the audit log.
     ///
-    /// A change that could not be recorded here is not made.
+    /// If the audit log cannot be opened, nothing is changed.
     ///
     /// - Parameter body: Changes the file.
     /// - Returns: See `ServerControl.report`.

@@ -33,7 +33,7 @@ package struct APIKeyChange: Codable, Sendable {
     }
 }
 
-/// The reply to a `APIKeyChange`.
+/// The reply to an `APIKeyChange`.
 struct APIKeyChangeReply: Codable, Sendable {
     /// Why the server cannot use the changed file, so that its previous keys stay in use; nil if it can.
     let fault: String?

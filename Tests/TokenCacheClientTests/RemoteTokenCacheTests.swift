@@ -270,6 +270,40 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         try await cache.store(token)
     }
 
+    @Test(.timeLimit(.minutes(1)))
+    func `behind a proxy that makes entity tags weak, a device signs out all the same`() async throws {
+        for isLayered in [false, true] {
+            let server = VersionedServer()
+            let inner = server.transport()
+            let remote = try session(
+                ScriptedTransport { request, number in
+                    var response = try await inner.send(request)
+                    response.headers["etag"] = response.headers["etag"].map { "W/" + $0 }
+                    return response
+                })
+            let layered = LayeredTokenCache(
+                local: LocalTokenCache(.memory, user: "a"), remote: remote, patience: .seconds(20),
+                clock: WaitingClock())
+            let cache: any TokenCaching = isLayered ? layered : remote
+            try await cache.store(token)
+            try await cache.clear()
+            #expect(server.row.withLock { $0.text } == "{}")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `signing out ends, though another device always writes first`() async throws {
+        let server = VersionedServer()
+        try await session(server.transport()).store(token)
+        let inner = server.transport()
+        let cache = try session(
+            ScriptedTransport { request, number in
+                if request.method == "POST" { server.row.withLock { $0.version += 1 } }
+                return try await inner.send(request)
+            })
+        await #expect(throws: TokenCacheError.unavailable(status: 412, retryAfter: nil)) { try await cache.clear() }
+    }
+
     @Test func `a server that wants a condition gets one`() async throws {
         let server = VersionedServer()
         try await session(server.transport()).store(token)

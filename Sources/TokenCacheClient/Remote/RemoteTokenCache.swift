@@ -7,7 +7,7 @@ public import Foundation
 /// token.
 ///
 /// A write that follows a fetch or another write is stored only if no other device has written in between; otherwise it throws
-/// `TokenCacheError.conflict`. The server decides that by entity tags (token-cache in every mode but `open`); where it sends none,
+/// `TokenCacheError.conflict`. The server decides that by entity tags (token-cache in every mode but `open`); without strong ones,
 /// what is there is compared just before the write, so of two writes in the same moment the last one wins.
 ///
 /// Copies share what they know of the server. Usable from any task.
@@ -95,13 +95,15 @@ public struct RemoteTokenCache: TokenCaching {
 
     /// Stores that there is no token, whatever is there; logins that another device has ended stay ended.
     public func clear() async throws {
-        do {
+        // Another device could write in the same moment again and again.
+        for _ in 0..<5 {
             let found = try await fetchVersion()
-            _ = try await replace(found.base, with: nil, ending: found.endedLogins)
-        } catch TokenCacheError.conflict {
-            // Another device was faster.
-            try await clear()
+            do {
+                _ = try await replace(found.base, with: nil, ending: found.endedLogins)
+                return
+            } catch TokenCacheError.conflict {}
         }
+        throw TokenCacheError.unavailable(status: 412, retryAfter: nil)
     }
 
     // MARK: - Requests
@@ -222,18 +224,24 @@ extension RemoteTokenCache: VersionedTokenCaching {
             }
         }
         do {
-            let answer = try await ask("POST", [("token_info", text)], fields)
-            let new = answer.entityTag.map(TokenBase.version) ?? TokenBase(contentOf: text)
-            known.withLock { $0.base = new }
-            return new
+            return try await post(text, fields)
         } catch TokenCacheError.refused(status: 412, _, _) {
             let current = try await fetchVersion()
             // It was this write that the first of several attempts stored, without its answer arriving.
             if current.holds(information, orEnded: logins) { return current.base }
+            // Nobody has written: a proxy has made the entity tag weak, which never matches (RFC 9110, section 13.1.1).
+            if current.base == base { return try await post(text, [:]) }
             throw TokenCacheError.conflict(current: current.information)
         } catch TokenCacheError.refused(status: 428, _, _) where base == .anything {
             // The server wants a condition: what is there now.
             return try await replace(fetchVersion().base, with: information, ending: logins)
         }
+    }
+
+    private func post(_ text: String, _ fields: [String: String]) async throws -> TokenBase {
+        let answer = try await ask("POST", [("token_info", text)], fields)
+        let new = answer.entityTag.map(TokenBase.version) ?? TokenBase(contentOf: text)
+        known.withLock { $0.base = new }
+        return new
     }
 }

@@ -164,8 +164,8 @@ private func remote(_ url: URL, timeout: Duration = .milliseconds(400)) throws -
         #expect(requests[2].hasPrefix("POST /token.php HTTP/1.1\r\n"))
         #expect(requests[2].contains("\r\nContent-Type: application/x-www-form-urlencoded\r\n"))
         #expect(requests[2].contains("\r\n\r\nunique_id=chaos%2B%26&token_info=%7B%22"))
-        #expect(requests[5].contains("\r\nAuthorization: Bearer tcs_secret\r\n"))
-        #expect(requests[5].hasSuffix("\r\n\r\ntoken_info=%7B%7D"))
+        #expect(requests[4].contains("\r\nAuthorization: Bearer tcs_secret\r\n"))
+        #expect(requests[4].hasSuffix("\r\n\r\ntoken_info=%7B%7D"))
         #expect(requests.allSatisfy { !$0.lowercased().contains("cookie") })
     }
 

@@ -163,7 +163,7 @@ extension LayeredTokenCache {
             let current = try await remote.fetchWithBase()
             if current.holds(record.information, orEnded: write.logins) { return .sent(current.base) }
             guard Self.counts(record, write, over: current) else { return .overtaken(by: current) }
-            base = current.base
+            base = current.base.justFetched
             logins.formUnion(current.endedLogins)
         }
         throw TokenCacheError.unavailable(status: 412, retryAfter: nil)

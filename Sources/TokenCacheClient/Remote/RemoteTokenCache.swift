@@ -99,7 +99,7 @@ public struct RemoteTokenCache: TokenCaching {
         for _ in 0..<5 {
             let found = try await fetchVersion()
             do {
-                _ = try await replace(found.base, with: nil, ending: found.endedLogins)
+                _ = try await replace(found.base.justFetched, with: nil, ending: found.endedLogins)
                 return
             } catch TokenCacheError.conflict {}
         }

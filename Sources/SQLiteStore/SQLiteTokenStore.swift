@@ -15,7 +15,7 @@ package final class SQLiteTokenStore: TokenStore {
     let open: OpenDatabase
     /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
-    private let erase: Erasing
+    private let eraser: UserEraser
     private let report: @Sendable (StoreEvent) -> Void
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
@@ -56,9 +56,9 @@ package final class SQLiteTokenStore: TokenStore {
         let open = OpenDatabase(
             directory: directory, path: file.path, options: options, state: state, writerThread: writerThread)
         self.open = open
-        let eraser = UserEraser(store: open, report: report)
-        erase = { (user) throws(StoreError) in try await eraser.erase(user) }
-        let users = WaitingHandle { [erase] (deliver) throws(StoreError) in try open.handle(erase, deliver) }
+        let eraser = UserEraser(open, report: report)
+        self.eraser = eraser
+        let users = WaitingHandle { (deliver) throws(StoreError) in try open.handle(eraser, deliver) }
         administrator = SQLiteAdministrator(open, users: users)
     }
 
@@ -83,11 +83,11 @@ package final class SQLiteTokenStore: TokenStore {
     package func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle {
-        try open.handle(erase, deliver)
+        try open.handle(eraser, deliver)
     }
 
-    /// Why writes fail, until two seconds or so after the cause has gone; or why reads fail, until none has failed
-    /// for ten seconds.
+    /// Why writes fail, until two seconds or so after the cause has gone, or half a minute if a disk that was full has room for less
+    /// than what failed; or why reads fail, until none has failed for ten seconds.
     package var fault: StoreError? {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
@@ -153,11 +153,10 @@ struct OpenDatabase: Sendable {
     let state: StoreState
     let writerThread: WriterThread
 
-    func handle(
-        _ erase: @escaping Erasing, _ deliver: @escaping WaitingHandle.Deliver
-    ) throws(StoreError) -> any StoreHandle {
+    func handle(_ eraser: UserEraser, _ deliver: @escaping WaitingHandle.Deliver) throws(StoreError) -> any StoreHandle
+    {
         try StoreError.reading { () throws(SQLiteError) in
-            try SQLiteStoreHandle(self, erase: erase, deliver: deliver)
+            try SQLiteStoreHandle(self, eraser: eraser, deliver: deliver)
         }
     }
 }

@@ -2,17 +2,18 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Erases a user; called on any thread.
-typealias Erasing = @Sendable (_ user: [UInt8]) async throws(StoreError) -> Erasure
-
 /// Erases users: their rows, and, by a record beside the key ring, what older backups bring back.
 ///
 /// SQLite overwrites removed rows with zeros (`secure_delete`), and the WAL is truncated before an erasure is acknowledged. When
 /// SQLite distributes rows anew among neighbouring pages, a copy of one that has moved may stay in the unused part of a page
 /// until another row takes its place; such a copy is sealed as its row was.
-struct UserEraser: Sendable {
-    let store: OpenDatabase
-    let report: @Sendable (StoreEvent) -> Void
+///
+/// The file of that record, which lies on the key ring's disk, is changed on a queue of its own, for one user after the other: commits
+/// do not wait for it.
+actor UserEraser {
+    private let store: OpenDatabase
+    private let report: @Sendable (StoreEvent) -> Void
+    private let executor = BlockingExecutor(label: "erasures")
 
     /// How long to wait for readers of an earlier state.
     private static let readerTime = Duration.seconds(30)
@@ -21,18 +22,26 @@ struct UserEraser: Sendable {
     /// Between two attempts, in which writes are not held up.
     private static let pause = Duration.milliseconds(100)
 
+    init(_ store: OpenDatabase, report: @escaping @Sendable (StoreEvent) -> Void) {
+        (self.store, self.report) = (store, report)
+    }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
     /// Erases a user.
     ///
     /// After an error the user's rows may be gone or not; erasing again goes on from there.
     func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
-        let erased = try await store.writerThread.perform(writing: [user]) { (writer) throws(SQLiteError) in
+        let erased = try await store.writerThread.perform(writing: [user]) { [store] (writer) throws(SQLiteError) in
             try writer.erase(user, store.state.sealing)
         }.get()
-        // On the writer's thread, too, which changes the files for one user after the other.
-        try await store.writerThread.perform { (_) throws(SQLiteError) in record(user, erased.version) }.get()
+        try record(user, erased.version)
         let began = ContinuousClock.now
-        while try await !store.writerThread.perform({ (writer) throws(SQLiteError) in try emptyWAL(of: writer) }).get()
-        {
+        while try await !store.writerThread.perform({ [self] (writer) throws(SQLiteError) in
+            try emptyWAL(of: writer)
+        }).get() {
             // Loops read for a turn at most; a check of the whole store may take longer.
             guard ContinuousClock.now - began < Self.readerTime else {
                 throw .refused(
@@ -48,22 +57,16 @@ struct UserEraser: Sendable {
     }
 
     /// Records the erasure, and removes the copy of a damaged WAL, in which the user may be.
-    private func record(_ user: [UInt8], _ version: TokenVersion) -> Result<Void, StoreError> {
-        do throws(StoreError) {
-            try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
-            if let copy = DatabaseFileName.damagedCopy(of: store.path) {
-                try PrivateFile.remove(copy)
-                try PrivateFile.synchronizeFolder(of: copy)
-                report(.damagedWALErased(path: copy))
-            }
-            return .success(())
-        } catch {
-            return .failure(error)
-        }
+    private func record(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
+        try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
+        guard let copy = DatabaseFileName.damagedCopy(of: store.path) else { return }
+        try PrivateFile.remove(copy)
+        try PrivateFile.synchronizeFolder(of: copy)
+        report(.damagedWALErased(path: copy))
     }
 
     /// Moves the WAL into the database, syncs that, and truncates the WAL for good; returns false if readers hold that up.
-    private func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Result<Bool, StoreError> {
+    private nonisolated func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Result<Bool, StoreError> {
         guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else {
             return .success(false)
         }

@@ -9,7 +9,7 @@ internal import TokenStore
 final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     // Unchecked: it belongs to its thread; other threads use it only through `deliver`, which runs closures on its thread.
 
-    private let store: OpenDatabase
+    private let database: OpenDatabase
     private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     var coder: RowCoder
     private var gathered: [Change] = []
@@ -24,7 +24,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     ///
     /// Private, so that the compiler sees all uses and each turn needs no check for overlapping ones.
     private var uses: [[UInt8]: Int64] = [:]
-    private let erase: Erasing
+    private let eraser: UserEraser
     /// Completions of the erasures under way, by their numbers.
     private var erasures: [UInt64: Completion<Erasure>] = [:]
     private var erasureNumber: UInt64 = 0
@@ -38,24 +38,23 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private var snapshot: UInt64?
 
     init(
-        _ store: OpenDatabase, erase: @escaping Erasing,
+        _ database: OpenDatabase, eraser: UserEraser,
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(SQLiteError) {
-        generation = store.state.generation.load(ordering: .acquiring)
-        reader = try TokenReader(path: store.path, state: store.state)
-        coder = RowCoder(store.state.sealing)
-        self.store = store
-        self.erase = erase
+        generation = database.state.generation.load(ordering: .acquiring)
+        reader = try TokenReader(path: database.path, state: database.state)
+        coder = RowCoder(database.state.sealing)
+        self.database = database
+        self.eraser = eraser
         self.deliver = deliver
     }
 
     /// Nil: reads end at once, and the writer ends the waits of writes.
     ///
-    /// Writes in the queue fail when the disk stalls;
-    /// those that are being committed wait for the disk, as they may be stored yet.
+    /// Writes in the queue fail when the disk stalls; those that are being committed wait for the disk, as they may be stored yet.
     var timeLimit: Duration? { nil }
 
-    var unixTime: Int64 { store.state.clock.unixTime }
+    var unixTime: Int64 { database.state.clock.unixTime }
 
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
@@ -72,7 +71,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             try refreshSnapshot()
             return try body(reader)
         } catch {
-            store.state.noteFailedRead(error)
+            database.state.noteFailedRead(error)
             throw error
         }
     }
@@ -86,7 +85,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     func gather(
         _ bytes: Int, _ completion: ChangeCompletion, _ make: (inout RowCoder) throws(SealingError) -> Change
     ) {
-        if let overload = store.writerThread.admission.admit(bytes) {
+        if let overload = database.writerThread.admission.admit(bytes) {
             return completion.take(.failure(.overloaded(overload)))
         }
         do throws(SealingError) {
@@ -94,7 +93,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
             gatheredBytes += bytes
             completions.append(completion)
         } catch {
-            store.writerThread.admission.release(bytes)
+            database.writerThread.admission.release(bytes)
             completion.take(.failure(.sealing(error)))
         }
     }
@@ -104,11 +103,11 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Opens a new reader if the database was opened again.
     private func refreshReader() throws(StoreError) {
-        let current = store.state.generation.load(ordering: .acquiring)
+        let current = database.state.generation.load(ordering: .acquiring)
         guard current != generation else { return }
         closeSnapshot()
         reader = try StoreError.reading { () throws(SQLiteError) in
-            try TokenReader(path: store.path, state: store.state)
+            try TokenReader(path: database.path, state: database.state)
         }
         generation = current
     }
@@ -116,7 +115,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     /// Opens a read transaction, unless the open one sees every commit so far.
     private func refreshSnapshot() throws(StoreError) {
         // Read before the transaction begins, which may then see more commits, never fewer.
-        let commits = store.state.commitCount.load(ordering: .acquiring)
+        let commits = database.state.commitCount.load(ordering: .acquiring)
         if snapshot == commits && commits % 2 == 0 { return }
         closeSnapshot()
         try reader.beginSnapshot()
@@ -137,7 +136,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         Task { [self] in
             let outcome: Result<Erasure, StoreError>
             do throws(StoreError) {
-                outcome = .success(try await erase(user))
+                outcome = .success(try await eraser.erase(user))
             } catch {
                 outcome = .failure(error)
             }
@@ -171,7 +170,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         submitted[number] = completions
         (gathered, gatheredBytes, completions) = ([], 0, [])
         batchNumber += 1
-        store.writerThread.submit(
+        database.writerThread.submit(
             WriteBatch(changes: changes, admittedBytes: bytes) { [self] outcomes in
                 for start in stride(from: 0, to: outcomes.count, by: Self.outcomesTogether) {
                     deliver { self.complete(number, outcomes, from: start) }

@@ -51,6 +51,9 @@ package struct ErasuresFile: Hashable, Sendable {
 
         """
 
+    /// Bytes in which the key is found at the file's beginning, and the last whole line at its end.
+    private static let block = 4_096
+
     /// Adds an erasure, which is durable when this returns.
     ///
     /// One writer at a time.
@@ -66,14 +69,15 @@ package struct ErasuresFile: Hashable, Sendable {
                 let text = Self.heading + "key \(key)\n" + (try line(user, version, &new))
                 return try FileReplacement.replace(path, with: Array(text.utf8))
             }
-            let bytes = try BlockingIO.read(from: descriptor.number)
-            var found = try parse(bytes)
+            // Not the whole file, as there may be many erasures.
+            var found = try parse(
+                try BlockingIO.read(from: descriptor.number, at: 0, count: Self.block), isHead: true)
+            let size = try FileStatus.read(descriptor.number).size
+            let start = max(0, size - Self.block)
+            let tail = try BlockingIO.read(from: descriptor.number, at: start, count: size - start)
+            guard let last = tail.lastIndex(of: UInt8(ascii: "\n")) else { throw Self.damage }
             // What a crash has left of a line was never acknowledged.
-            let end = bytes.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
-            if end < bytes.count {
-                try BlockingIO.truncate(descriptor.number, to: end)
-                guard lseek(descriptor.number, off_t(end), SEEK_SET) == end else { throw SystemError.last("lseek") }
-            }
+            if last + 1 < tail.count { try BlockingIO.truncate(descriptor.number, to: start + last + 1) }
             try BlockingIO.write(Array(try line(user, version, &found).utf8), to: descriptor.number)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
@@ -99,14 +103,15 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private func open() throws(SystemError) -> FileDescriptor? {
         do throws(SystemError) {
-            return try FileDescriptor(opening: path, O_RDWR | O_NOFOLLOW)
+            return try FileDescriptor(opening: path, O_RDWR | O_APPEND | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw error
         }
     }
 
-    private func parse(_ bytes: [UInt8]) throws(SystemError) -> Erasures {
+    /// - Parameter isHead: Whether to read the key only.
+    private func parse(_ bytes: [UInt8], isHead: Bool = false) throws(SystemError) -> Erasures {
         var erasures: Erasures?
         let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
         // The last one has no end: it is empty, or what a crash has left of one.
@@ -117,6 +122,7 @@ package struct ErasuresFile: Hashable, Sendable {
             let first = String(decoding: words[0], as: UTF8.self)
             if erasures == nil, first == "key" {
                 erasures = try library { () throws(CryptographyError) in try Erasures(key: SecretKey(hash.span)) }
+                if isHead { break }
             } else if let version = Int64(first), erasures != nil {
                 erasures?.add(hash, TokenVersion(rawValue: version))
             } else {

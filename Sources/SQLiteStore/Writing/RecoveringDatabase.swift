@@ -25,7 +25,7 @@ final class RecoveringDatabase {
     private struct Failure {
         /// Changes that were not made.
         var count = 0
-        /// Bytes of the largest group that has failed, up to a limit: writes work again when as much can be written.
+        /// Bytes of the largest group that has failed, up to a limit, or a part of that: writes work again when as much can be written.
         var bytes = 0
         /// Whether something has failed since the last check.
         var isRecent = true
@@ -204,7 +204,7 @@ final class RecoveringDatabase {
         }
     }
 
-    /// Writes as many bytes as have failed, and ends the failure if nothing has failed since the last look either, so that a disk
+    /// Writes as many bytes as have failed, or as a full disk has room for now, and ends the failure if nothing has failed since the last look either, so that a disk
     /// that fails now and then is reported once.
     ///
     /// Only this proves that the disk works: other operations that succeed, such as checkpoints and small tokens, may need no
@@ -212,7 +212,13 @@ final class RecoveringDatabase {
     private func tryToWrite() throws(StoreError) {
         let (bytes, isRecent) = (failure?.bytes ?? 0, failure?.isRecent ?? false)
         // They are in the WAL first, and then in the database, with what the WAL has: otherwise the probe itself would fill the disk.
-        if let free = FileSystem(of: opener.database).freeBytes, free < 2 * bytes + walSize { return }
+        // What failed may be larger than what comes, so where there is less room, half of it is tried the next time.
+        if state.fault?.cause == .diskFull, bytes > 0, let free = FileSystem(of: opener.database).freeBytes,
+            free < 2 * bytes + walSize
+        {
+            failure?.bytes /= 2
+            return
+        }
         failure?.isRecent = false
         try perform { (writer) throws(SQLiteError) in try writer.tryToWrite(bytes: bytes) }
         guard !isRecent, let ended = failure.take() else { return }

@@ -15,6 +15,22 @@ import Testing
         data = folder.path + "/data"
     }
 
+    @Test("an interrupted backup is replaced, and another program's file of that name stays", arguments: [true, false])
+    func leftover(isBackup: Bool) async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        let (backup, partial) = (folder.path + "/backup.db", folder.path + "/backup.db.partial")
+        try (isBackup ? Data(count: 100) : Data("notes".utf8)).write(to: URL(filePath: partial))
+        if isBackup {
+            _ = try await administrator.backUp(to: backup) { _ in }
+            #expect(!FileManager.default.fileExists(atPath: partial))
+        } else {
+            await #expect(throws: StoreError.self) { try await administrator.backUp(to: backup) { _ in } }
+            #expect(try String(contentsOfFile: partial, encoding: .utf8) == "notes")
+        }
+    }
+
     @Test("the last backup is remembered with its outcome, and when one succeeded last")
     func records() async throws {
         let store = try SQLiteTokenStore(at: data)

@@ -216,6 +216,13 @@ internal import System
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
     }
 
+    /// Makes the database one file, to which no WAL belongs.
+    func leaveWAL() throws(SQLiteError) {
+        guard try text("PRAGMA journal_mode = DELETE") == "delete" else {
+            throw SQLiteError(code: SQLITE_ERROR, message: "the WAL stays")
+        }
+    }
+
     /// Gives up safety for speed, for a file that is thrown away after an error or a crash.
     ///
     /// There is no journal, so transactions cannot be rolled back, and no sync.

@@ -15,8 +15,10 @@ extension SQLiteAdministrator {
         }
         defer { store.state.isBackingUp.store(false, ordering: .releasing) }
         try refuseForeignFile(path)
-        // An interrupted backup may have left a file there.
         let temporary = path + BackupFile.partialSuffix
+        guard FileStatus(temporary, followingLinks: false) == nil || BackupFile.mayBeUnfinished(temporary) else {
+            throw .refused("\(temporary) is there and is no interrupted backup; name another file, or remove it first")
+        }
         try PrivateFile.create(temporary)
         // Has no effect once the file has its final name.
         defer { PrivateFile.discardDatabase(temporary) }
@@ -43,7 +45,9 @@ extension SQLiteAdministrator {
         to path: String, by temporary: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         // Checked only now, because removing what an interrupted backup left has made room.
-        let size = FileStatus.size(of: store.path) + FileStatus.size(of: store.path + "-wal")
+        let size = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            try writer.usedBytes() + writer.freeBytes()
+        }
         try DiskRoom.check(forBackup: size, at: path, besides: store.path)
         try await withCopy { (writer) throws(SQLiteError) -> Result<Void, StoreError> in
             writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
@@ -130,7 +134,7 @@ enum BackupFile {
     /// - Returns: How many tokens it holds.
     static func finish(_ copy: SQLiteConnection) throws(SQLiteError) -> Int {
         // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
-        _ = try copy.text("PRAGMA journal_mode = DELETE")
+        try copy.leaveWAL()
         try copy.checkIntegrity()
         return try copy.integer("SELECT tokens FROM store")
     }
@@ -196,7 +200,9 @@ enum BackupFile {
 
     /// Whether a file may be a backup that was interrupted, whose first page SQLite writes last.
     static func mayBeUnfinished(_ path: String) -> Bool {
-        guard let head = TextFile.head(of: path, count: Self.signature.count) else { return false }
+        guard FileStatus(path, followingLinks: false)?.isFile == true,
+            let head = TextFile.head(of: path, count: Self.signature.count)
+        else { return false }
         return head == Self.signature || head.allSatisfy { $0 == 0 }
     }
 
@@ -204,8 +210,7 @@ enum BackupFile {
     static func discardUnfinished(in folder: String) {
         for name in Folder.names(in: folder) ?? [] where name.hasSuffix(partialSuffix) {
             let path = "\(folder)/\(name)"
-            guard FileStatus(path, followingLinks: false)?.isFile == true, mayBeUnfinished(path) else { continue }
-            _ = unsafe unlink(path)
+            if mayBeUnfinished(path) { _ = unsafe unlink(path) }
         }
     }
 

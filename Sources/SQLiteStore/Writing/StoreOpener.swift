@@ -87,7 +87,7 @@ struct StoreOpener: Sendable {
     func openCopy() throws(SQLiteOpenError) -> Opened {
         let opened = try open(.readWrite, options.retention)
         try Schema.opening(database) { () throws(SQLiteError) in
-            _ = try opened.writer.connection.text("PRAGMA journal_mode = DELETE")
+            try opened.writer.connection.leaveWAL()
             // The caller syncs the file when it is complete.
             try opened.writer.connection.execute("PRAGMA synchronous = OFF")
         }

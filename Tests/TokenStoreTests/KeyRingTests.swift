@@ -161,6 +161,17 @@ import Testing
         #expect(KeyRingFile(path: "", credentials: nil, directory: "/d").path == "/d/keys")
     }
 
+    @Test("a key is kept once, and a file in that place without this key is refused")
+    func kept() throws {
+        let ring = try KeyRing.random(createdAt: 1)
+        try file().save(ring)
+        for _ in 1...2 { try file().keep(ring.newest) }
+        let kept = file("keys.retired-1-\(try ring.newest.fingerprint())")
+        #expect(try #require(try kept.load()).newest.key.hasBytes(of: ring.newest.key))
+        try kept.save(.random(createdAt: 1))
+        #expect(throws: KeyRingError.exists(path: kept.path)) { try file().keep(ring.newest) }
+    }
+
     @Test("retired numbers are not used again while a later key is there")
     func numbers() throws {
         let ring = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2).removingKey(numbered: 1)

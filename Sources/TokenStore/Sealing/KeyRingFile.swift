@@ -140,8 +140,8 @@ package struct KeyRingFile: Hashable, Sendable {
 extension KeyRingFile {
     /// Gives the present file a second name, by which it stays when it is replaced: backups may need a key that is to be retired.
     ///
-    /// The name has the key's fingerprint, because another store in the same folder may have had a key of that number. If there is
-    /// such a file, an earlier attempt has kept the key.
+    /// The name has the key's fingerprint, because another store in the same folder may have had a key of that number. An earlier
+    /// attempt may have kept the key already.
     func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
@@ -151,8 +151,10 @@ extension KeyRingFile {
         } catch {
             throw .library(error)
         }
-        guard unsafe link(target, kept) != 0, errno != EEXIST else { return }
-        throw .file(path: kept, .last("link"))
+        if unsafe link(target, kept) == 0 { return }
+        guard errno == EEXIST else { throw .file(path: kept, .last("link")) }
+        let found = try KeyRingFile(path: kept, credentials: nil, directory: "").load()?.key(numbered: key.number)
+        guard found?.hasBytes(of: key.key) == true else { throw .exists(path: kept) }
     }
 }
 
@@ -212,7 +214,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             from, and start it again
             """
         case .exists(let path):
-            "there is a file \(path) already, and a key ring is never replaced by another one; name another file"
+            "there is a file \(path) already, and a key ring is never replaced by another one; move it away, or name another file"
         case .missing(let path):
             """
             the store is sealed and its key ring \(path) is missing; put a backup of the file in its place, \

@@ -175,7 +175,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             case .commit(let time): schedule.noteCommit(at: moment(time))
             case .checkpoint(let complete, let empties, let time):
                 schedule.noteCheckpoint(isComplete: complete, empties: empties, at: moment(time))
-            case .lookAfterFiles(let time): schedule.noteLookAfterFiles(at: moment(time))
+            case .lookAfterFiles(let time): schedule.noteAttempt(.lookAfterFiles, at: moment(time))
             case .attempt(let step, let time): schedule.noteAttempt(step, at: moment(time))
             case .prepared(let size): schedule.notePreparation(walSize: size)
             case .wal(let size, let isSynchronizing): schedule.noteWAL(size: size, isSynchronizing: isSynchronizing)

@@ -14,13 +14,9 @@ extension SQLiteConnection {
         /// Frames that are in the database already.
         var movedFrames: Int
         var pageSize: Int
-        /// Pages of the database as of the last commit; 0 if the WAL has none.
-        var databasePages: Int
 
         /// The least length of the WAL in bytes; 0 if it has no valid frame.
         var size: Int { frames == 0 ? 0 : WALIndex.headSize + frames * frameSize }
-
-        var databaseSize: Int? { databasePages == 0 ? nil : databasePages * pageSize }
 
         var frameSize: Int { 24 + pageSize }
 
@@ -40,8 +36,7 @@ extension SQLiteConnection {
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
                 movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
                 // 1 stands for 65,536, which does not fit.
-                pageSize: pageSize == 1 ? 65_536 : pageSize,
-                databasePages: unsafe Int(index.load(fromByteOffset: 20, as: UInt32.self))
+                pageSize: pageSize == 1 ? 65_536 : pageSize
             )
         }
         return found

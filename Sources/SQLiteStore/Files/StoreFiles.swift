@@ -13,7 +13,7 @@ struct StoreFiles {
     enum Accident {
         /// The database is not in its place.
         case databaseRemoved
-        /// The database is shorter than it was, and than its last commit says.
+        /// The database is shorter than it was. It never gets smaller by itself, as its free pages stay in it.
         case databaseCut
         /// The database is in its place, and its WAL is not.
         case walRemoved
@@ -59,10 +59,7 @@ struct StoreFiles {
     mutating func accident(_ index: SQLiteConnection.WALIndex?) throws(SystemError) -> Accident? {
         if let index { self.index = index }
         guard let found = try Self.find(database), found.identity == identity else { return .databaseRemoved }
-        // A checkpoint may cut the database to what its last commit says.
-        guard found.size >= min(databaseSize, self.index?.databaseSize.map(UInt64.init) ?? .max) else {
-            return .databaseCut
-        }
+        guard found.size >= databaseSize else { return .databaseCut }
         databaseSize = found.size
         guard let file = try Self.find(wal), file.identity == walIdentity else { return .walRemoved }
         return file.size < self.index?.size ?? 0 ? .walCut : nil

@@ -123,7 +123,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             try writer.transaction { () throws(SQLiteError) in
                 for slot in slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
                 writer.noteRemoved(slots.count)
-                writer.noteEnded(try sessions.remove(ended), sessions)
+                writer.sessionCount = max(0, writer.sessionCount - (try sessions.remove(ended)).count)
                 // What is written from now on must be newer than what there was, and than every erasure.
                 let limit = erasures.reduce(versionLimit) { max($0, $1.last?.rawValue ?? 0) }
                 try Schema.raiseVersionLimit(limit, in: writer.connection)

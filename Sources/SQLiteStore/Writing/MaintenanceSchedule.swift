@@ -98,7 +98,7 @@ struct MaintenanceSchedule {
     /// repeat it without a pause.
     mutating func noteAttempt(_ step: Step, at now: ContinuousClock.Instant) {
         switch step {
-        case .lookAfterFiles: noteLookAfterFiles(at: now)
+        case .lookAfterFiles: nextFileLook = now + Self.fileInterval
         // They are noted whether they fail or not.
         case .checkpoint, .prepareCheckpoint: break
         case .expire: noteExpiry(removed: 0, isDone: true, at: now)
@@ -140,10 +140,6 @@ struct MaintenanceSchedule {
         if removed > 0 { hasRemoved = true }
         // Until a checkpoint, deleted values stay readable in the WAL.
         if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
-    }
-
-    mutating func noteLookAfterFiles(at now: ContinuousClock.Instant) {
-        nextFileLook = now + Self.fileInterval
     }
 
     // MARK: - What to do

@@ -57,7 +57,6 @@ final class WriterConnection {
     /// Runs a transaction that may add and remove tokens and sessions; whatever changes the database goes through here.
     ///
     /// After an error the database is unchanged.
-    ///
     func transaction<Result>(_ body: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
@@ -96,7 +95,6 @@ final class WriterConnection {
     /// Counts sessions that the open transaction has removed, and opens their rows.
     ///
     /// - Returns: The sessions in the same order; nil for those that do not open.
-    @discardableResult
     func noteEnded(_ rows: [StoredSession], _ table: SessionTable) -> [OpenedSession?] {
         sessionCount = max(0, sessionCount - rows.count)
         return rows.map { row in

@@ -5,7 +5,7 @@ package enum Fetched: Sendable {
     /// Nothing is stored under the id.
     case nothing
     /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
-    /// if it does not expire. Then its version, and when it was written, in seconds since 1970.
+    /// if it does not expire. Then its version.
     case found([UInt8], until: Int64, version: TokenVersion)
     /// The token info is longer than was asked for, and was not read.
     case longer
@@ -116,8 +116,7 @@ package protocol StoreHandle: AnyObject {
     /// Erases a user: its token and its sessions.
     ///
     /// A write that was handed over before, as far as the servers' clocks agree, or that depends on a session that this ends, does
-    /// not bring the user back. A restore of
-    /// an older backup removes it again, unless something of it was written after the erasure.
+    /// not bring the user back. A restore of an older backup removes it again, unless something of it was written after the erasure.
     ///
     /// - Parameters:
     ///   - user: Its bytes are the unique id of its token.

@@ -59,12 +59,12 @@ package actor WaitingHandle: UserAdministrator {
         return try outcome.get()
     }
 
-    /// The most changes, and about the most bytes of token infos, that are handed over together: less than any queue may hold.
+    /// The most changes, and about the most bytes of memory for them, that are handed over together: less than any queue may hold.
     private static let (changesTogether, bytesTogether) = (256, 256 << 10)
 
     /// Makes many changes, some together, and waits for their outcomes.
     ///
-    /// - Parameter size: Bytes of a change.
+    /// - Parameter size: Bytes that a change takes while it waits.
     private func outcomes<Change, Value: Sendable>(
         of changes: [Change], size: (Change) -> Int,
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
@@ -109,7 +109,8 @@ package actor WaitingHandle: UserAdministrator {
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {
         do throws(StoreError) {
-            return try await outcomes(of: tokens, size: { $0.token.info.count }) { handle, written, completion in
+            return try await outcomes(of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) }) {
+                handle, written, completion in
                 handle.store(
                     written.token.info, under: written.token.id, writtenAt: written.writtenAt,
                     if: WriteCondition(keepsNewer: keepsNewer), completion: completion)
@@ -120,7 +121,7 @@ package actor WaitingHandle: UserAdministrator {
     }
 
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
-        try await outcomes(of: ids, size: \.count) { handle, id, completion in
+        try await outcomes(of: ids, size: { Token.waitingBytes(id: $0, info: []) }) { handle, id, completion in
             handle.remove(id, if: WriteCondition(), completion: completion)
         }.map { (outcome: Result<Bool, StoreError>) throws(StoreError) in try outcome.get() }
     }

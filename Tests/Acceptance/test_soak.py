@@ -440,7 +440,7 @@ ALLOWED = {
     "queue": (0.25, 8 * MIB),
 }
 MEMORY = {"short": (0.10, 24 * MIB), "long": (0.05, 6 * MIB)}
-# A checkpoint begins at 16 MiB; while the disk fails, the WAL grows on.
+# A checkpoint begins at 8 MiB; while the disk fails, the WAL grows on.
 MOST_WAL = 48 * MIB
 
 

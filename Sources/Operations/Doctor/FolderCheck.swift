@@ -9,7 +9,7 @@ internal import TokenStore
 /// Whether this user may use it is what a start finds.
 enum FolderCheck {
     private static let topic = "Data folder"
-    /// Less free space than this is a problem: the WAL takes about 16 MiB beside the database, and so does a checkpoint.
+    /// Less free space than this is a problem: the WAL takes about 8 MiB beside the database, and so does a checkpoint.
     private static let leastRoom = 64 << 20
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30

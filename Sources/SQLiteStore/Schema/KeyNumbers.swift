@@ -2,9 +2,10 @@ internal import TokenStore
 
 /// The numbers of the keys that rows are sealed with, as far as a look at the first rows shows.
 ///
-/// No index has them, so looking at every row would take as long as reading the whole database. The first tokens are a random sample, because a keyed hash chooses their slots; the same
-/// holds for sessions. So a key that has sealed every token is always found, and one that has sealed a fifth of them is
-/// missed by a look at 32 rows in one case of a thousand. `token-cache verify` looks at all rows.
+/// No index has them, so looking at every row would take as long as reading the whole database. The first tokens are a random
+/// sample, because a keyed hash chooses their slots; the same holds for sessions. So a key that has sealed every token is always
+/// found, and one that has sealed a fifth of them is missed by a look at 32 rows in one case of a thousand. `token-cache verify`
+/// looks at all rows.
 enum KeyNumbers {
     /// How many rows a start looks at: a millisecond, whatever the size of the store.
     static let rowsOfStart = 32

@@ -21,7 +21,8 @@ internal import TokenStore
 /// A WAL beside a database that is whole without one is of another state or store, as after a backup was copied over a store's
 /// database by hand, or a crash in a restore. SQLite would mix the two: it applies any WAL with right checksums. Each database that
 /// this program writes to be moved to another place leaves WAL mode, which its header tells (section 1.3); a store's has WAL mode
-/// before it gets a WAL.
+/// before it gets a WAL. That is all that is recognized: the file of another store in WAL mode, copied by hand beside a WAL, is not
+/// told from the WAL's own, which SQLite does not name in either file.
 struct WALExaminer {
     enum Finding: Equatable {
         /// Or there is none.

@@ -184,7 +184,7 @@ final class WriterThread: Sendable {
             let step = schedule.due(at: .now, walSize: database.walSize, isIdle: isIdle)
             if let step {
                 admission.noteBusy()
-                take(step, &schedule, database)
+                carryOut(step, &schedule, database)
             }
             // More jobs may be queued, and more steps due.
             mayWait = isIdle && step == nil
@@ -226,7 +226,7 @@ final class WriterThread: Sendable {
         return outcomes.contains { (try? $0.get()) != nil }
     }
 
-    private func take(
+    private func carryOut(
         _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase
     ) {
         schedule.noteAttempt(step, at: .now)

@@ -46,7 +46,7 @@ extension Setting {
             takesEffect: .atStart,
             """
             The largest size of the database. Beyond it, a token with a new id gets 50001. The WAL beside the database takes
-            about 16 MiB more. off sets no limit.
+            about 8 MiB more. off sets no limit.
             """
         ),
         Setting(

@@ -46,7 +46,7 @@ package struct TokenVersion: RawRepresentable, Hashable, Comparable, Sendable, C
 
 /// The condition of a write, checked in the transaction that writes.
 ///
-/// If two writes are committed together, the second one sees the result of the first one.
+/// If two writes are committed together, the second sees the first one's result.
 package struct WriteCondition: Sendable {
     /// What must be stored under the id.
     ///

@@ -70,10 +70,7 @@ extension PostgresConnection {
 extension StoredSession {
     /// Reads a row of a statement that selects all columns in their order.
     init(_ result: borrowing QueryResult, row: Int) {
-        self.init(
-            key: result.bytes(row, 0), id: result.bytes(row, 1), userKey: result.bytes(row, 2),
-            keyNumber: Int(result.integer(row, 3)), user: result.bytes(row, 8), createdAt: result.integer(row, 4),
-            expiresAt: result.integer(row, 5), usedAt: result.integer(row, 6), number: result.integer(row, 7))
+        self.init(bytes: { result.bytes(row, $0) }, number: { result.integer(row, $0) })
     }
 }
 #endif

@@ -141,10 +141,6 @@ extension StoredSession {
 
     /// Reads the current row of a statement that selects `columns`.
     init(_ select: SQLiteStatement) {
-        func number(_ column: Int32) -> Int64 { Int64(select.integer(at: column)) }
-        self.init(
-            key: select.blob(at: 0), id: select.blob(at: 1), userKey: select.blob(at: 2),
-            keyNumber: select.integer(at: 3),
-            user: select.blob(at: 8), createdAt: number(4), expiresAt: number(5), usedAt: number(6), number: number(7))
+        self.init(bytes: { select.blob(at: Int32($0)) }, number: { Int64(select.integer(at: Int32($0))) })
     }
 }

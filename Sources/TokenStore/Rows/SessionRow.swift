@@ -34,23 +34,21 @@ package struct StoredSession: Sendable {
     /// Larger than those of all sessions that were made before.
     package let number: Int64
 
-    package init(
-        key: [UInt8], id: [UInt8], userKey: [UInt8], keyNumber: Int, user: [UInt8], createdAt: Int64, expiresAt: Int64,
-        usedAt: Int64, number: Int64
-    ) {
-        self.key = key
-        self.id = id
-        self.userKey = userKey
-        self.keyNumber = keyNumber
-        self.user = user
-        self.createdAt = createdAt
-        self.expiresAt = expiresAt
-        self.usedAt = usedAt
-        self.number = number
-    }
-
     /// The times that a sealed user is bound to; that of the last use changes without a new seal.
     package var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
+}
+
+extension StoredSession {
+    /// Reads a row of the columns key, id, user key, key number, created at, expires at, used at, number, and user.
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes of a column.
+    ///   - number: The number in a column.
+    package init(bytes: (Int) -> [UInt8], number: (Int) -> Int64) {
+        self.init(
+            key: bytes(0), id: bytes(1), userKey: bytes(2), keyNumber: Int(number(3)), user: bytes(8),
+            createdAt: number(4), expiresAt: number(5), usedAt: number(6), number: number(7))
+    }
 }
 
 /// A session whose row was opened.

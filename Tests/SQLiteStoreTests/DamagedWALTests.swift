@@ -87,7 +87,7 @@ import Testing
     func overwrittenGroup() throws {
         let path = folder.path + "/rounds.db"
         let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
-        try PageSize.choose(for: connection)
+        try connection.execute("PRAGMA page_size = \(PageSize.ofNew)")
         #expect(try connection.text("PRAGMA journal_mode = WAL") == "wal")
         try connection.execute("PRAGMA wal_autocheckpoint = 0")
         try Schema.create(connection)

@@ -11,7 +11,7 @@ import Testing
             let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
                 for _ in 0..<8 {
                     group.addTask {
-                        let chosen = try KeyRingChoice(file, isSealed: true, of: "").ring(fitting: [], isEmpty: true)
+                        let chosen = try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "")
                         return (chosen.identity, chosen.isNew)
                     }
                 }
@@ -30,7 +30,7 @@ import Testing
             let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
                 for _ in 0..<4 {
                     group.addTask {
-                        try KeyRingChoice(file, isSealed: true, of: "").ring(fitting: [], isEmpty: true).identity
+                        try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "").identity
                     }
                     group.addTask {
                         do throws(KeyRingError) {

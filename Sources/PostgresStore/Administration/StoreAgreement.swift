@@ -81,10 +81,10 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice.Outcome {
+    private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice {
         do throws(StoreOpenError) {
-            return try KeyRingChoice(file, isSealed: options.isSealed, of: "")
-                .ring(fitting: row.keyRing ?? [], isEmpty: !row.isDecided)
+            return try file.ring(
+                fitting: row.keyRing ?? [], isEmpty: !row.isDecided, isSealed: options.isSealed, of: "")
         } catch {
             switch error {
             case .notSealed:
@@ -103,7 +103,7 @@ final class StoreAgreement: Sendable {
     }
 
     /// The row that the first server writes: the newest key seals, and rows may be sealed with all keys.
-    private func decision(_ chosen: KeyRingChoice.Outcome, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
+    private func decision(_ chosen: KeyRingChoice, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
         var row = row
         row.isSealed = chosen.ring != nil
         guard let ring = chosen.ring else { return row }
@@ -269,11 +269,7 @@ extension KeyRing {
     /// What tells each key from another one of its number.
     fileprivate func fingerprints() throws(KeyRingError) -> [Int: String] {
         var all: [Int: String] = [:]
-        do throws(SealingError) {
-            for key in keys { all[key.number] = try key.fingerprint() }
-        } catch {
-            throw .library(error)
-        }
+        for key in keys { all[key.number] = try key.fingerprint() }
         return all
     }
 }

@@ -170,11 +170,4 @@ enum PageSize {
     /// 2 KiB wrote half as much per POST for tokens of 330 bytes, and two thirds as much for a mixture of up to 8 KiB. Pages of
     /// 1 KiB write still less for short tokens, but cost more processor time for long ones, which span several pages.
     static let ofNew = 2_048
-
-    /// Gives a new database its page size.
-    ///
-    /// Has no effect if the database has content or is in WAL mode (sqlite.org/pragma.html#pragma_page_size).
-    static func choose(for connection: SQLiteConnection) throws(SQLiteError) {
-        try connection.execute("PRAGMA page_size = \(ofNew)")
-    }
 }

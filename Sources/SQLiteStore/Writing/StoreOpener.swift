@@ -176,7 +176,8 @@ struct StoreOpener: Sendable {
         // Overwrites deleted and replaced values with zeros. Not FAST, which leaves the pages of a long value as they are when
         // they become free.
         try connection.execute("PRAGMA secure_delete = ON")
-        try PageSize.choose(for: connection)
+        // Has no effect if the database has content or is in WAL mode (sqlite.org/pragma.html#pragma_page_size).
+        try connection.execute("PRAGMA page_size = \(PageSize.ofNew)")
         let mode = try connection.text("PRAGMA journal_mode = WAL")
         guard mode == "wal" else {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL")
@@ -230,10 +231,10 @@ struct StoreOpener: Sendable {
         }
     }
 
-    func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice.Outcome {
+    func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
         do throws(StoreOpenError) {
-            return try KeyRingChoice(options.keyRing, isSealed: options.isSealed, of: database)
-                .ring(fitting: identity, isEmpty: isEmpty)
+            return try options.keyRing.ring(
+                fitting: identity, isEmpty: isEmpty, isSealed: options.isSealed, of: database)
         } catch {
             throw .shared(error)
         }

@@ -45,10 +45,10 @@ package struct SealingKey: Codable, Hashable, Sendable {
     ///   - active: The number of the key that seals.
     package init(_ key: KeyRing.NumberedKey, sealing active: Int) throws(StoreError) {
         (number, createdAt, seals) = (key.number, key.createdAt, key.number == active)
-        do throws(SealingError) {
+        do throws(KeyRingError) {
             fingerprint = try key.fingerprint()
         } catch {
-            throw .sealing(error)
+            throw .keyRing(error)
         }
     }
 }
@@ -111,11 +111,11 @@ extension KeyRing {
         guard newest.number < Self.numbers.upperBound else {
             throw .refused("the key ring is at its last number, \(newest.number)")
         }
-        do throws(SealingError) {
+        do throws(KeyRingError) {
             let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
             return KeyRing(index: index, keys: keys + [added])
         } catch {
-            throw .sealing(error)
+            throw .keyRing(error)
         }
     }
 }
@@ -160,70 +160,53 @@ extension Sealing {
     }
 }
 
-/// Chooses the key ring of a store when it is opened.
+/// The key ring of a store that is opened.
 package struct KeyRingChoice: Sendable {
-    private let file: KeyRingFile
-    private let isSealed: Bool
-    private let place: String
+    /// Nil in the clear.
+    package let ring: KeyRing?
+    /// Of the ring; empty in the clear.
+    package let identity: [UInt8]
+    /// Whether the ring and its file were made just now.
+    package let isNew: Bool
+}
 
-    /// - Parameters:
-    ///   - file: Where the ring is, or will be.
-    ///   - isSealed: Whether the settings ask for sealing.
-    ///   - place: The store's, for errors.
-    package init(_ file: KeyRingFile, isSealed: Bool, of place: String) {
-        (self.file, self.isSealed, self.place) = (file, isSealed, place)
-    }
-
-    /// What was chosen.
-    package struct Outcome: Sendable {
-        /// Nil in the clear.
-        package let ring: KeyRing?
-        /// Of the ring; empty in the clear.
-        package let identity: [UInt8]
-        /// Whether the ring and its file were made just now.
-        package let isNew: Bool
-    }
-
-    /// The ring that a store was sealed with.
+extension KeyRingFile {
+    /// Chooses the ring of a store when it is opened: that which the store was sealed with.
     ///
     /// An empty store accepts any ring, or gets a new one.
     ///
     /// - Parameters:
     ///   - identity: That of the ring that has sealed the store, as the store says; empty for none.
     ///   - isEmpty: Whether nothing is in the store.
-    package func ring(fitting identity: [UInt8], isEmpty: Bool) throws(StoreOpenError) -> Outcome {
+    ///   - isSealed: Whether the settings ask for sealing.
+    ///   - place: The store's, for errors.
+    package func ring(
+        fitting identity: [UInt8], isEmpty: Bool, isSealed: Bool, of place: String
+    ) throws(StoreOpenError) -> KeyRingChoice {
         guard isSealed else {
             guard identity.isEmpty || isEmpty else { throw .sealed(path: place) }
-            return Outcome(ring: nil, identity: [], isNew: false)
+            return KeyRingChoice(ring: nil, identity: [], isNew: false)
         }
         guard !identity.isEmpty || isEmpty else { throw .notSealed(path: place) }
         do throws(KeyRingError) {
-            let (ring, isNew) = try load(isNew: isEmpty)
-            let found = try Self.identity(of: ring)
-            guard found == identity || isEmpty else { throw .ofAnotherStore(path: file.path) }
-            return Outcome(ring: ring, identity: found, isNew: isNew)
+            let (ring, isNew) = try load(orMaking: isEmpty)
+            let found = try ring.identity()
+            guard found == identity || isEmpty else { throw .ofAnotherStore(path: path) }
+            return KeyRingChoice(ring: ring, identity: found, isNew: isNew)
         } catch {
             throw .keyRing(error)
         }
     }
 
-    private func load(isNew: Bool) throws(KeyRingError) -> (ring: KeyRing, isNew: Bool) {
-        if let ring = try file.load() { return (ring, false) }
-        guard isNew else { throw .missing(path: file.path) }
+    private func load(orMaking mayMake: Bool) throws(KeyRingError) -> (ring: KeyRing, isNew: Bool) {
+        if let ring = try load() { return (ring, false) }
+        guard mayMake else { throw .missing(path: path) }
         let ring = try KeyRingFile.newRing()
-        return try FileReplacement.withLock(onFolderOf: file.path) { () throws(KeyRingError) in
+        return try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Another server that names the same file may have made one: the file must not get another ring than that one uses.
-            if let other = try file.load() { return (other, false) }
-            try file.save(ring)
+            if let other = try load() { return (other, false) }
+            try save(ring)
             return (ring, true)
-        }
-    }
-
-    private static func identity(of ring: KeyRing) throws(KeyRingError) -> [UInt8] {
-        do throws(SealingError) {
-            return try ring.identity()
-        } catch {
-            throw .library(error)
         }
     }
 }

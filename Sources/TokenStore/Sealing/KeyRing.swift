@@ -14,7 +14,7 @@ package struct KeyRing: Sendable {
 
         /// Tells this key from another one of its number, and is no secret: the beginning of the key's hash of a constant, in
         /// hexadecimal.
-        package func fingerprint() throws(SealingError) -> String {
+        package func fingerprint() throws(KeyRingError) -> String {
             KeyRing.fingerprint(try KeyRing.hash(of: "token-cache sealing key", under: key))
         }
     }
@@ -41,7 +41,7 @@ package struct KeyRing: Sendable {
     }
 
     /// A ring with one new key.
-    package static func random(createdAt: Int64) throws(SealingError) -> KeyRing {
+    package static func random(createdAt: Int64) throws(KeyRingError) -> KeyRing {
         KeyRing(index: try newKey(), keys: [NumberedKey(number: 1, createdAt: createdAt, key: try newKey())])
     }
 
@@ -70,7 +70,7 @@ package struct KeyRing: Sendable {
     }
 
     /// Identifies the ring and is no secret: the index key's hash of a constant.
-    package func identity() throws(SealingError) -> [UInt8] {
+    package func identity() throws(KeyRingError) -> [UInt8] {
         try Self.hash(of: "token-cache key ring", under: index)
     }
 
@@ -79,17 +79,21 @@ package struct KeyRing: Sendable {
         Hexadecimal.text(Array(hash.prefix(8)))
     }
 
-    private static func hash(of label: String, under key: SecretKey) throws(SealingError) -> [UInt8] {
+    private static func hash(of label: String, under key: SecretKey) throws(KeyRingError) -> [UInt8] {
         var hash: [UInt8] = []
-        try KeyedHash(of: key).hash(Array(label.utf8), into: &hash)
+        do throws(SealingError) {
+            try KeyedHash(of: key).hash(Array(label.utf8), into: &hash)
+        } catch {
+            throw .library(error)
+        }
         return hash
     }
 
-    static func newKey() throws(SealingError) -> SecretKey {
+    static func newKey() throws(KeyRingError) -> SecretKey {
         do throws(CryptographyError) {
             return try .random()
         } catch {
-            throw SealingError(error)
+            throw .library(SealingError(error))
         }
     }
 }

@@ -145,12 +145,7 @@ extension KeyRingFile {
     func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
-        let kept: String
-        do throws(SealingError) {
-            kept = "\(target).retired-\(key.number)-\(try key.fingerprint())"
-        } catch {
-            throw .library(error)
-        }
+        let kept = "\(target).retired-\(key.number)-\(try key.fingerprint())"
         if unsafe link(target, kept) == 0 { return }
         guard errno == EEXIST else { throw .file(path: kept, .last("link")) }
         let found = try KeyRingFile(path: kept, credentials: nil, directory: "").load()?.key(numbered: key.number)
@@ -250,11 +245,7 @@ extension KeyRingFile {
 
     /// A new ring with one key.
     static func newRing() throws(KeyRingError) -> KeyRing {
-        do throws(SealingError) {
-            return try KeyRing.random(createdAt: Int64(time(nil)))
-        } catch {
-            throw .library(error)
-        }
+        try KeyRing.random(createdAt: Int64(time(nil)))
     }
 
     /// Makes a new ring at the path, durably; an existing file stays as it is.
@@ -278,11 +269,7 @@ package struct KeyRingExamination: Sendable {
     /// Reads a ring; nil if there is no such file.
     package static func examine(_ file: KeyRingFile) throws(KeyRingError) -> KeyRingExamination? {
         guard let ring = try file.load() else { return nil }
-        do throws(SealingError) {
-            return KeyRingExamination(
-                numbers: ring.keys.map(\.number), fingerprint: KeyRing.fingerprint(try ring.identity()))
-        } catch {
-            throw .library(error)
-        }
+        return KeyRingExamination(
+            numbers: ring.keys.map(\.number), fingerprint: KeyRing.fingerprint(try ring.identity()))
     }
 }

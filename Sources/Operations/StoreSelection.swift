@@ -50,7 +50,7 @@ package enum StoreSelection {
         let credential = ignoresCredential ? nil : PasswordCredential(ProcessInfo.processInfo.environment)
         _ = try credential?.read()
         return PostgresOptions(
-            url: settings.store.url, hosts: url.hosts.map(PostgresOptions.Host.init),
+            url: settings.store.url, hosts: url.hosts,
             password: { try? credential?.read() }, connections: settings.store.connections,
             timeout: settings.store.timeout, durability: settings.store.durability ?? url.durability
         )

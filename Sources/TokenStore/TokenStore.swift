@@ -96,3 +96,22 @@ package enum StoreDurability: String, Sendable, CaseIterable {
     /// It is on the disk of the machine that the database calls its primary.
     case local
 }
+
+/// A host of a store's database.
+package struct DatabaseHost: Hashable, Sendable, CustomStringConvertible {
+    /// A name, an address, or the folder of a Unix socket; empty for the database library's default.
+    package let name: String
+    /// The address to use in the place of the name's; empty if the name is looked up.
+    package let address: String
+    /// Empty for the default.
+    package let port: String
+
+    package init(name: String, address: String, port: String) {
+        (self.name, self.address, self.port) = (name, address, port)
+    }
+
+    package var description: String {
+        let name = name.isEmpty ? (address.isEmpty ? "the default host" : address) : name
+        return port.isEmpty ? name : "\(name.contains(":") ? "[\(name)]" : name):\(port)"
+    }
+}

@@ -73,7 +73,7 @@ import Testing
             PrimaryConnections(
                 PostgresOptions(
                     url: "postgresql://postgres@/\(database.name)",
-                    hosts: folders.map { PostgresOptions.Host(name: $0, address: "", port: "5432") }, password: { nil },
+                    hosts: folders.map { DatabaseHost(name: $0, address: "", port: "5432") }, password: { nil },
                     connections: 1, timeout: .seconds(60), durability: .local))
         }
         let both = connections("/nowhere", database.cluster.folder)

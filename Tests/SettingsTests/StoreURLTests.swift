@@ -66,7 +66,7 @@ import TokenStore
         ]
         for (text, durability) in cases { #expect(try StoreURL(text).durability == durability, "\(text)") }
         let hosts = try StoreURL("postgresql:///tokens?host=a,b&hostaddr=,192.0.2.2&port=1,2").hosts
-        #expect(hosts.map { "\($0) \($1) \($2)" } == ["a  1", "b 192.0.2.2 2"])
+        #expect(hosts.map { "\($0.name) \($0.address) \($0.port)" } == ["a  1", "b 192.0.2.2 2"])
     }
 
     @Test func `connections to other machines that verify no names are weak`() throws {

@@ -42,7 +42,7 @@ struct HostInspection: Sendable {
 
 extension HostInspection {
     /// Asks a host, for as long as a request may take.
-    init(_ host: PostgresOptions.Host, _ options: PostgresOptions) {
+    init(_ host: DatabaseHost, _ options: PostgresOptions) {
         (name, facts) = (host.description, .failure(.unexpected("it was not asked")))
         do throws(PostgresError) {
             let limit = options.timeout

@@ -7,29 +7,10 @@ typealias ConnectionParameter = (name: String, value: String)
 
 /// Where the database is, and how it is used: an operator's settings.
 package struct PostgresOptions: Sendable {
-    /// A host of the database.
-    package struct Host: Hashable, Sendable, CustomStringConvertible {
-        /// A name, an address, or the folder of a Unix socket; empty for libpq's default.
-        let name: String
-        /// The address to use in the place of the name's; empty if the name is looked up.
-        let address: String
-        /// Empty for the default.
-        let port: String
-
-        package init(name: String, address: String, port: String) {
-            (self.name, self.address, self.port) = (name, address, port)
-        }
-
-        package var description: String {
-            let name = name.isEmpty ? (address.isEmpty ? "the default host" : address) : name
-            return port.isEmpty ? name : "\(name.contains(":") ? "[\(name)]" : name):\(port)"
-        }
-    }
-
     /// `postgresql://...`, without a password; its parameters go before the variables `PG*` of the environment.
     let url: String
     /// Those of the URL, at least one.
-    let hosts: [Host]
+    let hosts: [DatabaseHost]
     /// Reads the password again for each connection, as it may have been changed; nil if libpq is to look for one, in its
     /// `passfile` or the environment.
     private let password: @Sendable () -> SecretText?
@@ -43,7 +24,7 @@ package struct PostgresOptions: Sendable {
     var durability: StoreDurability
 
     package init(
-        url: String, hosts: [Host], password: @escaping @Sendable () -> SecretText?, connections: Int,
+        url: String, hosts: [DatabaseHost], password: @escaping @Sendable () -> SecretText?, connections: Int,
         timeout: Duration, durability: StoreDurability
     ) {
         self.url = url
@@ -59,7 +40,7 @@ package struct PostgresOptions: Sendable {
     /// - Parameters:
     ///   - host: One of `hosts`.
     ///   - unanswered: How long a peer may acknowledge nothing before the kernel gives up the connection.
-    func parameters(for host: Host, unanswered: Duration) -> [ConnectionParameter] {
+    func parameters(for host: DatabaseHost, unanswered: Duration) -> [ConnectionParameter] {
         let seconds = max(1, unanswered.components.seconds)
         // What comes before the URL counts unless that says something else.
         var parameters: [ConnectionParameter] = [

@@ -6,7 +6,7 @@ internal import TokenStore
 /// Makes one connection to one host: everything that a connection needs before it can serve.
 struct Dial: Sendable {
     let options: PostgresOptions
-    let host: PostgresOptions.Host
+    let host: DatabaseHost
     let trial: Trial
     let proofs: Proofs
     /// Told of what the host is, whether or not it is used.

@@ -188,7 +188,7 @@ final class PrimaryConnections: Sendable {
     func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
         let hosts = options.hosts
         let first = state.withLock(\.primary)
-        var faults: [(host: PostgresOptions.Host, error: PostgresError)] = []
+        var faults: [(host: DatabaseHost, error: PostgresError)] = []
         for step in hosts.indices {
             let index = (first + step) % hosts.count
             // A host that does not answer leaves the others their part of the time.

@@ -33,7 +33,7 @@ final class PrimaryFinder: Sendable {
         case closed
     }
 
-    private let hosts: [PostgresOptions.Host]
+    private let hosts: [DatabaseHost]
     private let dial: @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     private let state: PostgresState
     private let events = Mutex<[Event]>([])
@@ -44,7 +44,7 @@ final class PrimaryFinder: Sendable {
     ///   - state: Is told of what is found.
     ///   - dial: Makes what connects to a host, by its place in `hosts`.
     init(
-        _ hosts: [PostgresOptions.Host], _ state: PostgresState,
+        _ hosts: [DatabaseHost], _ state: PostgresState,
         dial: @escaping @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
     ) {
         (self.hosts, self.state, self.dial) = (hosts, state, dial)

@@ -14,8 +14,8 @@ package struct StoreURL: Sendable {
     /// By the names of libpq's parameters: those of the URL, and for the others the variables of libpq (`PGHOST`), its service file
     /// and its defaults.
     private let effective: [String: String]
-    /// Name, address and port of each host, empty where libpq decides: at least one host.
-    package let hosts: [(name: String, address: String, port: String)]
+    /// At least one.
+    package let hosts: [DatabaseHost]
 
     package init(_ text: String) throws(Fault) {
         guard let scheme = ["postgresql://", "postgres://"].first(where: text.hasPrefix) else { throw .scheme }
@@ -33,10 +33,9 @@ package struct StoreURL: Sendable {
         let count = max(1, names.count, addresses.count)
         guard all.count <= 1 || all.count == count else { throw .port }
         hosts = (0..<count).map { index in
-            (
-                index < names.count ? names[index] : "", index < addresses.count ? addresses[index] : "",
-                all.count > 1 ? all[index] : all.first ?? ""
-            )
+            DatabaseHost(
+                name: index < names.count ? names[index] : "", address: index < addresses.count ? addresses[index] : "",
+                port: all.count > 1 ? all[index] : all.first ?? "")
         }
     }
 
@@ -68,8 +67,9 @@ package struct StoreURL: Sendable {
 
     /// The names or addresses of hosts other than this machine.
     private var remoteHosts: [String] {
-        hosts.compactMap { name, address, _ in
-            Self.isLocal(address.isEmpty ? name : address) ? nil : name.isEmpty ? address : name
+        hosts.compactMap { host in
+            Self.isLocal(host.address.isEmpty ? host.name : host.address)
+                ? nil : host.name.isEmpty ? host.address : host.name
         }
     }
 

@@ -126,7 +126,7 @@ final class TestCluster: Sendable {
 
     /// The settings of a store in one of its databases.
     func options(for database: String, user: String = "postgres") -> PostgresOptions {
-        let host = PostgresOptions.Host(name: folder, address: "", port: "")
+        let host = DatabaseHost(name: folder, address: "", port: "")
         return PostgresOptions(
             url: url(of: database, user: user), hosts: [host], password: { nil }, connections: 2, timeout: .seconds(60),
             durability: .local)

@@ -42,6 +42,8 @@ package final class PostgresTokenStore: TokenStore {
             // One is enough for commands, which wait for one another.
             var one = postgres
             one.connections = 1
+            // A command's process first waits until it may use a primary that it has just found, see Dial.
+            one.timeout = max(postgres.timeout, PostgresAdministrator.stepTime)
             return try Self.handle(state, one, finder, deliver)
         }
     }

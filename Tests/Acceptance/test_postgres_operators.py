@@ -106,6 +106,10 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     # The same clock.
     assert abs(now["clock_difference_seconds"]) < 1
     assert (now["missing_keys"], now['refusals_total{limit="requests"}'], now['refusals_total{limit="bytes"}']) == (0, 0, 0)
+    # A new process waits for longer before it uses the primary.
+    store.environment["TOKEN_CACHE_STORE_TIMEOUT"] = "500ms"
+    done = store.run("get", "me", "--data-directory", str(store.folder / "none"))
+    assert done.stdout == "4\n", done
 
 
 # Failovers

@@ -59,14 +59,14 @@ struct Dial: Sendable {
         let parameters = options.parameters(for: host, unanswered: options.timeout)
         let first = try BlockingConnection(parameters, until: .now + Nanoseconds(options.timeout))
         let facts = try HostFacts(of: first)
-        // A host that has answered is given more time.
-        let connection = first.until(.now + Nanoseconds(options.timeout))
         let rules = DurabilityRules(facts, options.durability)
         learn(facts, rules)
         if let refusal = facts.refusal(rules) { throw refusal }
         // What a server that was the primary before still gives must not count any more; see Fence.
         let usableFrom = proofs.proof(of: ServerIdentity(facts)).usableFrom
         while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
+        // A host that has answered is given more time, and the wait before it may have taken longer than that.
+        let connection = first.until(.now + Nanoseconds(options.timeout))
         guard try connection.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
         }

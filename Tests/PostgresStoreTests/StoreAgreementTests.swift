@@ -103,6 +103,21 @@ import Testing
         second.store.close()
     }
 
+    @Test func `a disagreement is reported each time that it begins, and each time that it is over`() async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        for _ in 0..<2 {
+            try database.sql("UPDATE store SET schema_version = 5")
+            for _ in 0..<2 { await #expect(throws: StoreError.self) { try await server.keys.keys() } }
+            try database.sql("UPDATE store SET schema_version = 4")
+            for _ in 0..<2 { _ = try await server.keys.keys() }
+        }
+        for beginning in ["the database has schema 5", "this server agrees with the database again"] {
+            #expect(server.events.all.count { $0.description.hasPrefix(beginning) } == 2, "\(server.events.all)")
+        }
+    }
+
     @Test func `a ring with another key of a number than the database's is refused, and the error names both`() throws {
         let database = try TestDatabase()
         let first = try TestServer(database)

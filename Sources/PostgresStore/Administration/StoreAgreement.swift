@@ -157,11 +157,11 @@ final class StoreAgreement: Sendable {
     @discardableResult
     private func judge(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
         let fault = disagreement(found, row)
-        let isNew = state.sealing.refusal == nil
+        let former = state.sealing.refusal
         state.sealing.refuse(fault)
         if let fault {
-            state.sayOnce(.fault, fault)
-        } else if !isNew {
+            if former != .refused(fault) { state.say(.fault, fault) }
+        } else if former != nil {
             state.say(.note, "this server agrees with the database again, and stores tokens")
         }
         return fault
@@ -194,7 +194,7 @@ final class StoreAgreement: Sendable {
         let isSame = keys.elementsEqual(present.keys) { $0.number == $1.number && $0.key.hasBytes(of: $1.key) }
         if !isSame || new.active.number != present.active.number {
             state.sealing.replace(.sealed(new))
-            if let active, active != present.active.number { state.sayOnce(.note, "key \(active) seals from now on") }
+            if let active, active != present.active.number { state.say(.note, "key \(active) seals from now on") }
         }
         for number in missing where number != row.sealingKey {
             state.sayOnce(

@@ -45,6 +45,10 @@ final class PostgresCopySource: CopySource {
         let state = try keys(row.flatMap { $0.isDecided ? $0.isSealed : nil })
         return try opening { () throws(PostgresError) in
             let (now, limit) = (Int64(time(nil)), state.versions.next())
+            // Opening the store may have taken longer than the proof counts with which the connection was made; see Fence.
+            if options.durability == .synchronous {
+                try Fence.prove(connection, within: PrimaryConnections.proofTime)
+            }
             // What the first statement sees, all others see.
             try connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return try PostgresCopySource(connection, state.sealing, at: now, versionLimit: limit.rawValue)

@@ -38,7 +38,7 @@ final class PrimaryConnections: Sendable {
     /// The longest time that the primary is looked for, also where the work itself may take hours.
     private static let searchTime = Duration.seconds(15)
     /// How long a commit may take that shows that a server is the primary.
-    private static let proofTime = Duration.seconds(5)
+    static let proofTime = Duration.seconds(5)
     /// How often a call may lose its connection, or be rolled back: it may be what makes the server's process end.
     static let attempts = 8
     /// How long a statement may wait for a lock, on the server.

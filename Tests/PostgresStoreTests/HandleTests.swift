@@ -137,7 +137,7 @@ private final class Shared: Sendable {
             lone.handle.store([1], under: [UInt8(number)], if: WriteCondition(), completion: Completion { _ in })
         }
         var left = lone.handle.slots[0].queue[...]
-        let group = OperationGroup.next(from: &left)
+        let group = Grouping.next(from: &left)
         #expect(left.isEmpty && group.map { $0 is WriteOperation } == [true, true, true, false, false, false])
     }
 

@@ -16,7 +16,7 @@ final class Pipeline {
     struct Group {
         let operations: [Operation]
         /// What takes the answer to each statement.
-        fileprivate let takers: [OperationGroup.Part]
+        fileprivate let takers: [Grouping.Part]
         /// How many statements were answered.
         fileprivate var answered = 0
         let sentAt: MonotonicTime
@@ -57,11 +57,11 @@ final class Pipeline {
     /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
         for operation in operations { operation.hasBeenSent = true }
-        let parts = OperationGroup.parts(of: operations)
+        let parts = Grouping.parts(of: operations)
         let takers = parts.flatMap { part in
             let count = part.shared == nil ? operations[part.operations.lowerBound].statementCount : 1
             return (0..<count).map { statement in
-                OperationGroup.Part(shared: part.shared, operations: part.operations, statement: statement)
+                Grouping.Part(shared: part.shared, operations: part.operations, statement: statement)
             }
         }
         groups.append(Group(operations: operations, takers: takers, sentAt: now, isFence: false))

@@ -42,7 +42,7 @@ extension PostgresStoreHandle {
                 return
             }
             let error = PostgresError.timedOut("\(present.ready.server.address) does not answer")
-            drop(index, error, isExpected: present.ready.server != found.server)
+            discard(connection: index, error, isExpected: present.ready.server != found.server)
         }
         do throws(SystemError) {
             try ready.add(found.connection.socket, tag: UInt64(index))

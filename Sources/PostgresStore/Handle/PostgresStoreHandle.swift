@@ -115,9 +115,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let (slot, now) = (slots[index], MonotonicTime.now)
         var writes = pipeline.groups.count(where: \.isWrite)
         var left = slot.queue[...]
-        while !left.isEmpty, pipeline.statementCount < OperationGroup.statementsUnderWay {
-            guard writes < OperationGroup.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
-            let group = OperationGroup.next(from: &left)
+        while !left.isEmpty, pipeline.statementCount < Grouping.statementsUnderWay {
+            guard writes < Grouping.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
+            let group = Grouping.next(from: &left)
             slot.queue = Array(left)
             if group.contains(where: \.isWrite) {
                 writes += 1
@@ -203,7 +203,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         state.noteSuccess(isWrite: group.isWrite)
         // In the order in which they were asked for.
         for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
-            if operation.finish() { finish(operation) {} } else { gatherAgain(operation) }
+            if operation.finish() { complete(operation) {} } else { gatherAgain(operation) }
         }
     }
 
@@ -242,11 +242,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Ends an operation whose completion is called by `complete`.
-    private func finish(_ operation: Operation, _ complete: () -> Void) {
+    /// Ends an operation whose completion is called by `tell`.
+    private func complete(_ operation: Operation, _ tell: () -> Void) {
         guard !operation.isOver else { return }
         operation.isOver = true
-        complete()
+        tell()
         release(operation.bytes)
     }
 
@@ -298,32 +298,35 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         if code == .foreignKeyViolation {
             // It was sealed by a server that has not looked for long which key seals.
             state.hasRefusedKey.store(true, ordering: .relaxed)
-            return finish(operation) { operation.fail(.staleKey) }
+            return complete(operation) { operation.fail(.staleKey) }
         }
         // Otherwise it is logged with its request.
         if !fault.isOfOneToken { state.noteFailure(fault, isWrite: operation.isWrite) }
-        finish(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }
+        complete(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }
     }
 
+    /// Ends an operation whose time is over.
+    ///
+    /// One that was sent is given up with the wait of its connection, which is as long as its own but has begun later.
     func giveUp(_ operation: Operation) {
         guard !operation.isOver else { return }
         let fault =
             state.missingPrimary.map { StoreFault("PostgreSQL has no primary: \($0)", mayRetry: true) }
             ?? StoreFault(unansweredBy: state.hosts.primary?.address, within: options.timeout, operation.isWrite)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
-        finish(operation) { operation.timeOut(after: options.timeout) }
+        complete(operation) { operation.timeOut(after: options.timeout) }
     }
 
     /// Ends an operation that has not begun, and that nobody waits for.
     func drop(_ operation: Operation) {
         state.count { $0.remote.dropped += 1 }
-        finish(operation) {}
+        complete(operation) {}
     }
 
     /// Drops a connection, and orders another one.
     func lose(_ index: Int, _ error: PostgresError) {
         guard slots[index].pipeline != nil else { return }
-        drop(index, error)
+        discard(connection: index, error)
         finder.noteLoss()
         order(index)
     }
@@ -331,7 +334,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     /// Drops a connection; what was sent on it is sent again on the next one.
     ///
     /// - Parameter isExpected: Another server is the primary.
-    func drop(_ index: Int, _ error: PostgresError, isExpected: Bool = false) {
+    func discard(connection index: Int, _ error: PostgresError, isExpected: Bool = false) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
         if pipeline.hasFence { state.count { $0.remote.failedProofs += 1 } }

@@ -1,6 +1,6 @@
 #if PostgreSQL
 /// Decides which operations are sent as one transaction.
-enum OperationGroup {
+enum Grouping {
     /// The most that is sent as one transaction, and that may wait for answers on one connection.
     private static let writesTogether = 128
     private static let bytesTogether = 4 << 20

@@ -42,18 +42,25 @@ struct PrimarySearchTests {
         #expect(hosts(&search, 2, at: 1_300) == [1, 2])
         // One that does not answer holds up no other.
         #expect(hosts(&search, 2, at: 2_000) == [0, 0])
-        search.noteLoss(at: at(2_100))
+        search.noteLoss(of: server(0, 1), at: at(2_100))
         #expect(hosts(&search, 0, at: 2_100).isEmpty)
     }
 
     @Test func `a server that closes each connection at once is asked a few times a second`() {
         var search = found(hosts: 1)
         for time in [UInt64(1_000), 2_000] {
-            search.noteLoss(at: at(time))
+            search.noteLoss(of: server(0, 1), at: at(time))
             #expect(hosts(&search, at: time).isEmpty && hosts(&search, at: time + 200) == [0])
             let again = search.take(server(0, 1), from: 0, begunAt: at(time + 200), at: at(time + 210))
             #expect(again == .used(isFailover: false))
         }
+    }
+
+    @Test func `a connection to the former primary that is lost late does not hold up the present one`() {
+        var search = found(hosts: 2)
+        _ = search.take(server(1, 2), from: 1, begunAt: at(1_000), at: at(1_100))
+        search.noteLoss(of: server(0, 1), at: at(1_200))
+        #expect(hosts(&search, at: 1_200).contains(1))
     }
 
     @Test func `another server is a failover, and its host is the one that is asked then`() {
@@ -110,7 +117,7 @@ struct PrimarySearchTests {
 
     @Test func `reads count without commits as long as no other host can be the primary`() throws {
         var search = found(hosts: 2)
-        search.noteLoss(at: at(2_000))
+        search.noteLoss(of: server(0, 1), at: at(2_000))
         search.take(refused, from: 1, begunAt: at(2_000), at: at(2_010))
         search.take(.unproven, from: 0, begunAt: at(2_000), at: at(3_000))
         let evidence = try #require(search.evidence)
@@ -138,7 +145,7 @@ struct PrimarySearchTests {
             "connection to server at \"db1\" (10.0.0.\(number)), port 5432 failed: \(reason)\n"
         }
         var search = found(hosts: 2)
-        search.noteLoss(at: at(2_000))
+        search.noteLoss(of: server(0, 1), at: at(2_000))
         search.take(
             .failed(PostgresError(refusal: lines.joined())), from: 1, begunAt: at(2_000), at: at(2_010))
         search.take(.unproven, from: 0, begunAt: at(2_000), at: at(3_000))

@@ -325,9 +325,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Drops a connection, and orders another one.
     func lose(_ index: Int, _ error: PostgresError) {
-        guard slots[index].pipeline != nil else { return }
+        guard let server = slots[index].pipeline?.ready.server else { return }
         discard(connection: index, error)
-        finder.noteLoss()
+        finder.noteLoss(of: server)
         order(index)
     }
 

@@ -28,7 +28,7 @@ final class PrimaryFinder: Sendable {
 
     private enum Event: Sendable {
         case ordered(Order)
-        case lost
+        case lost(ServerIdentity)
         case dialed(host: Int, since: MonotonicTime, Result<ReadyConnection, Dial.Refusal>)
         case closed
     }
@@ -57,8 +57,8 @@ final class PrimaryFinder: Sendable {
 
     func order(_ order: Order) { post(.ordered(order)) }
 
-    /// A handle has lost a connection.
-    func noteLoss() { post(.lost) }
+    /// A handle has lost a connection to a server.
+    func noteLoss(of server: ServerIdentity) { post(.lost(server)) }
 
     func close() { post(.closed) }
 
@@ -92,7 +92,7 @@ final class PrimaryFinder: Sendable {
                     work.search.noteOrder(
                         isFirst: work.orders.isEmpty, isReplacement: order.isReplacement, at: .now)
                     work.orders.append(order)
-                case .lost: work.search.noteLoss(at: .now)
+                case .lost(let server): work.search.noteLoss(of: server, at: .now)
                 case .dialed(let host, let since, let result): take(result, from: host, since: since, &work)
                 case .closed: return
                 }

@@ -64,12 +64,12 @@ struct PrimarySearch: Sendable {
         if isReplacement { othersFrom = now }
     }
 
-    /// A connection to the primary was lost.
-    mutating func noteLoss(at now: MonotonicTime) {
+    /// A connection to a server was lost, which may be another one than the present primary.
+    mutating func noteLoss(of lost: ServerIdentity, at now: MonotonicTime) {
         // Other connections to it may still work, but all hosts are asked from now on.
         othersFrom = now
         // It may be one that accepts connections and closes them at the first statement.
-        if let primary { pause(primary, from: now) }
+        if let primary, lost == server { pause(primary, from: now) }
     }
 
     private mutating func pause(_ host: Int, from now: MonotonicTime) {

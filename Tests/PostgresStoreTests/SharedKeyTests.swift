@@ -107,6 +107,8 @@ import Testing
         _ = try await second.keys.keys()
 
         await #expect(throws: Self.needed) { try await first.keys.retireKey(numbered: 1) }
+        // What was to be kept of the key ring would be the present one by another name.
+        #expect(try !FileManager.default.contentsOfDirectory(atPath: first.folder.path).joined().contains("retired"))
         let versions = try database.sql("SELECT sum(version)::text FROM token")
         let result = try await second.keys.rekey { _ in }
         #expect(result.tokens == 450)

@@ -105,11 +105,15 @@ extension StoreAgreement: KeyRingAdministrator {
             let row = try look()
             try refuseToRetire(number, row)
             // First, as it fails if the file cannot be changed: the key would be retired in the database, and then not in the file.
-            if let key = sealedRing.numberedKey(number) { try state.sealing.keepFile(file, with: key) }
+            let kept = try sealedRing.numberedKey(number).flatMap { (key) throws(StoreError) in
+                try state.sealing.keepFile(file, with: key)
+            }
             let isRetired = try longWork.perform(within: Self.scanTime) { (connection) throws(PostgresError) in
                 try StoreRow.retire(number, on: connection)
             }
             guard isRetired else {
+                // It is the file in use, which another change must not reach by that name.
+                if let kept { _ = unsafe unlink(kept) }
                 try refuseToRetire(number, try look())
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }

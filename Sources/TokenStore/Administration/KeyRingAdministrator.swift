@@ -138,10 +138,13 @@ extension Sealing {
     }
 
     /// Keeps the ring in the file under another name, before a key is retired that earlier backups need.
-    package func keepFile(_ file: KeyRingFile, with key: KeyRing.NumberedKey) throws(StoreError) {
+    ///
+    /// - Returns: The path with that name; nil if it was there before.
+    @discardableResult
+    package func keepFile(_ file: KeyRingFile, with key: KeyRing.NumberedKey) throws(StoreError) -> String? {
         _ = try ring(in: file)
         do throws(KeyRingError) {
-            try file.keep(key)
+            return try file.keep(key)
         } catch {
             throw .keyRing(error)
         }

@@ -142,14 +142,17 @@ extension KeyRingFile {
     ///
     /// The name has the key's fingerprint, because another store in the same folder may have had a key of that number. An earlier
     /// attempt may have kept the key already.
-    func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) {
+    ///
+    /// - Returns: The path with that name; nil if it was there before.
+    func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) -> String? {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
         let kept = "\(target).retired-\(key.number)-\(try key.fingerprint())"
-        if unsafe link(target, kept) == 0 { return }
+        if unsafe link(target, kept) == 0 { return kept }
         guard errno == EEXIST else { throw .file(path: kept, .last("link")) }
         let found = try KeyRingFile(path: kept, credentials: nil, directory: "").load()?.key(numbered: key.number)
         guard found?.hasBytes(of: key.key) == true else { throw .exists(path: kept) }
+        return nil
     }
 }
 

@@ -43,7 +43,7 @@ struct Sweeper {
             nextStep = .now + (left.isEmpty ? Nanoseconds(interval) : .now - began)
         } catch {
             // Otherwise it is the database that cannot be reached, of which clients' requests tell.
-            if !error.mayRetry {
+            if !error.mayRetry, !state.isClosed.load(ordering: .acquiring) {
                 let text = "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)"
                 state.sayOnce(.warning, text)
             }

@@ -146,7 +146,7 @@ def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store)
     until(lambda: hosts(server)[name(failover.new)] == ("primary", 4))
     assert hosts(server)[name(failover.old)] in (("unreachable", 0), ("former", 0))
     shown = status(server)["database"]
-    assert (shown["failovers"], shown["timeline"]) == (1, 2) and shown["last_failover"] > 0
+    assert shown["failovers"] == 1 and shown["last_failover"] > 0
     check_silence(server, databases)
 
 

@@ -17,7 +17,7 @@ private func opening<Value>(_ body: () throws(PostgresError) -> Value) throws(St
     do throws(PostgresError) {
         return try body()
     } catch {
-        throw StoreOpenError(error)
+        throw .store(StoreFault(error))
     }
 }
 

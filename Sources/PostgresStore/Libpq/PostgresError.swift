@@ -151,12 +151,6 @@ extension StoreFault {
     }
 }
 
-extension StoreOpenError {
-    init(_ error: PostgresError) {
-        self = .store(StoreFault(error))
-    }
-}
-
 /// The code of an error or a warning (postgresql.org/docs/current/errcodes-appendix.html): five letters or digits.
 struct SQLState: Hashable, Sendable, CustomStringConvertible {
     let code: String

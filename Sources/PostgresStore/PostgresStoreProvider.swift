@@ -22,8 +22,6 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var isShared: Bool { true }
 
-    /// The database has to limit its size.
-
     package var missingPath: String? { nil }
 
     package var examiner: (any StoreExaminer)? { nil }

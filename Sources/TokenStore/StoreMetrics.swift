@@ -96,7 +96,7 @@ package struct RemoteStoreMetrics: Sendable {
     /// From the moment a group is sent to its answer: of groups that only read, and of proofs.
     package var readTime: Histogram.Reading
     package var proofTime: Histogram.Reading
-    /// Requests that were sent again, by the SQLSTATE that was the cause, or `connection` if one was lost.
+    /// Requests that were to be sent again, by the SQLSTATE that was the cause, or `connection` if one was lost.
     package var retries: [(cause: String, count: UInt64)] = []
     /// How often another server has become the primary, and when that was last noticed, in seconds since 1970.
     package var failovers: UInt64 = 0

@@ -127,8 +127,8 @@ extension Schema {
         throw .unexpected(
             """
             the role \(role) lacks privileges (\(missing.joined(separator: ", "))): as the tables' owner, run GRANT \
-            \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) TO "\(role)"; for tables that are made \
-            after deploy/postgresql/roles.sql was run, PostgreSQL does so by itself
+            \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) TO "\(role)"; for tables that the owner \
+            of deploy/postgresql/roles.sql makes after it was run, PostgreSQL does so by itself
             """)
     }
 }

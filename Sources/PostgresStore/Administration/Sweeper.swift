@@ -5,8 +5,8 @@ internal import TokenStore
 
 /// Deletes what has expired.
 ///
-/// Clients do not wait for it: handles hide tokens from the moment at which they expire. Rows are deleted a few at a time, and
-/// between two such steps the database has as long a rest. Several servers do so beside one another.
+/// Clients do not wait for it: handles hide tokens from the moment at which they expire. Rows are deleted a few at a time, and each
+/// server rests after such a step for as long as it took. Several servers do so beside one another.
 struct Sweeper {
     private let connections: PrimaryConnections
     private let state: PostgresState
@@ -159,8 +159,8 @@ struct ExpiredRows: Sendable {
 
     /// Deletes some of them, the oldest first.
     ///
-    /// Rows that another server deletes, or somebody else has locked, are left for the next time, so nobody waits for anybody. A server whose clock is ahead
-    /// of the database's goes by that one, so that it does not delete what the others still need.
+    /// Rows that another server deletes, or somebody else has locked, are left for the next time, so nobody waits for anybody. A
+    /// server whose clock is ahead of the database's goes by that one, so that it does not delete what the others still need.
     ///
     /// - Parameter connection: Outside of a transaction.
     /// - Returns: How many were deleted; as many as `batch` if there may be more.

@@ -14,7 +14,7 @@ struct PostgresCounts: Sendable {
     var groupSizes = Histogram.sizes()
     /// When the last proof on any connection began; nil if there was none.
     private var lastProof: MonotonicTime?
-    /// Requests that were sent again, by the cause; expected ones are there from the beginning, so that their first increase is seen.
+    /// Requests that were to be sent again, by the cause; expected ones are there from the beginning, so that their first increase is seen.
     private var retries: [String: UInt64] = [
         "connection": 0, SQLState.serializationFailure.code: 0, SQLState.deadlock.code: 0,
     ]

@@ -10,7 +10,7 @@ internal import TokenStore
 final class PrimaryFinder: Sendable {
     /// A connection that a handle needs.
     struct Order: Sendable {
-        /// Whether there is a connection, which does not answer and is kept until another server is found.
+        /// Whether the slot still has a connection, one that does not answer and is kept until another server is found.
         let isReplacement: Bool
         /// Takes what was found, on any thread.
         let deliver: @Sendable (Finding) -> Void
@@ -22,7 +22,7 @@ final class PrimaryFinder: Sendable {
         case connection(ReadyConnection)
         /// All other hosts were asked from this moment on, and none of them can be the primary; the search goes on.
         case noOtherPrimary(than: ServerIdentity, since: MonotonicTime)
-        /// No other server, for an order whose reason is `stalled`, which ends.
+        /// No other server, for a replacement order, which ends.
         case nothing
     }
 

@@ -4,7 +4,7 @@ internal import TokenStore
 
 /// Whether clients' requests can be carried out, and what operators are told when that changes.
 ///
-/// Trouble is told of when it begins and when it is over, however many requests it concerns. Decides by what it is told and
+/// Trouble is reported when it begins and when it is over, however many requests it concerns. Decides by what it is told and
 /// when, and has no clock of its own; the events that it returns are for the log.
 struct StoreHealth: Sendable {
     /// How long the server counts as ready in spite of trouble, so that a short failover takes it out of no load balancer.

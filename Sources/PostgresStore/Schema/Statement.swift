@@ -1,11 +1,12 @@
 #if PostgreSQL
-/// The statements of clients' requests, each of which a connection prepares once, under its name.
+/// The statements that handles send, each of which a connection prepares once, under its name.
 ///
-/// Each touches rows of tokens by their primary key or the few sessions of one user, and none asks the server for its time.
+/// Those of requests find tokens by their primary key and the few sessions of one user by an index, and none asks the server for its
+/// time.
 ///
-/// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been
-/// committed without the standby, and only another change makes the next commit wait for that. A removed token stays
-/// as a row without a value, so that a delayed write of an earlier version does not bring it back.
+/// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been committed
+/// without the standby, and only another change makes the next commit wait for that. A removed token stays as a row without a
+/// value, so that a delayed write of an earlier version does not bring it back.
 ///
 /// Of an erasure and what it overlaps, one waits for the other: logins, by a lock on the user (`lockUser`), as nobody sees the row
 /// of a session that is not committed; first writes, as an erasure inserts a row as they do; and writes that depend on a session,
@@ -144,7 +145,8 @@ enum Statement: String, CaseIterable {
             WHERE kept.user_key = $1::bytea ORDER BY kept.number DESC LIMIT $2::bigint)
             """
         case .noteUse:
-            // Whoever has locked the row notes a use, too, or ends the session.
+            // Whoever has locked the row notes a use, too, or ends the session, or seals it with another key (`keyring rotate`), by
+            // which this use is lost.
             """
             UPDATE session SET used_at = $2::bigint WHERE key = (SELECT used.key FROM session AS used \
             WHERE used.key = $1::bytea AND used.used_at < $2::bigint FOR NO KEY UPDATE SKIP LOCKED)

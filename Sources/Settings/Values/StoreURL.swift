@@ -154,7 +154,10 @@ extension StoreURL {
                 in \(StoreURL.example); a password does not belong into it
                 """
             case .port:
-                "has a port that is no number from 1 to 65535, or neither one port for all hosts nor one for each"
+                """
+                has a port that is no number from 1 to 65535, or neither one port for all hosts nor one for each (PGPORT counts \
+                where the URL names none)
+                """
             case .unreadable:
                 """
                 cannot be read by libpq: it has a parameter that this version does not know, an IPv6 address without brackets, a % \

@@ -165,11 +165,11 @@ import Testing
     func kept() throws {
         let ring = try KeyRing.random(createdAt: 1)
         try file().save(ring)
-        for _ in 1...2 { try file().keep(ring.newest) }
+        for _ in 1...2 { _ = try file().keep(ring.newest) }
         let kept = file("keys.retired-1-\(try ring.newest.fingerprint())")
         #expect(try #require(try kept.load()).newest.key.hasBytes(of: ring.newest.key))
         try kept.save(.random(createdAt: 1))
-        #expect(throws: KeyRingError.exists(path: kept.path)) { try file().keep(ring.newest) }
+        #expect(throws: KeyRingError.exists(path: kept.path)) { _ = try file().keep(ring.newest) }
     }
 
     @Test("retired numbers are not used again while a later key is there")

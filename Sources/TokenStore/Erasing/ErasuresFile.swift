@@ -76,9 +76,10 @@ package struct ErasuresFile: Hashable, Sendable {
             let start = max(0, size - Self.block)
             let tail = try BlockingIO.read(from: descriptor.number, at: start, count: size - start)
             guard let last = tail.lastIndex(of: UInt8(ascii: "\n")) else { throw Self.damage }
+            let end = start + last + 1
             // What a crash has left of a line was never acknowledged.
-            if last + 1 < tail.count { try BlockingIO.truncate(descriptor.number, to: start + last + 1) }
-            try BlockingIO.write(Array(try line(user, version, &found).utf8), to: descriptor.number)
+            if end < size { try BlockingIO.truncate(descriptor.number, to: end) }
+            try BlockingIO.write(ArraySlice(try line(user, version, &found).utf8), to: descriptor.number, at: end)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
             throw .refused(
@@ -103,7 +104,7 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private func open() throws(SystemError) -> FileDescriptor? {
         do throws(SystemError) {
-            return try FileDescriptor(opening: path, O_RDWR | O_APPEND | O_NOFOLLOW)
+            return try FileDescriptor(opening: path, O_RDWR | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw error

@@ -179,7 +179,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
             """
         case .wrongPeriod(let found, let expected):
             "it is of period \(found) and should be of period \(expected); lines were removed, or it was forged"
-        case .halfLine: "the line is not complete; the file was cut off"
+        case .halfLine: "the line is not complete; the file was cut off\(line == 1 ? ", or it is compressed" : "")"
         case .cutOff(let head): "the log ends here, but it had a line \(head); the lines between were removed"
         case .otherHead: "this is not the line that the server's metrics have shown"
         case .noAnchor: "give the earlier files too, as this one does not begin with a start or a rotation"

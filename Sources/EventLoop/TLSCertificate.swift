@@ -128,12 +128,12 @@ extension ClientCertificate {
     private static let sizeLimit = 1 << 20
 
     /// Reads a plain file, without waiting for it.
-    init(file path: String) throws(TLSConfigurationError) {
+    init(file path: String) throws(KeyFileError) {
         var bytes: [UInt8]
         do throws(SystemError) {
             bytes = try BlockingIO.contents(ofFile: path, limit: Self.sizeLimit)
         } catch {
-            throw TLSConfigurationError(file: path, problem: .unreadable(error), reason: "")
+            throw KeyFileError(unreadable: path, error)
         }
         defer {
             unsafe bytes.withUnsafeMutableBytes { bytes in
@@ -149,7 +149,7 @@ extension ClientCertificate {
         let count = unsafe bytes.withUnsafeBytes { unsafe BIO_write(source, $0.baseAddress, Int32($0.count)) }
         guard let source = unsafe source, bytes.isEmpty || count == bytes.count else {
             unsafe BIO_free_all(source)
-            throw .fromOpenSSL(path, .unusable)
+            throw .fromOpenSSL(path, "cannot be used")
         }
         unsafe self.source = unsafe source
         self.certificateCount = certificateCount
@@ -160,10 +160,17 @@ extension ClientCertificate {
     }
 }
 
-extension TLSConfigurationError {
-    /// An error with OpenSSL's reason, which is removed from its queue.
-    static func fromOpenSSL(_ file: String, _ problem: Problem) -> TLSConfigurationError {
-        TLSConfigurationError(file: file, problem: problem, reason: OpenSSLErrors.drain().first?.text ?? "")
+extension KeyFileError {
+    /// An error with OpenSSL's reason, if it has one.
+    ///
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - problem: Continues a sentence that begins with the path.
+    ///   - cause: By default the first error in OpenSSL's queue, which is then emptied.
+    static func fromOpenSSL(
+        _ path: String, _ problem: String, _ cause: OpenSSLErrors.Entry? = OpenSSLErrors.drain().first
+    ) -> KeyFileError {
+        KeyFileError(path, problem + (cause.map { " (OpenSSL: \($0.text))" } ?? ""))
     }
 }
 

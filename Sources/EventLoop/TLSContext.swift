@@ -10,15 +10,15 @@ package import System
 ///
 /// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a full
 /// handshake. Reloaded once a day even without a change, this limits what a stolen ticket key can decrypt.
-package typealias TLSContext = WatchedFiles<TLSFiles, TLSCredentials, TLSConfigurationError>
+package typealias TLSContext = WatchedFiles<TLSFiles, TLSCredentials, KeyFileError>
 
 extension TLSContext {
     /// Reads the files; blocks for as long as that takes.
-    package convenience init(_ files: TLSFiles) throws(TLSConfigurationError) {
+    package convenience init(_ files: TLSFiles) throws(KeyFileError) {
         let trusted = TLSTrustedAuthorities()
         try self.init(
             files, paths: \.paths,
-            { files throws(TLSConfigurationError) in try TLSCredentials(files, trusted) },
+            { files throws(KeyFileError) in try TLSCredentials(files, trusted) },
             didUse: { trusted.number.store($0.authoritiesNumber, ordering: .relaxed) })
     }
 
@@ -26,12 +26,12 @@ extension TLSContext {
     package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
 
     /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
-    package static func examine(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) -> TLSCertificate {
-        try TLSServerContext(pair, nil).certificate(from: pair.certificateChain)
+    package static func examine(_ pair: TLSFiles.Pair) throws(KeyFileError) {
+        _ = try TLSServerContext(pair, nil)
     }
 
     /// Reads the authorities for clients' certificates as a listener does, without using them.
-    package static func examine(authorities path: String) throws(TLSConfigurationError) -> TLSClientAuthorities {
+    package static func examine(authorities path: String) throws(KeyFileError) -> TLSClientAuthorities {
         try TLSAuthorities(file: path).summary
     }
 
@@ -82,59 +82,6 @@ package struct TLSFiles: Hashable, Sendable {
     }
 }
 
-/// Why certificates and keys cannot be used, and what to do about it.
-///
-/// Its text names files and never shows what is in them.
-package struct TLSConfigurationError: Error, Hashable, CustomStringConvertible {
-    /// What is wrong with the file.
-    package enum Problem: Hashable, Sendable {
-        /// The file cannot be opened.
-        case unreadable(SystemError)
-        case noCertificate
-        case noPrivateKey
-        case encryptedPrivateKey
-        case keyMismatch(certificate: String)
-        case noClientAuthority
-        case damagedClientAuthority(after: Int)
-        /// OpenSSL itself failed, with the file at hand or before.
-        case unusable
-    }
-
-    /// The path as configured.
-    package let file: String
-    package let problem: Problem
-    /// OpenSSL's short reason; empty if the error does not come from OpenSSL.
-    package let reason: String
-
-    private static let noAccess = "check the path, and that the server's user may read it"
-
-    package var description: String {
-        let text =
-            switch problem {
-            case .unreadable(let error):
-                "cannot be read: \(error.reason)\(error.fileAdvice(otherwise: Self.noAccess))"
-            case .noCertificate:
-                "holds no usable certificate; give a PEM file with the server's certificate first and the "
-                    + "intermediate ones after it"
-            case .noPrivateKey:
-                "holds no usable private key; give an unencrypted PEM file"
-            case .encryptedPrivateKey:
-                "is encrypted with a passphrase, which cannot be entered here; store it with "
-                    + "\"openssl pkey -in FILE -out NEW\" and let only the server's user read it"
-            case .keyMismatch(let certificate):
-                "does not belong to the certificate in \(certificate); put the pair in place together"
-            case .noClientAuthority:
-                "holds no usable certificate authorities for client certificates; give a PEM file with at least one"
-            case .damagedClientAuthority(let count):
-                "is damaged: of its certificate authorities only the first \(count) can be read; give a PEM file in which "
-                    + "all are whole, each from its BEGIN to its END line"
-            case .unusable:
-                "cannot be used"
-            }
-        return reason.isEmpty ? "\(file) \(text)" : "\(file) \(text) (OpenSSL: \(reason))"
-    }
-}
-
 /// The certificates and keys of one reading of a listener's files, which never change afterwards.
 ///
 /// Any thread.
@@ -147,9 +94,9 @@ package final class TLSCredentials: @unchecked Sendable {
     /// In the order of the files.
     private(set) var certificates: [TLSCertificate] = []
 
-    fileprivate init(_ files: TLSFiles, _ trusted: TLSTrustedAuthorities) throws(TLSConfigurationError) {
+    fileprivate init(_ files: TLSFiles, _ trusted: TLSTrustedAuthorities) throws(KeyFileError) {
         self.trusted = trusted
-        authorities = try files.clientAuthorities.map { (path) throws(TLSConfigurationError) in
+        authorities = try files.clientAuthorities.map { (path) throws(KeyFileError) in
             try TLSAuthorities(file: path)
         }
         var places: [Set<String>: Int] = [:]

@@ -25,13 +25,13 @@ internal import System
     /// - Parameters:
     ///   - pair: The files of the certificate and its key.
     ///   - authorities: Those of which one must have issued a client's certificate; nil if no client shows one.
-    init(_ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?) throws(TLSConfigurationError) {
+    init(_ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?) throws(KeyFileError) {
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
-            throw .fromOpenSSL(pair.certificateChain, .unusable)
+            throw .fromOpenSSL(pair.certificateChain, "cannot be used")
         }
         unsafe self.handle = unsafe handle
-        guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, .unusable) }
+        guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, "cannot be used") }
         try load(pair)
         // Each session decides whether it asks for a certificate.
         if let authorities { unsafe authorities.trust(in: handle) }
@@ -98,11 +98,11 @@ internal import System
 
     /// Adds a certificate and its key, unless there is one with a key of the same kind already: for each client, OpenSSL
     /// chooses one that it can check.
-    func load(_ pair: TLSFiles.Pair) throws(TLSConfigurationError) {
+    func load(_ pair: TLSFiles.Pair) throws(KeyFileError) {
         let certificates = try PEMText(file: pair.certificateChain)
         guard let certificate = unsafe PEM_read_bio_X509_AUX(certificates.source, nil, { _, _, _, _ in -1 }, nil),
             let chain = unsafe OPENSSL_sk_new_null()
-        else { throw .fromOpenSSL(pair.certificateChain, .noCertificate) }
+        else { throw .fromOpenSSL(pair.certificateChain, Self.noCertificate) }
         defer {
             unsafe X509_free(certificate)
             unsafe OPENSSL_sk_pop_free(chain) { certificate in unsafe X509_free(OpaquePointer(certificate)) }
@@ -110,23 +110,33 @@ internal import System
         while let next = unsafe PEM_read_bio_X509(certificates.source, nil, { _, _, _, _ in -1 }, nil) {
             _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(next))
         }
-        guard OpenSSLErrors.drain().first?.isEndOfPEM == true else {
-            throw .fromOpenSSL(pair.certificateChain, .noCertificate)
-        }
+        let end = OpenSSLErrors.drain().first
+        guard end?.isEndOfPEM == true else { throw .fromOpenSSL(pair.certificateChain, Self.noCertificate, end) }
         let key = try unsafe Self.privateKey(pair.privateKey)
         defer { unsafe EVP_PKEY_free(key) }
         guard unsafe X509_check_private_key(certificate, key) == 1 else {
-            throw .fromOpenSSL(pair.privateKey, .keyMismatch(certificate: pair.certificateChain))
+            throw .fromOpenSSL(
+                pair.privateKey,
+                "does not belong to the certificate in \(pair.certificateChain); put the pair in place together")
         }
         guard unsafe SSL_CTX_use_cert_and_key(handle, certificate, key, chain, 0) != 1 else { return }
-        let entries = OpenSSLErrors.drain()
-        guard entries.first?.isOfSameKind == true else {
-            throw TLSConfigurationError(
-                file: pair.certificateChain, problem: .noCertificate, reason: entries.first?.text ?? "")
+        let refusal = OpenSSLErrors.drain().first
+        guard refusal?.isOfSameKind == true else {
+            throw .fromOpenSSL(pair.certificateChain, Self.noCertificate, refusal)
         }
     }
 
-    private static func privateKey(_ path: String) throws(TLSConfigurationError) -> OpaquePointer {
+    private static let noCertificate = """
+        holds no usable certificate; give a PEM file with the server's certificate first and the intermediate ones \
+        after it
+        """
+    private static let noKey = "holds no usable private key; give an unencrypted PEM file"
+    private static let encryptedKey = """
+        is encrypted with a passphrase, which cannot be entered here; store it with "openssl pkey -in FILE -out NEW" \
+        and let only the server's user read it
+        """
+
+    private static func privateKey(_ path: String) throws(KeyFileError) -> OpaquePointer {
         let text = try PEMText(file: path)
         var wantsPassphrase = false
         let key = unsafe withUnsafeMutablePointer(to: &wantsPassphrase) { flag in
@@ -138,9 +148,7 @@ internal import System
                     return -1
                 }, flag)
         }
-        guard let key = unsafe key else {
-            throw .fromOpenSSL(path, wantsPassphrase ? .encryptedPrivateKey : .noPrivateKey)
-        }
+        guard let key = unsafe key else { throw .fromOpenSSL(path, wantsPassphrase ? encryptedKey : noKey) }
         return unsafe key
     }
 
@@ -185,7 +193,7 @@ enum CertificateTime {
     /// Equal for equal certificates, and different for others.
     private(set) var number = 0
 
-    init(file path: String) throws(TLSConfigurationError) {
+    init(file path: String) throws(KeyFileError) {
         summary = TLSClientAuthorities(path: path)
         let text = try PEMText(file: path)
         var digests = Hasher()
@@ -199,9 +207,14 @@ enum CertificateTime {
         let count = unsafe certificates.count
         // OpenSSL passes over a certificate that follows one without its END line.
         guard end?.isEndOfPEM == true, count > 0, count == text.certificateCount else {
-            throw TLSConfigurationError(
-                file: path, problem: count > 0 ? .damagedClientAuthority(after: count) : .noClientAuthority,
-                reason: end?.isEndOfPEM == true ? "" : end?.text ?? "")
+            let problem =
+                count == 0
+                ? "holds no usable certificate authorities for client certificates; give a PEM file with at least one"
+                : """
+                is damaged: of its certificate authorities only the first \(count) can be read; give a PEM file in which \
+                all are whole, each from its BEGIN to its END line
+                """
+            throw .fromOpenSSL(path, problem, end?.isEndOfPEM == true ? nil : end)
         }
         number = digests.finalize()
     }

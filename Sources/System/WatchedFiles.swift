@@ -110,8 +110,7 @@ package enum TrustedFile {
             status = try FileStatus.read(descriptor.number)
             bytes = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
         } catch {
-            let advice = error.fileAdvice(otherwise: "check the path, and that the server's user may read it")
-            throw KeyFileError(path, "cannot be read: \(error.reason)\(advice)")
+            throw KeyFileError(unreadable: path, error)
         }
         guard status.mode & 0o002 == 0, status.mode & 0o020 == 0 || status.volumeGroup != nil else {
             throw KeyFileError(
@@ -126,13 +125,18 @@ package enum TrustedFile {
     }
 }
 
-/// Why a file of keys cannot be used, and what to do about it; has nothing of the keys.
+/// Why a file of keys or certificates cannot be used, and what to do about it; quotes nothing of the file.
 package struct KeyFileError: Error, Hashable, CustomStringConvertible {
     package let description: String
 
-    /// - Parameter reason: To be read after the path.
+    /// - Parameter reason: Continues a sentence that begins with the path.
     package init(_ path: String, _ reason: String) {
         description = "\(path) \(reason)"
+    }
+
+    package init(unreadable path: String, _ error: SystemError) {
+        let advice = error.fileAdvice(otherwise: "check the path, and that the server's user may read it")
+        self.init(path, "cannot be read: \(error.reason)\(advice)")
     }
 }
 

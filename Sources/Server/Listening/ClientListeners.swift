@@ -33,10 +33,10 @@ package struct ClientListeners: Sendable {
         guard !settings.tls.certificates.isEmpty else {
             throw .passedSockets("one is for https, but tls.certificate and tls.private_key name no files")
         }
-        do throws(TLSConfigurationError) {
+        do throws(KeyFileError) {
             return try TLSContext(TLSFiles(settings))
         } catch {
-            throw StartError(error)
+            throw StartError("\(error)")
         }
     }
 }
@@ -70,14 +70,14 @@ extension ClientListeners {
         _ settings: Settings, except isAwaited: (String) -> Bool
     ) throws(StartError) -> TLSClientAuthorities? {
         let files = TLSFiles(settings)
-        do throws(TLSConfigurationError) {
+        do throws(KeyFileError) {
             for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
-                _ = try TLSContext.examine(pair)
+                try TLSContext.examine(pair)
             }
             guard let authorities = files.clientAuthorities, !isAwaited(authorities) else { return nil }
             return try TLSContext.examine(authorities: authorities)
         } catch {
-            throw StartError(error)
+            throw StartError("\(error)")
         }
     }
 

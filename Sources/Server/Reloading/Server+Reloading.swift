@@ -127,7 +127,7 @@ extension Server {
             let outcome = report(reason, change, faults)
             log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
-        } catch let error as TLSConfigurationError {
+        } catch let error as KeyFileError {
             return refuse(reason, "no setting changes, the certificates in use stay: \(error)")
         } catch {
             return refuse(reason, "no setting changes: \(error)")
@@ -164,7 +164,7 @@ extension Server {
     private func readCertificates(_ reason: String) {
         guard let tls else { return }
         let known = tls.fault
-        do throws(TLSConfigurationError) {
+        do throws(KeyFileError) {
             try tls.reload()
             let outcome = Self.text(tls)
             ended.withLock { ended in

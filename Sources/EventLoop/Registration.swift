@@ -199,11 +199,11 @@ struct Registration {
     // epoll_event imports as a type that may hold a pointer; only its 64-bit number is used here.
     private var buffer: [epoll_event]
 
-    init(eventsPerWait: Int = 256) throws(SystemError) {
+    init() throws(SystemError) {
         let number = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard number >= 0 else { throw SystemError.last("epoll_create1") }
         descriptor = FileDescriptor(owning: number)
-        unsafe buffer = Array(repeating: unsafe epoll_event(), count: eventsPerWait)
+        unsafe buffer = Array(repeating: unsafe epoll_event(), count: 256)
     }
 
     func add(_ target: Int32, events: Events, tag: UInt64) throws(SystemError) {

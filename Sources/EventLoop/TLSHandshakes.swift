@@ -160,11 +160,11 @@ package struct TLSError: Error, Hashable, CustomStringConvertible {
     }
 
     package let cause: Cause
-    /// Of `refused` the library's short reason, for example `no shared cipher`; of `system` the error.
-    private var detail = ""
+    /// For `refused` the library's short reason, such as `no shared cipher`; for `system` the error.
+    private let detail: String
 
-    private init(_ cause: Cause) {
-        self.cause = cause
+    private init(_ cause: Cause, _ detail: String = "") {
+        (self.cause, self.detail) = (cause, detail)
     }
 
     package static let plainRequest = TLSError(.plainRequest)
@@ -173,17 +173,8 @@ package struct TLSError: Error, Hashable, CustomStringConvertible {
     package static let displaced = TLSError(.displaced)
     package static let stopped = TLSError(.stopped)
 
-    package static func refused(reason: String) -> TLSError {
-        var error = TLSError(.refused)
-        error.detail = reason
-        return error
-    }
-
-    static func system(_ cause: SystemError) -> TLSError {
-        var error = TLSError(.system)
-        error.detail = "\(cause)"
-        return error
-    }
+    package static func refused(reason: String) -> TLSError { TLSError(.refused, reason) }
+    static func system(_ cause: SystemError) -> TLSError { TLSError(.system, "\(cause)") }
 
     package var description: String {
         switch cause {

@@ -200,7 +200,7 @@ enum CertificateTime {
         while let certificate = unsafe PEM_read_bio_X509_AUX(text.source, nil, { _, _, _, _ in -1 }, nil) {
             unsafe certificates.append(certificate)
             unsafe digests.combine(ClientCertificate(certificate)?.thumbprint)
-            unsafe summary.taken.append(
+            unsafe summary.trusted.append(
                 .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
         }
         let end = OpenSSLErrors.drain().first
@@ -245,8 +245,7 @@ package struct TLSClientAuthorities: Hashable, Sendable {
 
     /// As configured.
     package let path: String
-    /// The authorities that are trusted.
-    package internal(set) var taken: [Authority] = []
+    package internal(set) var trusted: [Authority] = []
 }
 
 /// Whether the clients of a listener show certificates in the handshake.

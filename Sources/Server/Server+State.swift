@@ -13,7 +13,7 @@ extension Server {
     /// Whether the server can answer requests and store tokens.
     package var readiness: ServiceReadiness {
         var reasons: [String] = []
-        if isDraining.load(ordering: .relaxed) { reasons.append("the server is stopping") }
+        if isStopping { reasons.append("the server is stopping") }
         if let fault = store.fault {
             let isRead = if case .read = fault { true } else { false }
             reasons.append("tokens cannot be \(isRead ? "read" : "stored"): \(fault)")
@@ -80,7 +80,7 @@ extension Server {
     /// - Parameter line: The last one that was sent.
     func reportStatus(after line: String) async {
         var said = line
-        while (try? await Task.sleep(for: Self.statusPause)) != nil, !isDraining.load(ordering: .relaxed) {
+        while (try? await Task.sleep(for: Self.statusPause)) != nil, !isStopping {
             if hasLostStore { return drain("the files of the store are not as they were", by: .none) }
             let line = statusLine
             guard line != said else { continue }

@@ -33,12 +33,12 @@ package final class Server: Sendable {
     /// The last lines of the log of level warning and up.
     package var recentLog: RecentLog { log.recent }
     let loader: SettingsLoader
-    let running: Mutex<Settings>
+    let inForce: Mutex<Settings>
     let sources: Mutex<SettingsSources>
-    let ended = Mutex(LastReload(successTime: LoopContext.unixTime))
+    let reloadRecord = Mutex(LastReload(successTime: LoopContext.unixTime))
     /// The most recently requested reload; they run one at a time, in the order of their requests.
-    let lastTask = Mutex<Task<Void, Never>?>(nil)
-    let reader = DispatchQueue(label: "settings and certificates")
+    let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
+    let reloadQueue = DispatchQueue(label: "settings and certificates")
     package let diskSpace: DiskSpaceWatch
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
@@ -70,7 +70,7 @@ package final class Server: Sendable {
         _ listeners: ClientListeners, _ store: any TokenStore
     ) throws(StartError) {
         self.loader = loader
-        running = Mutex(settings)
+        inForce = Mutex(settings)
         var sources = SettingsSources()
         // They have just been read without a fault.
         if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
@@ -92,8 +92,7 @@ package final class Server: Sendable {
         watchdogInterval = setup.service.watchdogInterval
         heapMemory = setup.heapMemory
         let failures = RateLimitedLog(logger, .error)
-        let accessLog = LineWriter(
-            try Self.destination(settings), failures: RateLimitedLog(logger, .error))
+        let accessLog = LineWriter(try Self.destination(settings), failures: RateLimitedLog(logger, .error))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         self.connectionCount = connectionCount
@@ -105,19 +104,16 @@ package final class Server: Sendable {
             for _ in 0..<loops {
                 contexts.append(
                     try LoopContext(
-                        settings: settings, store: store, answers: store.seesAllWrites ? answers : nil,
-                        access: access,
-                        accessLog: AccessLog(
-                            settings, listeners: listeners.all.map(\.name), to: accessLog),
-                        bufferBudget: bufferBudget,
-                        totalCount: connectionCount, failures: failures, logger: logger
+                        settings: settings, store: store, answers: store.seesAllWrites ? answers : nil, access: access,
+                        accessLog: AccessLog(settings, listeners: listeners.all.map(\.name), to: accessLog),
+                        bufferBudget: bufferBudget, totalCount: connectionCount, failures: failures, logger: logger
                     )
                 )
             }
             self.contexts = contexts
             administrationLoop = try EventLoop()
         } catch {
-            throw (error as? SystemError).map { .system($0) } ?? StartError("the server cannot be set up: \(error)")
+            throw .setup(error)
         }
         distributor = ConnectionDistributor(contexts, connectionCount, logger)
         // Last, when all descriptors that stay open are open.
@@ -190,7 +186,7 @@ package final class Server: Sendable {
             store \(store.summary), \(contexts.count) \(contexts.count == 1 ? "loop" : "loops")
             """
         )
-        if let authorities = listeners.tls?.clientAuthorities { logger.info("\(authorities.trust)") }
+        if let authorities = tls?.clientAuthorities { logger.info("\(authorities.trust)") }
         for warning in certificateWarnings + exposureWarnings + administration.warnings {
             logger.warning("\(warning)")
         }

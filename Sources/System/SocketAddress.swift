@@ -7,11 +7,8 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
     private let length: socklen_t
 
     /// Why a host has no address.
-    package struct ResolutionError: Error, Hashable, CustomStringConvertible {
-        package let host: String
-        package let reason: String
-
-        package var description: String { "\(host): \(reason)" }
+    package struct ResolutionError: Error, CustomStringConvertible {
+        package let description: String
     }
 
     /// All addresses of a host, in the system's order (getaddrinfo(3)).
@@ -26,7 +23,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         var first: UnsafeMutablePointer<addrinfo>?
         let status = unsafe getaddrinfo(host.isEmpty ? nil : host, String(port), &hints, &first)
         guard status == 0 else {
-            throw ResolutionError(host: host, reason: unsafe String(cString: gai_strerror(status)))
+            throw ResolutionError(description: unsafe String(cString: gai_strerror(status)))
         }
         defer { unsafe freeaddrinfo(first) }
         var addresses: [SocketAddress] = []

@@ -203,7 +203,7 @@ import Testing
         try (try text(intermediate.key) + text(intermediate.certificate))
             .write(toFile: file, atomically: true, encoding: .utf8)
         let context = try TLSContext(files)
-        #expect(context.clientAuthorities?.taken.map(\.name) == ["CN=intermediate"])
+        #expect(context.clientAuthorities?.trusted.map(\.name) == ["CN=intermediate"])
         try await withLoop { loop in
             let taken = try await meetClient(
                 context, clients: .required, .init(identity: known), resuming: nil, on: loop)

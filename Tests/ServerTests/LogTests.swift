@@ -85,7 +85,7 @@ struct StartErrorTests {
             #expect("\(text)".hasPrefix("\(name) cannot be listened on (socket: \(error.reason))"))
             #expect("\(text)".hasSuffix(advice))
         }
-        #expect("\(StartError.system(error))".hasSuffix(advice))
+        #expect("\(StartError.setup(error))".hasSuffix(advice))
     }
 
     @Test func `what helps an access log that cannot be opened depends on what is there`() throws {

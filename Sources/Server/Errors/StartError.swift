@@ -12,22 +12,17 @@ package struct StartError: Error, CustomStringConvertible {
         self.description = description
     }
 
-    /// A module's own error, which says all that there is to say.
-    package init(_ error: some Error & CustomStringConvertible) {
-        description = "\(error)"
-    }
-
     /// The same error for an address of `admin.listen`.
     package var ofAdministration: StartError { StartError("admin.listen: \(self); or set admin.listen to off") }
 
     package static func store(_ error: StoreOpenError) -> StartError {
-        var fault = StartError(error)
+        var fault = StartError("\(error)")
         fault.ofStore = error
         return fault
     }
 
-    static func system(_ error: SystemError) -> StartError {
-        StartError("the server cannot be set up: \(error)\(error.shortageAdvice ?? "")")
+    static func setup(_ error: any Error) -> StartError {
+        StartError("the server cannot be set up: \(error)\((error as? SystemError)?.shortageAdvice ?? "")")
     }
 
     static func passedSockets(_ reason: String) -> StartError {

@@ -184,7 +184,7 @@ package struct ClientListener: Sendable {
         do throws(SocketAddress.ResolutionError) {
             return try SocketAddress.resolve(host: host, port: port)
         } catch {
-            throw StartError("the address \(address) cannot be resolved: \(error.reason)")
+            throw StartError("the address \(address) cannot be resolved: \(error)")
         }
     }
 }

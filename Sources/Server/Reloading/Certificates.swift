@@ -41,14 +41,14 @@ extension TLSClientAuthorities {
 
     /// The trusted authorities, for the log.
     package var trust: String {
-        let names = taken.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
-        let rest = taken.count - Self.nameLimit
+        let names = trusted.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
+        let rest = trusted.count - Self.nameLimit
         return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
     }
 
     /// Warnings about authorities that admit no client any more.
     package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
-        taken.filter { $0.expiry < now }.map {
+        trusted.filter { $0.expiry < now }.map {
             "the authority \"\($0.name)\" in \(path) has expired: clients with its certificates are refused; replace it"
         }
     }

@@ -18,10 +18,10 @@ extension Server {
     private static let ticketKeyLifetime = Duration.seconds(86_400)
 
     /// The settings in force, as of the last reload.
-    package var settingsInForce: Settings { running.withLock(\.self) }
+    package var settingsInForce: Settings { inForce.withLock(\.self) }
 
     package var lastReload: LastReload {
-        var last = ended.withLock(\.self)
+        var last = reloadRecord.withLock(\.self)
         last.fileFaults = [tls?.fault].compactMap { $0.map { "the certificates in use stay: \($0)" } } + access.faults
         return last
     }
@@ -43,7 +43,7 @@ extension Server {
         notifier.send(.reloading(since: .now))
         let outcome = await reloadSettings(reason)
         // `stopping` has to stay the last message that the service manager receives.
-        if !isDraining.load(ordering: .relaxed) { notifier.send(.ready) }
+        if !isStopping { notifier.send(.ready) }
         let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
         if audit?.isStalled != true { await record.value }
         return outcome
@@ -66,7 +66,7 @@ extension Server {
         await withDiscardingTaskGroup { group in
             group.addTask { [self] in
                 var lastReload = ContinuousClock.now
-                while listeners.tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                while tls != nil, (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
                     let isDue = ContinuousClock.now - lastReload > Self.ticketKeyLifetime
                     if await reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
                 }
@@ -86,12 +86,12 @@ extension Server {
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.
     func reloadSettings(_ reason: String) async -> ReloadOutcome {
-        await lastTask.withLock { last in
+        await lastReloadTask.withLock { last in
             // In a separate task, because the caller's loop must not wait for files.
             let task = Task { [self, previous = last] in
                 await previous?.value
                 let outcome = await reloadNow(reason)
-                ended.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
+                reloadRecord.withLock { $0.note(reason, outcome.outcome, isRefused: !outcome.isReloaded) }
                 return outcome
             }
             last = Task { _ = await task.value }
@@ -103,7 +103,7 @@ extension Server {
         do {
             let before = settingsInForce
             // What can fail comes first; a fault of the store leaves the audit log reopened, which changes no setting.
-            let reading = try await reader.run { Result { try self.read(since: before) } }.get()
+            let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
@@ -114,7 +114,7 @@ extension Server {
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {
                 // If they were read again meanwhile, these are older: the next look notices, and reads them again.
-                await reader.run { [self] in tls?.use(certificates) }
+                await reloadQueue.run { [self] in tls?.use(certificates) }
             }
             let faults = await access.reloadChangedFiles(logger, rereads: true)
             // Lines that wait while the log is switched off end where they were meant to.
@@ -123,7 +123,7 @@ extension Server {
             sources.withLock { $0.update(from: loaded, inForce: settings) }
             // Logged at the lower of both levels, so that raising the level does not hide the outcome.
             log.set(level: min(before.logLevel, settings.logLevel), format: settings.logFormat)
-            ended.withLock { $0.noteSuccess(at: LoopContext.unixTime) }
+            reloadRecord.withLock { $0.noteSuccess(at: LoopContext.unixTime) }
             let outcome = report(reason, change, faults)
             log.set(level: settings.logLevel, format: settings.logFormat)
             return outcome
@@ -154,7 +154,7 @@ extension Server {
     /// - Returns: Whether they were read.
     func reloadCertificates(_ reason: String?) async -> Bool {
         // Not behind reloads, which may wait for the file system of other files.
-        await reader.run { [self] in
+        await reloadQueue.run { [self] in
             guard reason != nil || tls?.haveChanged == true else { return false }
             readCertificates(reason ?? "certificate files have changed")
             return true
@@ -167,14 +167,14 @@ extension Server {
         do throws(KeyFileError) {
             try tls.reload()
             let outcome = Self.text(tls)
-            ended.withLock { ended in
-                if ended.settingsFault == nil { ended.noteSuccess(at: LoopContext.unixTime) }
-                ended.note(reason, outcome, isRefused: false)
+            reloadRecord.withLock { record in
+                if record.settingsFault == nil { record.noteSuccess(at: LoopContext.unixTime) }
+                record.note(reason, outcome, isRefused: false)
             }
             logger.notice("\(reason): \(outcome)")
             for warning in certificateWarnings { logger.warning("\(reason): \(warning)") }
         } catch  where error != known {
-            ended.withLock { $0.note(reason, "the certificates in use stay: \(error)", isRefused: true) }
+            reloadRecord.withLock { $0.note(reason, "the certificates in use stay: \(error)", isRefused: true) }
             logger.error("\(reason), and the certificates in use stay: \(error)")
         } catch {
             // Already reported.
@@ -192,7 +192,7 @@ extension Server {
     }
 
     private func apply(_ settings: Settings) {
-        running.withLock { $0 = settings }
+        inForce.withLock { $0 = settings }
         connectionCount.setLimit(settings.connectionLimit)
         bufferBudget.setLimit(settings.bufferLimit)
         access.failures.setRate(settings.access.failures)
@@ -201,7 +201,7 @@ extension Server {
     }
 
     private func refuse(_ reason: String, _ outcome: String) -> ReloadOutcome {
-        ended.withLock { $0.noteRefusal(outcome) }
+        reloadRecord.withLock { $0.noteRefusal(outcome) }
         logger.error("\(reason), and \(outcome)")
         return ReloadOutcome(isReloaded: false, outcome: outcome)
     }

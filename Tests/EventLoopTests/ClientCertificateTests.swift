@@ -35,11 +35,11 @@ import Testing
         return pair
     }
 
-    private func meet(
+    private func visit(
         _ clients: TLSClientAuthentication, _ identity: Certificates.Pair?, _ version: Int32 = TLS1_3_VERSION,
         resuming session: TLSClient.Session? = nil, on loop: EventLoop
     ) async throws -> Meeting {
-        try await meetClient(
+        try await meet(
             context, clients: clients, .init(maximum: version, identity: identity), resuming: session, on: loop)
     }
 
@@ -97,7 +97,7 @@ import Testing
     func `a name is there only if it is the only one of its kind`(_ test: Case) async throws {
         let identity = try client(test.subject, test.extensions)
         try await withLoop { loop in
-            let certificate = try #require(try await meet(.required, identity, on: loop).certificate)
+            let certificate = try #require(try await visit(.required, identity, on: loop).certificate)
             let text = { (bytes: [UInt8]?) in bytes.map { String(decoding: $0, as: UTF8.self) } }
             #expect(text(certificate.uriName) == test.uri)
             #expect(text(certificate.dnsName) == test.dns)
@@ -110,15 +110,15 @@ import Testing
         try await withLoop { loop in
             for version in Self.versions {
                 for clients in [TLSClientAuthentication.required, .requiredByAuthorities] {
-                    let certificate = try await meet(clients, known, version, on: loop).certificate
+                    let certificate = try await visit(clients, known, version, on: loop).certificate
                     #expect(certificate?.commonName == Array("Ann".utf8))
                     #expect(
-                        try await meet(clients, nil, version, on: loop).serverError
+                        try await visit(clients, nil, version, on: loop).serverError
                             == .refused(reason: "peer did not return a certificate"))
                 }
-                #expect(try await meet(.optional, known, version, on: loop).certificate != nil)
+                #expect(try await visit(.optional, known, version, on: loop).certificate != nil)
                 for (clients, identity) in [(TLSClientAuthentication.optional, nil), (.none, nil), (.none, known)] {
-                    let meeting = try await meet(clients, identity, version, on: loop)
+                    let meeting = try await visit(clients, identity, version, on: loop)
                     #expect(throws: Never.self) { try meeting.client.get() }
                     #expect(meeting.certificate == nil)
                 }
@@ -138,7 +138,7 @@ import Testing
             for version in Self.versions {
                 for clients in [TLSClientAuthentication.required, .optional] {
                     for (identity, reason) in cases {
-                        let meeting = try await meet(clients, identity, version, on: loop)
+                        let meeting = try await visit(clients, identity, version, on: loop)
                         #expect(meeting.serverError == .refused(reason: "client certificate: \(reason)"))
                         #expect(meeting.certificate == nil)
                     }
@@ -155,7 +155,7 @@ import Testing
             ["dgst", "-sha256", "-binary", "-out", certificates.path("digest"), certificates.path("client.der")])
         let digest = [UInt8](try Data(contentsOf: URL(filePath: certificates.path("digest"))))
         try await withLoop { loop in
-            let shown = try await meet(.required, identity, on: loop).certificate
+            let shown = try await visit(.required, identity, on: loop).certificate
             #expect(shown?.thumbprint == digest)
         }
     }
@@ -165,13 +165,13 @@ import Testing
         try await withLoop { loop in
             for version in Self.versions {
                 for begun in [TLSClientAuthentication.none, .optional, .required] {
-                    let session = try await meet(begun, identity, version, on: loop).client.get().session
-                    let refused = try await meet(.required, nil, version, resuming: session, on: loop)
+                    let session = try await visit(begun, identity, version, on: loop).client.get().session
+                    let refused = try await visit(.required, nil, version, resuming: session, on: loop)
                     #expect(refused.serverError == .refused(reason: "peer did not return a certificate"))
                     // A full handshake instead, in which the client shows its certificate.
-                    let other = try await meet(begun, identity, version, on: loop).client.get().session
+                    let other = try await visit(begun, identity, version, on: loop).client.get().session
                     for asking in [TLSClientAuthentication.required, .optional] {
-                        let full = try await meet(asking, identity, version, resuming: other, on: loop)
+                        let full = try await visit(asking, identity, version, resuming: other, on: loop)
                         #expect(try !full.client.get().isResumed)
                         #expect(full.certificate != nil)
                     }
@@ -205,11 +205,9 @@ import Testing
         let context = try TLSContext(files)
         #expect(context.clientAuthorities?.trusted.map(\.name) == ["CN=intermediate"])
         try await withLoop { loop in
-            let taken = try await meetClient(
-                context, clients: .required, .init(identity: known), resuming: nil, on: loop)
+            let taken = try await meet(context, clients: .required, .init(identity: known), on: loop)
             #expect(taken.certificate != nil)
-            let refused = try await meetClient(
-                context, clients: .required, .init(identity: sibling), resuming: nil, on: loop)
+            let refused = try await meet(context, clients: .required, .init(identity: sibling), on: loop)
             #expect(
                 refused.serverError == .refused(reason: "client certificate: unable to get local issuer certificate"))
         }
@@ -266,26 +264,18 @@ import Testing
         let next = try certificates.make("next authority")
         let after = try certificates.make("after", by: next)
         try await withLoop { loop in
-            #expect(try await meet(.required, after, on: loop).certificate == nil)
+            #expect(try await visit(.required, after, on: loop).certificate == nil)
             try certificates.replace(authority.certificate, by: next.certificate)
             #expect(context.haveChanged)
             try context.reload()
             for clients in [TLSClientAuthentication.required, .optional] {
                 for version in Self.versions {
-                    #expect(try await meet(clients, after, version, on: loop).certificate != nil)
+                    #expect(try await visit(clients, after, version, on: loop).certificate != nil)
                     #expect(
-                        try await meet(clients, before, version, on: loop).serverError
+                        try await visit(clients, before, version, on: loop).serverError
                             == .refused(reason: "client certificate: unable to get local issuer certificate"))
                 }
             }
         }
     }
-}
-
-/// `meet`, which the suite's own method hides.
-private func meetClient(
-    _ context: TLSContext, clients: TLSClientAuthentication, _ options: TLSClient.Options,
-    resuming session: TLSClient.Session?, on loop: EventLoop
-) async throws -> Meeting {
-    try await meet(context, clients: clients, options, resuming: session, on: loop)
 }

@@ -121,12 +121,10 @@ struct Reading: Equatable, CustomStringConvertible {
 }
 
 /// Feeds input in pieces of the given sizes (the rest at once) and describes all that comes out.
-func read(
-    _ input: [UInt8], pieces: [Int] = [], limits: RequestLimits = RequestLimits(), releasesRoom: Bool = false
-) -> Reading {
+func read(_ input: String, pieces: [Int] = [], limits: RequestLimits = RequestLimits()) -> Reading {
     var reader = RequestReader(limits: limits)
     var reading = Reading()
-    var rest = input[...]
+    var rest = Array(input.utf8)[...]
     var sizes = pieces[...]
     while true {
         switch reader.next() {
@@ -144,7 +142,6 @@ func read(
                 return reading
             }
             let size = min(sizes.popFirst() ?? rest.count, rest.count)
-            if releasesRoom { reader.releaseRoom() }
             _ = reader.makeRoom()
             reader.bytes.append(contentsOf: rest.prefix(max(size, 1)))
             rest = rest.dropFirst(max(size, 1))
@@ -157,8 +154,4 @@ func describe(_ request: Request, in bytes: Span<UInt8>) -> String {
     let target = "\(bytes.text(head.path))?\(bytes.text(head.query))"
     return
         "\(bytes.text(head.methodName)) \(target) \(head.keepsAlive ? "keep" : "close") [\(bytes.text(request.body))]"
-}
-
-func read(_ text: String, pieces: [Int] = [], limits: RequestLimits = RequestLimits()) -> Reading {
-    read(Array(text.utf8), pieces: pieces, limits: limits)
 }

@@ -103,3 +103,32 @@ import Testing
         #expect(refusal.message.hasSuffix("."))
     }
 }
+
+@Suite struct RequestIDTests {
+    @Test(
+        arguments: [
+            (0, "0000000000000000"), (0xABCDEF, "0000000000abcdef"), (0x0123_4567_89AB_CDEF, "0123456789abcdef"),
+            (0xFEDC_BA98_7654_3210, "fedcba9876543210"), (.max, "ffffffffffffffff"),
+        ] as [(UInt64, String)])
+    func `a made id has sixteen digits`(_ number: UInt64, _ text: String) {
+        #expect(RequestID.made(number).text == text)
+    }
+
+    @Test func `no digit of an id is left in the head that is kept for the next answers`() {
+        let encoder = ResponseEncoder(unixTime: 0, secureForSeconds: 60)
+        let ids: [RequestID] = [.made(1), .made(.max), .given(Array("a-b_c.d".utf8)), .none, .made(2)]
+        for isSecure in [false, true] {
+            for id in ids {
+                var output: [UInt8] = []
+                encoder.encode(
+                    Response(body: Array("{}".utf8)), ResponseEncoder.Traits(isSecure: isSecure), requestID: id,
+                    into: &output
+                )
+                let lines = String(decoding: output, as: UTF8.self).split(separator: "\r\n")
+                let named = lines.filter { $0.hasPrefix("X-Request-Id: ") }
+                #expect(named == (id.text.map { ["X-Request-Id: \($0)"] } ?? []))
+                #expect(lines.contains("Content-Length: 2") && lines.last == "{}")
+            }
+        }
+    }
+}

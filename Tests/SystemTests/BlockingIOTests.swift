@@ -1,5 +1,4 @@
 import Glibc
-import Synchronization
 import TestSupport
 import Testing
 
@@ -72,16 +71,5 @@ import Testing
                 errno = EAGAIN
                 return -1
             } == -1)
-    }
-
-    @Test func `a thread has its name`() throws {
-        let name = Mutex("")
-        let done = Atomic(false)
-        try NamedThread.start("fifteen letters") {
-            name.withLock { $0 = TextFile.contents(of: "/proc/thread-self/comm") ?? "" }
-            done.store(true, ordering: .releasing)
-        }
-        while !done.load(ordering: .acquiring) { usleep(1_000) }
-        #expect(name.withLock(\.self) == "fifteen letters\n")
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Synchronization
 import TestSupport
 import Testing
 
@@ -21,6 +22,17 @@ import Testing
             }
             exit(EXIT_SUCCESS)
         }
+    }
+
+    @Test func `a thread has its name`() throws {
+        let name = Mutex("")
+        let done = Atomic(false)
+        try NamedThread.start("fifteen letters") {
+            name.withLock { $0 = TextFile.contents(of: "/proc/thread-self/comm") ?? "" }
+            done.store(true, ordering: .releasing)
+        }
+        while !done.load(ordering: .acquiring) { usleep(1_000) }
+        #expect(name.withLock(\.self) == "fifteen letters\n")
     }
 
     @Test func `without a thread that it needs the process ends and says why`() async throws {
@@ -61,40 +73,6 @@ struct ShellCommandTests {
     @Test func `a command ends by SIGPIPE as in a shell, even if this process ignores it`() throws {
         let command = "kill -PIPE $$; exit 0"
         #expect(try ShellCommand.run(command, arguments: [], environment: [:]) == .killed(signal: 13))
-    }
-}
-
-struct ExposureTests {
-    /// The status of a file with a mode; it belongs to this user, and its group to none of those below.
-    private func status(mode: mode_t) throws -> FileStatus {
-        let folder = try TemporaryDirectory()
-        let path = folder.path + "/file"
-        try Data().write(to: URL(filePath: path))
-        #expect(chmod(path, mode) == 0)
-        return try #require(FileStatus(path))
-    }
-
-    @Test(arguments: [
-        (mode_t(0o660), true), (0o640, true), (0o600, false), (0o664, false), (0o661, false),
-    ])
-    func `only a file that nobody but its group may use besides its owner is its group's`(
-        _ mode: mode_t, _ expected: Bool
-    ) throws {
-        let status = try status(mode: mode)
-        // Root's own group is never that of a volume.
-        let isPossible = status.group != 0
-        let group = status.volumeGroup(ofUser: geteuid(), groups: [status.group])
-        #expect(group == (expected && isPossible ? status.group : nil))
-        #expect(status.volumeGroup(ofUser: geteuid(), groups: []) == nil)
-        #expect(status.volumeGroup(ofUser: geteuid(), groups: [status.group &+ 1]) == nil)
-        // Another user's file, unless that is root.
-        let ofAnother = status.volumeGroup(ofUser: geteuid() &+ 1, groups: [status.group])
-        #expect(ofAnother == (status.user == 0 ? group : nil))
-    }
-
-    @Test func `outside a pod a group is others`() throws {
-        #expect(try status(mode: 0o660).isOpenToOthers)
-        #expect(try status(mode: 0o600).isOpenToOthers == false)
     }
 }
 

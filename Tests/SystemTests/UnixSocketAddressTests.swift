@@ -7,13 +7,12 @@ import Testing
 @Suite struct UnixSocketAddressTests {
     @Test(
         arguments: [
-            ("/run/token-cache.sock", "/run/token-cache.sock"), ("@name", "@name"),
-            ("/" + String(repeating: "p", count: 106), "/" + String(repeating: "p", count: 106)),
-            ("@" + String(repeating: "n", count: 107), "@" + String(repeating: "n", count: 107)),
+            "/run/token-cache.sock", "@name", "/" + String(repeating: "p", count: 106),
+            "@" + String(repeating: "n", count: 107),
         ]
     )
-    func `a path and an abstract name are kept whole`(_ given: String, _ expected: String) throws {
-        #expect(try SocketAddress(name: given, call: "bind").description == "unix:\(expected)")
+    func `a path and an abstract name are kept whole`(_ name: String) throws {
+        #expect(try SocketAddress(name: name, call: "bind").description == "unix:\(name)")
     }
 
     @Test(arguments: ["/" + String(repeating: "p", count: 107), "@" + String(repeating: "n", count: 108)])

@@ -192,8 +192,8 @@ import Testing
         let damaged = try text(authority.certificate).replacing("MII", with: "M!I")
         let endless = try text(authority.certificate).replacing("-----END CERTIFICATE-----\n", with: "")
         let cases = [
-            (damaged + good, "holds no usable certificate authorities"), (good + damaged, "only the first 1 can be read"),
-            (endless + good, "only the first 1 can be read"),
+            (damaged + good, "holds no usable certificate authorities"),
+            (good + damaged, "only the first 1 can be read"), (endless + good, "only the first 1 can be read"),
         ]
         for (parts, problem) in cases {
             try parts.write(toFile: file, atomically: true, encoding: .utf8)

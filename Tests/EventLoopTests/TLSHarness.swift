@@ -23,7 +23,7 @@ extension TLSFiles {
     }
 }
 
-/// A server's answer to one client: the handshake, then every byte back until the client has had enough.
+/// Serves one client: performs the handshake, then echoes every byte until the client ends.
 ///
 /// - Parameter note: Gets the client's certificate after the handshake.
 func serveEcho(
@@ -55,7 +55,7 @@ func acceptTLS(
     return stream
 }
 
-/// False at the end of the input.
+/// Waits for bytes and appends them; false at the end of the input.
 func receive(from stream: borrowing TCPStream, into buffer: inout [UInt8]) async throws -> Bool {
     while true {
         switch try stream.receive(into: &buffer, room: 16 << 10) {
@@ -82,7 +82,7 @@ func send(_ bytes: [UInt8], to stream: borrowing TCPStream) async throws {
     }
 }
 
-/// What came of one client: its own view after one word there and back, and the server's.
+/// How a connection went: the client's view after one word was echoed, and the server's.
 struct Meeting: Sendable {
     var client: Result<ClientView, any Error>
     var server: Result<String?, any Error>
@@ -145,7 +145,7 @@ func meet(
     return Meeting(client: seen, server: await served, certificate: certificate.value.withLock(\.self))
 }
 
-/// Certificates and keys for one test, made with the openssl command and gone afterwards.
+/// Certificates and keys for one test, made with the openssl command and deleted afterwards.
 final class Certificates: Sendable {
     struct Pair: Sendable {
         let certificate: String
@@ -195,7 +195,7 @@ final class Certificates: Sendable {
         try #require(process.terminationStatus == 0, "openssl \(arguments.joined(separator: " "))")
     }
 
-    /// Puts one pair's files in the place of another's, as a renewal does.
+    /// Replaces one pair's files by another's, as a renewal does.
     func replace(_ old: Pair, by new: Pair) throws {
         for (from, to) in [(new.certificate, old.certificate), (new.key, old.key)] { try replace(to, by: from) }
     }

@@ -167,7 +167,7 @@ import Testing
             let isServed = try await blocking {
                 let client = try TLSClient(descriptor)
                 try client.connect()
-                // What comes between starts the count anew.
+                // Data in between restarts the count.
                 for _ in 0..<3 {
                     for _ in 0..<count { try? client.updateKey() }
                     do {

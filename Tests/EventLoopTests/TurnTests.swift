@@ -108,7 +108,7 @@ import Testing
             }
             try await collect(count, turns, on: loop)
             try await loop.perform { keeper.boxes = [] }
-            // More than go between two looks.
+            // More than are delivered between two looks at the clock.
             #expect(Dictionary(turns.all.map { ($0, 1) }, uniquingKeysWith: +).values.max() ?? 0 > 16)
         }
     }
@@ -147,7 +147,7 @@ import Testing
         try await withLoop { loop in
             let notes = Notes()
             let waiting = Turns(9, notes)
-            // On the loop alone, which also closes it there.
+            // Used on the loop only, where it is also freed.
             let keeper = Keeper()
             try await loop.perform {
                 let stream = Box(try TCPStream(FileDescriptor(owning: server), on: loop))
@@ -194,7 +194,7 @@ import Testing
             }
             try await collect(2 * count, notes, on: loop)
             try await loop.perform { keeper.boxes = [] }
-            // After each event what it has made ready, which would otherwise wait for all events.
+            // Each event is followed by the task that it made ready, which would otherwise wait for all events.
             #expect(notes.all == (0..<count).flatMap { [$0, 100 + $0] })
         }
     }
@@ -236,7 +236,7 @@ private final class Box {
     }
 }
 
-/// Keeps streams between two visits to their loop, where they also have to end.
+/// Keeps streams alive between two calls on their loop, where they also have to be freed.
 private final class Keeper: @unchecked Sendable {
     var boxes: [Box] = []
 }

@@ -63,7 +63,7 @@ import Testing
 
     @Test
     func `decoding byte by byte gives the same, wherever escapes are among eight bytes`() {
-        // By place in the word, and with what a test of eight bytes at once could take for an escape.
+        // At each place in a word, and among bytes that a test of eight bytes at once could take for an escape.
         let others = Array("*,$&".utf8) + [0xa5, 0xab, 0x00, 0xff]
         for length in 1...20 {
             for place in 0..<length {

@@ -25,14 +25,14 @@ import Testing
         "Host: a.example\r\nContent-Length: 99\r\n\r\n",
         "Host: a.example\r\nHost: a.example\r\n\r\n",
     ]
-    /// The first three are of one length: what follows them lies at the same place, and does not always mean the same.
+    /// The first three have the same length: the fields after them lie at the same place, but do not always mean the same.
     private static let lines = [
         "GET /token?unique_id=a HTTP/1.1\r\n", "GET /token?unique_id=a HTTP/1.0\r\n",
         "GET http://c.example/t HTTP/1.1\r\n", "GET /token?unique_id=longer HTTP/1.1\r\n", "POST / HTTP/1.1\r\n",
     ]
     private static let limits = RequestLimits(head: 200, body: 50)
 
-    /// What comes next.
+    /// What a reader yields next.
     private enum Reading: Equatable {
         case request(String)
         case refused(Refusal)

@@ -36,7 +36,7 @@ import Testing
     }
 }
 
-/// Fields that the parser makes nothing of, as those look for them who do.
+/// Fields that the parser ignores, as the code that needs them looks them up.
 @Suite struct FieldValuesTests {
     /// Header lines, and the values of `Origin` in them.
     private static let cases: [(lines: String, values: [String])] = [
@@ -44,7 +44,7 @@ import Testing
         ("Host: a\r\nOrigin: https://b.example\r\n", ["https://b.example"]),
         ("ORIGIN:null\r\nHost: a\r\noRiGiN:  two \t\r\n", ["null", "two"]),
         ("Host: a\r\nOrigin:\r\n", [""]),
-        // What follows the colon may be half of a character for those who compare characters (U+0301).
+        // The combining accent (U+0301) and the colon before it are one character.
         ("Host: a\r\nOrigin:\u{301}b\r\n", ["\u{301}b"]),
         ("Host: a\r\nX-Origin: b\r\nOriginal: c\r\nReferer: Origin: d\r\nOrigi: n\r\n", []),
     ]
@@ -57,7 +57,7 @@ import Testing
     @Test(arguments: cases)
     func `values are found by the bytes of the name`(_ lines: String, _ values: [String]) {
         var reader = RequestReader(limits: RequestLimits())
-        // The second of two like it is understood by comparing it with the first; what follows is of neither.
+        // The second request's fields are only compared with the first's; the bytes that follow belong to neither.
         for line in ["GET / HTTP/1.1\r\n", "GET /longer HTTP/1.1\r\n"] {
             reader.bytes += Array((line + lines + "\r\n").utf8)
             guard case .request = reader.next() else {

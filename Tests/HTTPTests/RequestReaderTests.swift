@@ -111,7 +111,7 @@ import Testing
     }
 }
 
-/// What a reader made of some input: its requests and how it ended.
+/// What a reader makes of some input: its requests, and how it ends.
 struct Reading: Equatable, CustomStringConvertible {
     var requests: [String] = []
     var continues = 0

@@ -82,7 +82,7 @@ import Testing
         #expect(throws: SystemError.self) { try file.read(path) }
         #expect(file.content == "22" && file.fault?.code == ENOENT)
 
-        // The faults of other files are those of their reader.
+        // A fault of other files is only thrown.
         let other = try file.read(try makeFile("other", "5"))
         #expect(throws: SystemError.self) { try file.read(folder + "/nothing") }
         #expect(file.fault?.code == ENOENT)
@@ -152,7 +152,7 @@ import Testing
 }
 
 @Suite struct ExposureTests {
-    /// The status of a file with a mode; it belongs to this user, and its group to none of those below.
+    /// The status of a new file with a mode.
     private func status(mode: mode_t) throws -> FileStatus {
         let folder = try TemporaryDirectory()
         let path = folder.path + "/file"

@@ -7,7 +7,7 @@ import Testing
 @testable import System
 
 @Suite struct NamedThreadTests {
-    /// To be called in a process of its own, as the limit is the process's; it does not bind root.
+    /// Call it in a process of its own, as the limit applies to the whole process, and not to root.
     private static func withoutThreads(_ body: () -> Void) {
         if geteuid() == 0 { precondition(setuid(65_534) == 0) }
         var limit = rlimit(rlim_cur: 0, rlim_max: 0)

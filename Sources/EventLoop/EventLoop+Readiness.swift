@@ -49,7 +49,7 @@ extension EventLoop {
         registrations[Int(id.descriptor)].readiness.subtract(direction)
     }
 
-    /// Records that a read filled less than its buffer and so emptied the socket (epoll(7)): another read would find nothing.
+    /// Records that a read has emptied the socket, as it filled less than its buffer (epoll(7)): another would find nothing.
     func markDrained(_ id: RegistrationID) {
         registrations[Int(id.descriptor)].markDrained()
     }
@@ -110,8 +110,8 @@ extension EventLoop {
         registrations[row].takeWaiter()?.wake(reason)
     }
 
-    /// Ends the idle waits of handlers that have lasted longest, as if their deadlines had passed: at least one of them, if there is
-    /// one, and of many some at once, as this looks at every descriptor.
+    /// Ends the idle waits of handlers that have lasted longest, as if their deadlines had passed: an eighth of them, but at least
+    /// 1 and at most 32, as this looks at every descriptor.
     ///
     /// With equal time limits, the deadline that comes first belongs to the wait that began first.
     package func endLongestIdleWaits() {

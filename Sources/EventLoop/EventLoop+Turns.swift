@@ -86,10 +86,10 @@ extension EventLoop {
     }
 }
 
-/// Jobs or handlers that wait for their turn, in order.
+/// A queue of jobs or handlers.
 struct TurnQueue<Element> {
     private var elements: [Element?] = []
-    /// The index of the first one that still waits.
+    /// The index of the first element that still waits.
     private var first = 0
 
     var count: Int { elements.count - first }
@@ -99,7 +99,7 @@ struct TurnQueue<Element> {
         elements.append(element)
     }
 
-    /// Removes and returns the one that has waited longest.
+    /// Removes and returns the element that has waited longest.
     mutating func popFirst() -> Element? {
         guard !isEmpty else { return nil }
         let element = elements[first].take()
@@ -108,7 +108,7 @@ struct TurnQueue<Element> {
             elements.removeAll(keepingCapacity: elements.count <= 1_024)
             first = 0
         } else if first >= 1_024 && first >= elements.count / 2 {
-            // Amortized: each removal moves at most one handler.
+            // Amortized: each removal moves at most one element.
             elements.removeSubrange(..<first)
             first = 0
         }

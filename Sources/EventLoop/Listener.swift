@@ -25,7 +25,7 @@ package final class Listener: Sendable {
     /// Without `SO_REUSEPORT`: a second server on the same port must fail, not share the connections silently. With
     /// `SO_REUSEADDR`, so that a restart does not wait for old connections in TIME_WAIT.
     ///
-    /// - Parameter address: An IPv6 address takes no IPv4 connections: each family is its own listener.
+    /// - Parameter address: An IPv6 address takes no IPv4 connections: each family needs a listener of its own.
     package init(binding address: SocketAddress) throws(SystemError) {
         descriptor = try Self.boundSocket(address)
         let number = descriptor.number
@@ -37,9 +37,7 @@ package final class Listener: Sendable {
         isAdopted = false
     }
 
-    /// Fails if an address could not be listened on.
-    ///
-    /// Does not listen, so that no client can connect meanwhile.
+    /// Fails if an address cannot be listened on; does not listen, so that no client can connect meanwhile.
     package static func tryBinding(_ address: SocketAddress) throws(SystemError) {
         _ = try boundSocket(address)
     }
@@ -52,10 +50,10 @@ package final class Listener: Sendable {
         return descriptor
     }
 
-    /// Takes over a stream socket that listens already, and that its owner, such as systemd, keeps open as well.
+    /// Takes over a stream socket that already listens, and that its owner, such as systemd, keeps open as well.
     ///
     /// It goes on listening when we stop: clients that connect then wait for the next server that the owner passes it to. A
-    /// Unix socket's file stays, too, and the length of the queue remains as the owner chose it.
+    /// Unix socket's file stays too, and the owner decides on the length of the queue.
     ///
     /// - Parameter number: The descriptor, which is taken over.
     /// - Returns: Nil if it is no such socket.
@@ -125,7 +123,7 @@ package final class Listener: Sendable {
         guard Glibc.listen(number, 4096) == 0 else { throw SystemError.last("listen") }
     }
 
-    /// Whether the path is a socket that refuses connections; fails if this user may not find out.
+    /// Whether the path is that of a socket that refuses connections; fails if this user may not connect to it.
     private static func isAbandonedSocket(_ path: String, _ address: SocketAddress) throws(SystemError) -> Bool {
         guard FileStatus(path, followingLinks: false)?.isSocket == true else { return false }
         do throws(SystemError) {
@@ -184,7 +182,7 @@ package struct Acceptor: ~Copyable {
 
     /// The outcome of an attempt to accept.
     package enum Outcome {
-        /// A new connection, which the caller owns. A plain number, as it may be handed to another loop.
+        /// A new connection, which the caller owns; its descriptor is a plain number, as it may be handed to another loop.
         case accepted(descriptor: Int32, peer: SocketAddress)
         /// The loop is draining, or has been abandoned, and the queue is empty: accept no more.
         case finished

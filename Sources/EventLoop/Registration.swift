@@ -57,12 +57,12 @@ struct Registration {
     var generation: UInt32 = 0
     var readiness: Readiness = []
     var interest: Readiness = []
-    /// A listening socket, which other loops watch as well.
+    /// Whether other loops watch the descriptor too, which is that of a listening socket.
     var isShared = false
     /// Whether the wait may end without loss, for example between two requests.
     var isIdle = false
     var waiter: (any ReadinessHandler)?
-    /// Whether a handler waits that is no task, and may be told at any time that its wait is over.
+    /// Whether an idle wait of a handler that is not a task is under way.
     var isIdleHandler: Bool { isIdle && waiter != nil && !(waiter is WaitingTask) }
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.

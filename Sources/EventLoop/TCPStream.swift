@@ -150,9 +150,9 @@ package struct TCPStream: ~Copyable {
     /// The protocol that protects the stream, for example `TLSv1.3`; nil in clear.
     package var tlsVersion: String? { tls?.version }
 
-    /// What the client's certificate says; nil if it has shown none, and in clear.
+    /// What the client's certificate says; nil if it has shown none or the stream is in clear.
     ///
-    /// Read anew with each call.
+    /// Each call reads the certificate anew.
     package var clientCertificate: ClientCertificate? { tls?.clientCertificate }
 
     /// Whether the client would still be let in, by its certificate or without one; costs a few comparisons.
@@ -164,14 +164,14 @@ package struct TCPStream: ~Copyable {
     ///
     /// What precedes it on the stream, such as a PROXY header, must be read to its last byte and not beyond.
     ///
-    /// After an error the stream is still in clear. It serves for a readable answer to a `plainRequest`, and for
-    /// `finishSending` and a moment of reading, so that a reset does not overtake the alert that was sent.
+    /// After an error the stream is still in clear. It can carry a readable answer to a `plainRequest`. After an alert, call
+    /// `finishSending` and read for a moment, so that a reset does not overtake the alert.
     ///
     /// - Parameters:
-    ///   - context: The certificates that it holds now are used.
+    ///   - context: The handshake uses the certificates that it holds now.
     ///   - clients: Whether the client shows a certificate.
     ///   - deadline: For the whole handshake, during which other connections of the loop continue.
-    ///   - handshakes: Those of the loop.
+    ///   - handshakes: The loop's handshakes.
     package mutating func startTLS(
         _ context: TLSContext, clients: TLSClientAuthentication, until deadline: MonotonicTime,
         among handshakes: TLSHandshakes

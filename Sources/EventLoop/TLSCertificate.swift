@@ -3,15 +3,15 @@ internal import Cryptography
 internal import Glibc
 internal import System
 
-/// What a server's certificate says of itself.
+/// What a server's certificate says about itself.
 package struct TLSCertificate: Hashable, Sendable {
     /// The file that it was read from, as configured.
     package let path: String
-    /// From when on it is valid, in seconds since 1970.
+    /// When its validity begins, in seconds since 1970.
     package let start: Int64
-    /// Until when it is valid, in seconds since 1970; the certificates that signed it outlive it.
+    /// When its validity ends, in seconds since 1970; the certificates that signed it are taken to be valid for longer.
     package let expiry: Int64
-    /// The DNS names that it is for.
+    /// The DNS names for which it is valid.
     package let names: [String]
 
     package init(path: String, start: Int64, expiry: Int64, names: [String]) {
@@ -26,7 +26,7 @@ package struct TLSCertificate: Hashable, Sendable {
 enum CertificateNames {
     /// The subject alternative names of a kind, such as `GEN_DNS`, as their bytes.
     ///
-    /// None if the certificate has the extension twice, or one that cannot be read.
+    /// Empty if the certificate has the extension twice, or one that cannot be read.
     static func alternative(_ certificate: OpaquePointer, kind wanted: Int32) -> [[UInt8]] {
         OpenSSLErrors.clear()
         defer { OpenSSLErrors.clear() }
@@ -51,7 +51,7 @@ enum CertificateNames {
         return found
     }
 
-    /// The common names of the subject in UTF-8; nil for one that is no text.
+    /// The common names of the subject in UTF-8; nil for one that is not text.
     static func common(_ certificate: OpaquePointer) -> [[UInt8]?] {
         OpenSSLErrors.clear()
         defer { OpenSSLErrors.clear() }
@@ -76,7 +76,7 @@ enum CertificateNames {
         return count > 0 ? String(decoding: bytes.prefix(Int(count)), as: UTF8.self) : "a certificate without a subject"
     }
 
-    /// The text of a string of any type of ASN.1 in UTF-8; nil if it is none.
+    /// An ASN.1 string of any type in UTF-8; nil if it is not text.
     private static func text(_ value: UnsafePointer<ASN1_STRING>?) -> [UInt8]? {
         var bytes: UnsafeMutablePointer<UInt8>?
         let count = unsafe ASN1_STRING_to_UTF8(&bytes, value)
@@ -119,15 +119,15 @@ extension ClientCertificate {
 
 /// Text in PEM, for OpenSSL to read; wiped and freed in `deinit`, as there may be keys in it.
 @safe struct PEMText: ~Copyable {
-    /// A BIO, which OpenSSL reads from its place on.
+    /// A BIO, from which each call of OpenSSL reads the next part.
     let source: OpaquePointer
-    /// How many certificates begin in it.
+    /// How many certificates begin in the text.
     let certificateCount: Int
 
-    /// Longer than any file of certificates that somebody has looked through.
+    /// Much longer than any reasonable file of certificates.
     private static let sizeLimit = 1 << 20
 
-    /// Reads a plain file, without waiting for it.
+    /// Reads a regular file without waiting for it.
     init(file path: String) throws(KeyFileError) {
         var bytes: [UInt8]
         do throws(SystemError) {
@@ -179,13 +179,13 @@ extension KeyFileError {
 /// An error that a call leaves there would be taken for an error of the next call: the queue is cleared before a call and
 /// drained after it.
 enum OpenSSLErrors {
-    /// One entry: its codes, and OpenSSL's text, which has no data of the connection or the file.
+    /// One entry: its codes, and OpenSSL's text, which contains no data of the connection or the file.
     struct Entry {
         let library: Int32
         let reason: Int32
         let text: String
 
-        /// There is no further block of the kind that was asked for in a text in PEM.
+        /// The text in PEM has no further block of the kind that was asked for.
         var isEndOfPEM: Bool { library == Int32(ERR_LIB_PEM) && reason == PEM_R_NO_START_LINE }
 
         /// There already is a certificate whose key is of the same kind.

@@ -5,8 +5,8 @@ package import System
 
 /// What the TLS connections of all listeners share: certificates, keys, rules.
 ///
-/// Connections keep the certificates that they began with. After a reload with other authorities for clients' certificates, those
-/// that may have been asked for one end; apart from that, a reload affects later connections.
+/// Connections keep the certificates that they began with, so a reload affects later connections only. But if it changes the
+/// authorities for clients' certificates, connections whose clients may have been asked for a certificate end.
 ///
 /// Session tickets are encrypted with a key that each reading of the files makes anew; a client with an older ticket does a full
 /// handshake. Reloaded once a day even without a change, this limits what a stolen ticket key can decrypt.
@@ -62,7 +62,7 @@ package struct TLSFiles: Hashable, Sendable {
 
     /// Chosen by the names in their certificates; a name that repeats belongs to the earlier pair.
     ///
-    /// The first is also for clients that ask for no server name, or for one that no certificate has.
+    /// The first pair also serves clients that ask for no server name, or for one that no certificate has.
     package let pairs: [Pair]
     /// The authorities of which one must have signed a client's certificate; nil if no client shows one.
     package let clientAuthorities: String?
@@ -113,7 +113,7 @@ package final class TLSCredentials: @unchecked Sendable {
             places[place] = contexts.count
             contexts.append(context)
         }
-        // One certificate leaves no choice.
+        // With one certificate there is nothing to choose.
         if contexts.count > 1 { chooseByName() }
     }
 
@@ -123,7 +123,7 @@ package final class TLSCredentials: @unchecked Sendable {
     /// Equal for equal authorities; 0 if there are none.
     fileprivate var authoritiesNumber: Int { authorities?.number ?? 0 }
 
-    /// Whether these authorities, or that there are none, are what is in use.
+    /// Whether the authorities in use are still these; also if there are still none.
     var areAuthoritiesTrusted: Bool { trusted.number.load(ordering: .relaxed) == authoritiesNumber }
 
     /// A new SSL object for the server's side of a connection; nil if memory is short.
@@ -142,8 +142,8 @@ package final class TLSCredentials: @unchecked Sendable {
             }
         unsafe SSL_set_verify(handle, mode, nil)
         if mode != SSL_VERIFY_NONE {
-            // A resumed session would not look at the certificate again, nor at the authorities; and one that was begun where
-            // none is asked for would get in without any.
+            // A resumed session would check neither the certificate nor the authorities again, and one from a listener that
+            // asks for no certificate would be accepted without any.
             _ = unsafe SSL_set_options(handle, COPENSSL_OP_NO_TICKET)
             _ = unsafe SSL_set_num_tickets(handle, 0)
         }
@@ -173,7 +173,7 @@ package final class TLSCredentials: @unchecked Sendable {
             return SSL_TLSEXT_ERR_NOACK
         }
         var name = unsafe String(cString: asked)
-        // Complete names end with a dot, as a client may have them (RFC 1034, section 3.1), and certificates do not.
+        // A client may ask for a complete name, which ends with a dot (RFC 1034, section 3.1); certificates have none.
         if name.last == "." { name.removeLast() }
         guard
             let context = contexts.first(where: { $0.isFor(name, isExact: true) })
@@ -185,7 +185,7 @@ package final class TLSCredentials: @unchecked Sendable {
     }
 }
 
-/// The number of the authorities in use, for a look without a mutex.
+/// The number of the authorities in use, so that requests can compare it without taking a mutex.
 private final class TLSTrustedAuthorities: Sendable {
     let number = Atomic<Int>(0)
 }

@@ -3,8 +3,8 @@ internal import System
 
 /// The TLS handshakes of one loop that are under way, and the memory that is counted for them.
 ///
-/// Beyond their share of `limits.buffers` the oldest ends: an honest handshake takes a few round trips, one of an attacker as
-/// long as it may.
+/// Beyond their share of `limits.buffers` the oldest one ends: an honest handshake takes a few round trips, an attacker's as
+/// long as it can.
 ///
 /// Belongs to the loop's thread.
 package final class TLSHandshakes {
@@ -12,7 +12,7 @@ package final class TLSHandshakes {
     /// By their numbers, which rise in the order in which they began.
     private var underWay: [Int: TLSHandshake] = [:]
     private var nextNumber = 0
-    /// None that is under way has a lower number.
+    /// No handshake that is under way has a lower number.
     private var lowestNumber = 0
     private var countedBytes = 0
 
@@ -38,7 +38,7 @@ package final class TLSHandshakes {
     /// - Returns: False if there is no room for it although all older ones have ended.
     fileprivate func account(for bytes: Int, of handshake: TLSHandshake) -> Bool {
         let more = bytes - handshake.countedBytes
-        // A small share is enough for one.
+        // A single handshake may exceed the share.
         while underWay.count > 1 && countedBytes + more > budget.handshakeShare || !budget.take(more) {
             guard let oldest, oldest !== handshake else { return false }
             oldest.end(.failure(.displaced))
@@ -65,7 +65,7 @@ final class TLSHandshake: ReadinessHandler {
     private let id: RegistrationID
     private let deadline: MonotonicTime
     private let all: TLSHandshakes
-    /// Makes the session when the first step is due: until then many may be queued, and hold nothing.
+    /// Makes the session when the first step is due: handshakes that are only queued hold no memory.
     private let makeSession: () -> TLSSession?
     private var session: TLSSession?
     private var waiter: Waiter<Void>?
@@ -74,8 +74,8 @@ final class TLSHandshake: ReadinessHandler {
     fileprivate private(set) var number: Int?
     fileprivate var countedBytes = 0
 
-    // What OpenSSL 3 holds beside what is sent and received at the moment, rounded up. On a hello's first bytes it makes room
-    // for the length that the hello claims, of which it allows 128 KiB (TLS 1.3 may have two hellos).
+    // What OpenSSL 3 holds besides what is being sent and received, rounded up. On a hello's first bytes it allocates the length
+    // that the hello claims, up to 128 KiB (TLS 1.3 may have two hellos).
     private static let bytes = 64 << 10
     private static let bytesWhileReadingHello = 192 << 10
 
@@ -141,7 +141,7 @@ final class TLSHandshake: ReadinessHandler {
 
 /// Why a handshake failed.
 package struct TLSError: Error, Hashable, CustomStringConvertible {
-    /// The words are those of the metrics, which have none of OpenSSL's texts: clients could cause any number of them.
+    /// The words are those of the metrics, which do not contain OpenSSL's texts: clients could cause any number of them.
     package enum Cause: String, CaseIterable, Sendable {
         /// The client sent text, most likely a plain HTTP request. None of it was read, and it can be answered in clear.
         case plainRequest = "plain_request"

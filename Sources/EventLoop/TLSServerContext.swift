@@ -24,7 +24,7 @@ internal import System
 
     /// - Parameters:
     ///   - pair: The files of the certificate and its key.
-    ///   - authorities: Those of which one must have issued a client's certificate; nil if no client shows one.
+    ///   - authorities: One of them must have issued a client's certificate; nil if no client shows one.
     init(_ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?) throws(KeyFileError) {
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
@@ -58,7 +58,7 @@ internal import System
                 // An idle connection then keeps no 16 KiB buffers.
                 | COPENSSL_MODE_RELEASE_BUFFERS
         )
-        // For a claimed length room is made at once, as for a hello.
+        // OpenSSL allocates the length that a message claims at once, as for a hello.
         unsafe copenssl_set_max_certificates(handle, 16 << 10)
         // Otherwise each record costs two reads, one of them for its five-byte header.
         unsafe copenssl_set_read_ahead(handle)
@@ -96,8 +96,8 @@ internal import System
 
     // MARK: - Files
 
-    /// Adds a certificate and its key, unless there is one with a key of the same kind already: for each client, OpenSSL
-    /// chooses one that it can check.
+    /// Adds a certificate and its key, unless there already is one with a key of the same kind: for each client, OpenSSL
+    /// chooses one that the client can check.
     func load(_ pair: TLSFiles.Pair) throws(KeyFileError) {
         let certificates = try PEMText(file: pair.certificateChain)
         guard let certificate = unsafe PEM_read_bio_X509_AUX(certificates.source, nil, { _, _, _, _ in -1 }, nil),
@@ -152,7 +152,7 @@ internal import System
         return unsafe key
     }
 
-    /// What the server's own certificate says; the first one's, if there are several for the same names.
+    /// What the server's own certificate says; if there are several for the same names, the first one.
     ///
     /// - Parameter path: The file that it was read from.
     func certificate(from path: String) -> TLSCertificate {
@@ -223,7 +223,7 @@ enum CertificateTime {
         for index in unsafe certificates.indices { unsafe X509_free(certificates[index]) }
     }
 
-    /// Has the sessions of an SSL_CTX verify clients' certificates, and tell clients which they may show.
+    /// Makes the sessions of an SSL_CTX verify clients' certificates, and tell clients which authorities are trusted.
     func trust(in context: OpaquePointer) {
         let store = unsafe SSL_CTX_get_cert_store(context)
         _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
@@ -243,7 +243,7 @@ package struct TLSClientAuthorities: Hashable, Sendable {
         package let expiry: Int64
     }
 
-    /// As configured.
+    /// The file's path, as configured.
     package let path: String
     package internal(set) var trusted: [Authority] = []
 }

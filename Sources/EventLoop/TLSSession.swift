@@ -12,7 +12,7 @@ internal import System
     private let credentials: TLSCredentials
     /// Whether the handshake may have asked for a certificate, now or once there are authorities.
     private let mayAskClient: Bool
-    /// When the first certificate of the client's chain expires, in seconds since 1970; without end if the client has shown none.
+    /// When the first certificate of the client's chain expires, in seconds since 1970; `.max` if the client has shown none.
     private var clientExpiry = Int64.max
     private let loop: EventLoop
     private let id: RegistrationID
@@ -32,10 +32,10 @@ internal import System
     private(set) var hasEnded = false
     /// Bytes received since the beginning, the end of the handshake, or the last byte of application data.
     private var unusedBytes = 0
-    /// How many there may be: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control of
-    /// turns and deadlines.
+    /// The limit of `unusedBytes`: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control
+    /// of turns and deadlines.
     ///
-    /// For a ClientHello it is as much as a record has at most, many times what clients send.
+    /// Until the ClientHello has arrived it is the size of the largest record, many times what clients send.
     private var mostUnusedBytes = 16 << 10
 
     /// Nil if memory is short.

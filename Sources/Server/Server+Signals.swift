@@ -51,8 +51,8 @@ extension Server {
         }
     }
 
-    /// Closes the remaining connections, and ends the process soon even if a disk operation does not return, which cannot be
-    /// cancelled: its tokens were not acknowledged.
+    /// Closes the remaining connections, and ends the process soon even if a disk operation hangs, which cannot be cancelled:
+    /// the tokens that it writes were not acknowledged.
     private func abandon(_ reason: String) {
         Signal.perform(after: Self.abandonTime) { [self] in
             let reason = stopReason.withLock(\.self)
@@ -63,7 +63,7 @@ extension Server {
         say(.warning, "\(reason), closing the remaining connections")
     }
 
-    /// Logs without waiting, as the stop goes on also if nobody reads standard error.
+    /// Logs without waiting, as the stop has to go on even if nobody reads standard error.
     private func say(_ level: Logger.Level, _ message: String) {
         Self.messages.async { [logger] in logger.log(level: level, "\(message)") }
     }
@@ -87,24 +87,25 @@ enum Signal: String, CustomStringConvertible {
         }
     }
 
-    /// Its thread is Dispatch's own, as files that hang may hold all of Swift's.
+    /// Runs on a thread of Dispatch's, as files that hang may block all of Swift's.
     private static let queue = DispatchQueue(label: "signals")
 
-    /// Does something on the queue of the signals later, if the process still runs then.
+    /// Does something later on the queue of the signals, unless the process has ended by then.
     static func perform(after time: Duration, _ action: @escaping @Sendable () -> Void) {
         queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
     }
 
-    /// Has the signals that stop the server end the process at once until `handle` is called, also as the first process of a
-    /// container, for which the kernel ignores signals without a handler: a start may wait for a file system.
+    /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system.
+    ///
+    /// Without it, the kernel would ignore the signals for the first process of a container.
     static func endBeforeServing() {
         for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_FAILURE) } }
     }
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
-    /// - Parameter handle: Called on the queue for the signals that arrive, once this has returned at the latest. Several of one kind
-    ///   that arrive at the same time can appear as one.
+    /// - Parameter handle: Called on the queue for each signal that arrives after this function has returned, and perhaps before.
+    ///   Several of one kind that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
     }

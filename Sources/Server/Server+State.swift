@@ -71,13 +71,13 @@ extension Server {
         return "serves on \(listenerNames.joined(separator: " "))\(reasons.isEmpty ? "" : ", not ready: \(reasons)")"
     }
 
-    /// Whether the files of the store were removed, cut or replaced: the server ends, so that its next start examines what there is.
+    /// Whether the files of the store were removed, cut or replaced: the server then ends, and its next start examines them.
     package var hasLostStore: Bool { store.fault?.cause == .vanished }
 
-    /// Tells the service manager whenever the server becomes ready, or is not ready any more, until it is cancelled; stops a server
-    /// that has lost its store.
+    /// Tells the service manager whenever the server becomes ready or unready, until it is cancelled; stops a server that has lost
+    /// its store.
     ///
-    /// - Parameter line: The last one that was sent.
+    /// - Parameter line: The last status that was sent.
     func reportStatus(after line: String) async {
         var said = line
         while (try? await Task.sleep(for: Self.statusPause)) != nil, !isStopping {
@@ -105,7 +105,7 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when its time is over, tries again to write after a failure, and notices a disk that hangs.
+    /// Replaces the audit log's key when it is due, retries writes that failed, and notices a disk that hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
         await withDiscardingTaskGroup { group in
@@ -132,7 +132,7 @@ extension Server {
         return Task { [audit] in _ = await audit?.inBackground { try? $0.append([event]) } }
     }
 
-    /// Why requests are refused for lack of the audit log; nil if they are not.
+    /// Why requests are refused because of the audit log; nil if they are not.
     var auditFault: String? {
         guard let audit, settingsInForce.audit.isRequired, audit.figures.isFailing else { return nil }
         return "the audit log cannot be written, and audit.required is on"
@@ -140,9 +140,9 @@ extension Server {
 }
 
 extension Server {
-    /// Fails if a start would fail over the files of keys and logs; changes nothing.
+    /// Fails if a start would fail because of the files of keys and logs; changes nothing.
     ///
-    /// - Parameter isAwaited: Whether a log's folder will be there when the service starts, and cannot be looked at before.
+    /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
     package static func examineFiles(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
         _ = try AccessResources(settings)
         let path = settings.accessLogFile
@@ -165,7 +165,7 @@ extension Server {
     }
 }
 
-/// Finds out from time to time how much room the data folder's file system has.
+/// Checks from time to time how much room the data folder's file system has.
 ///
 /// On a queue of its own: a file system that does not answer holds up this queue and nothing else. The figures are then those
 /// of its last answer.
@@ -177,7 +177,7 @@ package final class DiskSpaceWatch: Sendable {
     private let queue = DispatchQueue(label: "disk space", qos: .utility)
     private static let interval = DispatchTimeInterval.seconds(10)
 
-    /// Looks for the first time.
+    /// Checks for the first time.
     ///
     /// - Parameter path: The folder.
     init(_ path: String) {

@@ -72,7 +72,7 @@ package final class Server: Sendable {
         self.loader = loader
         inForce = Mutex(settings)
         var sources = SettingsSources()
-        // They have just been read without a fault.
+        // The settings have just been read without a fault.
         if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
         self.sources = Mutex(sources)
         self.log = log
@@ -160,11 +160,11 @@ package final class Server: Sendable {
         await administrationTask.value
         for task in periodicTasks { task.cancel() }
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
-        // Otherwise a change since the last look would appear in neither log, as the next start takes the files as they are.
+        // Otherwise a change since the last check would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
         // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
         store.finishWrites()
-        // What they came to is recorded, also for clients that have left.
+        // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
         audit?.close()
         accessLog.close()
@@ -174,7 +174,7 @@ package final class Server: Sendable {
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 
-    /// - Returns: What the service manager was told.
+    /// - Returns: The status that the service manager was told.
     private func announce(_ version: String, _ administration: some Administration) -> String {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
@@ -191,7 +191,7 @@ package final class Server: Sendable {
             logger.warning("\(warning)")
         }
         let status = statusLine
-        // Also if it is not ready for clients: it goes on by itself, and is not to be started again.
+        // Even if the server is not ready for clients: it recovers by itself, and must not be restarted.
         if !isStopping { notifier.send(.ready, .status(status)) }
         return status
     }

@@ -8,9 +8,9 @@ package enum BlockingIO {
     ///
     /// - Parameters:
     ///   - bytes: What to write.
-    ///   - descriptor: Where to.
-    ///   - waitsForRoom: Whether to wait for a descriptor that another program has made non-blocking; otherwise `EAGAIN` is
-    ///     an error like any other.
+    ///   - descriptor: Where to write.
+    ///   - waitsForRoom: Whether to wait if another program has made the descriptor non-blocking and it takes no more bytes;
+    ///     otherwise that is the error `EAGAIN`.
     package static func write(
         _ bytes: [UInt8], to descriptor: Int32, waitsForRoom: Bool = false
     ) throws(SystemError) {
@@ -49,17 +49,17 @@ package enum BlockingIO {
         }
     }
 
-    /// Returns when what was written to a file is on the disk (fsync(2)).
+    /// Waits until everything that was written to a file is on the disk (fsync(2)).
     package static func synchronize(_ descriptor: Int32) throws(SystemError) {
         guard retryingInterrupts({ fsync(descriptor) }) == 0 else { throw SystemError.last("fsync") }
     }
 
-    /// Returns when a file's content is on the disk, and of the rest as much as reading that takes (fdatasync(2)).
+    /// Waits until a file's content, and the metadata that is needed to read it, are on the disk (fdatasync(2)).
     package static func synchronizeData(_ descriptor: Int32) throws(SystemError) {
         guard retryingInterrupts({ fdatasync(descriptor) }) == 0 else { throw SystemError.last("fdatasync") }
     }
 
-    /// Cuts a file off, or makes it longer.
+    /// Sets the size of a file: cuts its end off, or appends zeros.
     package static func truncate(_ descriptor: Int32, to size: Int) throws(SystemError) {
         guard retryingInterrupts({ ftruncate(descriptor, off_t(size)) }) == 0 else {
             throw SystemError.last("ftruncate")
@@ -92,10 +92,10 @@ package enum BlockingIO {
         return bytes
     }
 
-    /// The whole of a plain file, which is opened without waiting; `EFBIG` if it is longer than the limit.
+    /// Reads a whole regular file, which is opened without waiting; fails with `EFBIG` if it is longer than the limit.
     package static func contents(ofFile path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let descriptor = try FileDescriptor(openingFile: path)
-        // Not by the file's size, which some file systems report as 0 for files with contents.
+        // Does not rely on the file's size, which some file systems report as 0 for files with contents.
         let bytes = try read(from: descriptor.number, limit: limit + 1)
         guard bytes.count <= limit else { throw SystemError(call: "read", code: EFBIG) }
         return bytes

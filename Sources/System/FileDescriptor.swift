@@ -1,10 +1,10 @@
 public import Glibc
 
-/// The one owner of an open descriptor, which it closes when it goes.
+/// Owns an open descriptor, and closes it in `deinit`.
 package struct FileDescriptor: ~Copyable, Sendable {
     package let number: Int32
 
-    /// Takes over a descriptor that nobody else will close.
+    /// Takes over a descriptor that nothing else will close.
     package init(owning number: Int32) {
         precondition(number >= 0, "a descriptor is never negative")
         self.number = number
@@ -20,7 +20,7 @@ extension FileDescriptor {
     /// Opens a file (open(2)), always with `O_CLOEXEC`.
     ///
     /// - Parameters:
-    ///   - path: Of the file.
+    ///   - path: The file's path.
     ///   - flags: Such as `O_RDONLY`.
     ///   - mode: The permission bits of a file that is created, before the umask.
     package init(opening path: String, _ flags: Int32, mode: mode_t = 0) throws(SystemError) {
@@ -29,11 +29,11 @@ extension FileDescriptor {
         self.init(owning: number)
     }
 
-    /// Opens a file that somebody has named, without waiting for it: a pipe has no writer perhaps, and a device no medium.
+    /// Opens a regular file without waiting: the path could be that of a pipe without a writer or a device without a medium.
     ///
-    /// What is no plain file is refused with `SystemError.notPlain`. A file system that does not answer is waited for.
+    /// Anything but a regular file fails with `SystemError.notPlain`. Still waits for a file system that does not answer.
     package init(openingFile path: String, _ flags: Int32 = O_RDONLY) throws(SystemError) {
-        // A pipe that is opened for writing alone, and that nobody reads, fails by itself.
+        // Opening a pipe for writing fails by itself if nobody reads it.
         let file = try FileDescriptor(opening: path, flags | O_NONBLOCK | O_NOCTTY)
         let isFile = try FileStatus.read(file.number).isFile
         guard isFile else { throw SystemError(call: "open", code: SystemError.notPlain) }
@@ -42,7 +42,7 @@ extension FileDescriptor {
 
     /// Opens a file for reading and writing; creates it (mode 0600) if it is missing.
     ///
-    /// Does not follow a link in its place. A file that root creates gets the owner of its folder, as in `adoptOwner`.
+    /// Does not follow a symbolic link. A file that root creates gets the owner of its folder, as in `adoptOwner`.
     package init(openingOrCreating path: String) throws(SystemError) {
         let flags = O_RDWR | O_NOFOLLOW
         do throws(SystemError) {
@@ -54,23 +54,23 @@ extension FileDescriptor {
         }
     }
 
-    /// Gives a file that root has created to the owner of the file that it replaces, or else of that file's folder: a server
-    /// that does not run as root has to open it.
+    /// Gives a file that root has created the owner of the file that it replaces, or otherwise of the folder, so that a server
+    /// that does not run as root can open it.
     ///
     /// - Parameter target: The path that the file is meant for; it may not exist yet.
     package func adoptOwner(of target: String) {
         guard geteuid() == 0, let status = FileStatus(target) ?? FileStatus(Path.folder(of: target)) else { return }
-        // By descriptor: the file's path may have come to lead elsewhere.
+        // By descriptor, as the path may lead to another file by now.
         _ = fchown(number, status.user, status.group)
     }
 }
 
 extension FileDescriptor {
-    /// A new socket, close-on-exec.
+    /// Creates a close-on-exec socket.
     ///
     /// - Parameters:
     ///   - family: Such as `AF_UNIX`.
-    ///   - type: `SOCK_STREAM` or `SOCK_DGRAM`, if wanted with `SOCK_NONBLOCK`.
+    ///   - type: `SOCK_STREAM` or `SOCK_DGRAM`, optionally with `SOCK_NONBLOCK`.
     package init(socket family: Int32, _ type: UInt32) throws(SystemError) {
         let number = socket(family, Int32(type | SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { throw SystemError.last("socket") }
@@ -87,10 +87,10 @@ extension FileDescriptor {
         }
     }
 
-    /// Lets connecting and each later call on a blocking socket fail after a time.
+    /// Makes connecting and each later call on a blocking socket fail after a time.
     package func setTimeout(seconds: Int) throws(SystemError) {
         var time = timeval(tv_sec: seconds, tv_usec: 0)
-        // Connecting has the time of sending (socket(7)).
+        // SO_SNDTIMEO also limits connecting (socket(7)).
         for (option, name) in [(SO_RCVTIMEO, "SO_RCVTIMEO"), (SO_SNDTIMEO, "SO_SNDTIMEO")] {
             let size = socklen_t(MemoryLayout<timeval>.size)
             guard unsafe setsockopt(number, SOL_SOCKET, option, &time, size) == 0 else {
@@ -100,7 +100,7 @@ extension FileDescriptor {
     }
 }
 
-/// Repeats a system call for as long as a signal interrupts it; every other result is for the caller to judge.
+/// Repeats a system call as long as a signal interrupts it, and returns any other result.
 @inlinable @inline(__always)
 package func retryingInterrupts<Result: FixedWidthInteger>(_ call: () -> Result) -> Result {
     while true {

@@ -2,8 +2,8 @@ internal import Glibc
 
 /// A file that is locked against other processes for as long as this value lives.
 ///
-/// The lock is the kernel's (flock(2)) and ends with the process, however that ends: a file that is left behind blocks
-/// nobody. The file holds the owner's process id, for the message of a process that is refused.
+/// The kernel's lock (flock(2)) ends with the process, so a file that is left behind blocks nobody. The file contains the
+/// owner's process id, for the error message of another process.
 package struct FileLock: ~Copyable, Sendable {
     private let path: String
     private let descriptor: FileDescriptor
@@ -19,7 +19,7 @@ package struct FileLock: ~Copyable, Sendable {
     /// Locks a file, which is created if it is missing.
     package init(_ path: String) throws(Failure) {
         let descriptor = try Self.open(path)
-        // Another process that only looks (`isHeld`) has a shared lock for a moment.
+        // `isHeld` in another process takes a shared lock for a moment.
         var attempts = 0
         while flock(descriptor.number, LOCK_EX | LOCK_NB) != 0 {
             attempts += 1
@@ -28,7 +28,7 @@ package struct FileLock: ~Copyable, Sendable {
         }
         let text = Array("\(getpid())\n".utf8)
         _ = ftruncate(descriptor.number, 0)
-        // Only for a message: a disk that is full here will be reported by the database.
+        // Errors are ignored: the id is only for a message, and the database reports a full disk.
         _ = unsafe text.withUnsafeBytes { unsafe pwrite(descriptor.number, $0.baseAddress, $0.count, 0) }
         self.path = path
         self.descriptor = descriptor
@@ -41,7 +41,7 @@ package struct FileLock: ~Copyable, Sendable {
 
     private static func open(_ path: String) throws(Failure) -> FileDescriptor {
         do throws(SystemError) {
-            // Not through a link: the folder's owner could make one, and root would empty whatever file it leads to.
+            // Does not follow a link: the folder's owner could make one, and root would empty the file that it leads to.
             return try FileDescriptor(openingOrCreating: path)
         } catch {
             throw FollowedPath.isLink(path)
@@ -49,8 +49,8 @@ package struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Whether the path still leads to the locked file, so that no other process can have locked another file there; also if that
-    /// cannot be told.
+    /// Whether the path still leads to the locked file, so that no other process can lock another file there; true if that
+    /// cannot be found out.
     package var isInPlace: Bool {
         do throws(SystemError) {
             return try FileStatus.read(descriptor.number).identity == FileStatus.read(path).identity
@@ -59,7 +59,7 @@ package struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Whether a file is locked, by another process or in this one; has the lock itself for a moment if it is not.
+    /// Whether a file is locked, by this or another process; takes the lock for a moment to find out.
     package static func isHeld(_ path: String) -> Bool {
         guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW) else {
             return false
@@ -71,7 +71,7 @@ package struct FileLock: ~Copyable, Sendable {
 
     /// The id of the process that has a file locked.
     ///
-    /// - Returns: Nil if there is none, or it cannot be told.
+    /// - Returns: Nil if there is none, or its id cannot be read.
     package static func holder(of path: String) -> Int? {
         guard isHeld(path), let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)
         else { return nil }

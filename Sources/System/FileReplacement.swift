@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Replaces small files as a whole, so that the old or the new one exists whatever happens.
+/// Replaces small files as a whole: whatever happens, either the old or the new one exists.
 package enum FileReplacement {
     /// Writes bytes to a new file beside the old one, syncs it and renames it over the old one, durably.
     ///
@@ -10,12 +10,13 @@ package enum FileReplacement {
     /// - Parameters:
     ///   - path: Not a symbolic link, which would be replaced itself.
     ///   - bytes: The new contents.
-    ///   - permissions: Those that the new file has if the one that it replaces has them; otherwise its mode is 0600.
+    ///   - permissions: The bits that the new file takes over from the old one; if they are 0 or there is no old one, its mode
+    ///     is 0600.
     package static func replace(
         _ path: String, with bytes: [UInt8], keeping permissions: UInt32 = 0
     ) throws(SystemError) {
         let temporary = path + ".new"
-        // One that an earlier attempt has left.
+        // An earlier attempt may have left one.
         _ = unsafe unlink(temporary)
         let descriptor = try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
         descriptor.adoptOwner(of: path)
@@ -31,7 +32,7 @@ package enum FileReplacement {
         try Folder.synchronize(Path.folder(of: path))
     }
 
-    /// Gives a new file those of `permissions` that the file at a path has, and its group if this user is in that group.
+    /// Gives a new file those of `permissions` that the file at a path has, and that file's group if this user is in it.
     private static func keep(
         _ permissions: UInt32, of path: String, _ descriptor: borrowing FileDescriptor
     ) throws(SystemError) {
@@ -41,12 +42,12 @@ package enum FileReplacement {
         guard fchmod(descriptor.number, former.mode & permissions) == 0 else { throw SystemError.last("fchmod") }
     }
 
-    /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that no change of another process
-    /// that does the same is lost.
+    /// Locks the folder of a file while `body` reads and replaces the file (flock(2)), so that processes that do so at the same
+    /// time do not undo each other's changes.
     package static func withLock<Result, Failure: Error>(
         onFolderOf path: String, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
-        // A folder that cannot be locked, as on some network file systems, is changed all the same.
+        // If the folder cannot be locked, as on some network file systems, the file is changed without a lock.
         let folder = Path.folder(of: path)
         let descriptor = retryingInterrupts { unsafe open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         defer { close(descriptor) }
@@ -55,22 +56,22 @@ package enum FileReplacement {
     }
 }
 
-/// The path of a file of the store, with the symbolic links in its place followed.
+/// The path of a file of the store after following symbolic links.
 ///
-/// Links are followed one by one, as any user who may write to a folder on the way could point them anywhere: root follows
-/// only links of its own, in folders that nobody else can change. The folder that the operator has named is taken as it is.
+/// Links are followed one by one, because a user who may write to a folder on the way could point them anywhere: root follows
+/// only its own links, in folders that nobody else can change. The folder that the operator has named is trusted.
 package struct FollowedPath {
-    /// Without symbolic links from the file's folder on; the path as it was given if there are none.
+    /// The given path if it is not that of a link; otherwise the target's path, without symbolic links.
     package let path: String
     /// Whether the given path is that of a link.
     package let isLink: Bool
 
-    /// The most links that the kernel follows as well (path_resolution(7)).
+    /// How many links are followed, as many as the kernel follows (path_resolution(7)).
     private static let linkLimit = 40
 
     /// Follows the links at a path.
     ///
-    /// A file that is not a link may be missing; the target of a link may not.
+    /// The file itself may be missing, but not the target of a link.
     package init(_ path: String) throws(LinkError) {
         guard Self.isLink(path) else {
             (self.path, isLink) = (path, false)
@@ -78,7 +79,7 @@ package struct FollowedPath {
         }
         let slash = path.lastIndex(of: "/")
         var resolved = Path.resolved(Path.folder(of: path))
-        // The components that are left, in reverse order.
+        // The components that are still to be followed, in reverse order.
         var components = [slash.map { String(path[path.index(after: $0)...]) } ?? path]
         var links = 0
         while let name = components.popLast() {
@@ -122,19 +123,19 @@ package struct FollowedPath {
         return String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// Whether a path is that of a link, wherever that leads.
+    /// Whether a path is that of a link, even if the target is missing.
     package static func isLink(_ path: String) -> Bool {
         FileStatus(path, followingLinks: false)?.isLink ?? false
     }
 }
 
-/// A symbolic link in the place of a file that is not followed; says what to do about it.
+/// A symbolic link that is not followed, and what to do about it.
 package enum LinkError: Error, Hashable, CustomStringConvertible {
     /// Its target does not exist, and is not created, as that could be anywhere.
     case leadsNowhere(path: String, target: String)
     /// Users other than root could make it lead to any file.
     case ofOthers(path: String)
-    /// It stands in the place of a file that may not be a link.
+    /// This file may not be a link.
     case unexpected(path: String)
 
     package var description: String {

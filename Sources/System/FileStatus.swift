@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// What stat(2) tells of a file.
+/// What stat(2) says about a file.
 package struct FileStatus: Sendable {
     package enum Kind: Sendable {
         case file, folder, link, socket, pipe
@@ -25,8 +25,8 @@ package struct FileStatus: Sendable {
     /// Nil if there is no file, or none that this user may see.
     ///
     /// - Parameters:
-    ///   - path: Of the file.
-    ///   - followingLinks: Whether a link in its place is followed.
+    ///   - path: The file's path.
+    ///   - followingLinks: Whether to follow a link at the path.
     package init?(_ path: String, followingLinks: Bool = true) {
         guard let status = try? Self.read(path, followingLinks: followingLinks) else { return nil }
         self = status
@@ -40,7 +40,7 @@ package struct FileStatus: Sendable {
         return FileStatus(status)
     }
 
-    /// Of an open file.
+    /// The status of an open file.
     package static func read(_ descriptor: Int32) throws(SystemError) -> FileStatus {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError.last("fstat") }
@@ -72,7 +72,7 @@ package struct FileStatus: Sendable {
     package var isSocket: Bool { kind == .socket }
     package var isPipe: Bool { kind == .pipe }
 
-    /// As chmod(1) takes it: `0640`.
+    /// The mode as chmod(1) takes it: `0640`.
     package var permissions: String { "0" + String(mode & 0o777, radix: 8) }
 
     /// The size in bytes; 0 for a file that does not exist.
@@ -84,21 +84,20 @@ package struct FileStatus: Sendable {
 extension FileStatus {
     /// Whether users other than the owner may read or write the file, or enter the folder.
     ///
-    /// In a pod of Kubernetes, a group that the pod's processes are in for the sake of their volumes (`fsGroup`) does not count:
-    /// kubelet gives it access to all files of a volume whenever it mounts one. The operator sees to it that no other pod has
-    /// this group.
+    /// In a Kubernetes pod, the group of its volumes (`fsGroup`) does not count: kubelet gives that group access to all files of a
+    /// volume whenever it mounts one. The operator must give this group to no other pod.
     package var isOpenToOthers: Bool {
         mode & 0o077 != 0 && volumeGroup == nil
     }
 
-    /// The group of the volume that the file is on, if the file is open to nobody else.
+    /// In a pod, the group of the volume that the file is on, if nobody else but the owner has access; otherwise nil.
     package var volumeGroup: UInt32? {
         Self.isInPod ? volumeGroup(ofUser: geteuid(), groups: Self.groups) : nil
     }
 
     /// - Parameters:
-    ///   - user: Of the process.
-    ///   - groups: Those that the process is in besides its own.
+    ///   - user: The process's user.
+    ///   - groups: The process's supplementary groups.
     func volumeGroup(ofUser user: UInt32, groups: [UInt32]) -> UInt32? {
         guard mode & 0o070 != 0, mode & 0o007 == 0, self.user == user || self.user == 0, group != 0 else { return nil }
         return groups.contains(group) ? group : nil
@@ -107,7 +106,7 @@ extension FileStatus {
     /// Kubernetes sets the variable in all containers (kubernetes.io/docs/concepts/services-networking/service).
     private static var isInPod: Bool { unsafe getenv("KUBERNETES_SERVICE_HOST") != nil }
 
-    /// The groups of this process besides its own; getgroups(2) fills at most as many as there is room for.
+    /// This process's supplementary groups (getgroups(2)).
     private static var groups: [UInt32] {
         var groups = [gid_t](repeating: 0, count: max(0, Int(getgroups(0, nil))))
         let count = unsafe getgroups(Int32(groups.count), &groups)
@@ -115,7 +114,7 @@ extension FileStatus {
     }
 }
 
-/// What tells one file from another for as long as either is open: device and inode.
+/// Identifies a file as long as it exists or is open: device and inode.
 package struct FileIdentity: Hashable, Sendable {
     package private(set) var device: UInt64
     package private(set) var number: UInt64
@@ -125,12 +124,12 @@ package struct FileIdentity: Hashable, Sendable {
 
     /// The file that a path leads to, and its size in bytes.
     ///
-    /// Unlike `FileStatus` it does not ask for times, which would make the file's next sync dearer (see CLinux.h).
+    /// Unlike `FileStatus`, does not ask for times, which would make the file's next sync slower (see CLinux.h).
     package static func read(_ path: String) throws(SystemError) -> (identity: FileIdentity, size: UInt64) {
         var (identity, size) = (FileIdentity(device: 0, number: 0), UInt64(0))
         let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
         if code == 0 { return (identity, size) }
-        // System call filters, such as those of containers before 2018, can refuse statx; then stat has to do.
+        // System call filters, such as those of containers before 2018, can refuse statx.
         guard errno == EPERM || errno == ENOSYS else { throw SystemError.last("statx") }
         let status = try FileStatus.read(path)
         return (status.identity, UInt64(status.size))

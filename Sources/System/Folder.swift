@@ -3,7 +3,7 @@ internal import Glibc
 
 /// Folders: creating them, making their entries durable, listing them.
 package enum Folder {
-    /// Creates a folder (mode 0700) durably, and those above it that are missing; without effect if it exists.
+    /// Creates a folder (mode 0700) and the missing folders above it, durably; does nothing if it exists.
     package static func create(_ path: String) throws(SystemError) {
         do throws(SystemError) {
             guard try FileStatus.read(path).isFolder else { throw SystemError(call: "mkdir", code: ENOTDIR) }
@@ -45,7 +45,7 @@ package enum Folder {
         return names
     }
 
-    /// The first folder on the way up from a path that exists.
+    /// The path itself if it exists, otherwise the nearest folder above it that exists.
     package static func nearest(to path: String) -> String {
         var path = path
         while !FileStatus.exists(path) && path != "/" && path != "." { path = Path.folder(of: path) }
@@ -61,7 +61,7 @@ package enum Path {
         return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
-    /// The path without symbolic links (realpath(3)); unchanged if it leads nowhere.
+    /// The path without symbolic links (realpath(3)); unchanged if it does not exist.
     package static func resolved(_ path: String) -> String {
         guard let resolved = unsafe realpath(path, nil) else { return path }
         defer { unsafe free(resolved) }
@@ -71,9 +71,9 @@ package enum Path {
 
 /// The file system that a path is on.
 package struct FileSystem: Sendable {
-    /// As statfs(2) lists them; 0 if it cannot be told.
+    /// One of the numbers that statfs(2) lists; 0 if unknown.
     package let type: UInt32
-    /// Nil if it cannot be told.
+    /// Nil if unknown.
     package let space: Space?
 
     /// How much of a file system is in use.
@@ -93,10 +93,10 @@ package struct FileSystem: Sendable {
         }
     }
 
-    /// Bytes that users other than root may still write; nil if it cannot be told.
+    /// Bytes that users other than root may still write; nil if unknown.
     package var freeBytes: Int? { space?.freeBytes }
 
-    /// Waits for the file system, which may take for ever if its disk or its server does not answer.
+    /// Blocks as long as the disk or the server of the file system does not answer.
     package init(of path: String) {
         type = unsafe clinux_file_system(path)
         var status = statvfs()
@@ -111,7 +111,7 @@ package struct FileSystem: Sendable {
     }
 
     private static func bytes(_ blocks: fsblkcnt_t, _ status: statvfs) -> Int {
-        // Some file systems report more than there can be.
+        // Some file systems report sizes that overflow.
         let (bytes, overflows) = blocks.multipliedReportingOverflow(by: fsblkcnt_t(status.f_frsize))
         return overflows ? .max : Int(clamping: bytes)
     }

@@ -3,7 +3,7 @@ internal import Glibc
 
 /// Reads the limits of this process's control group and of those above it, of which the lowest is in force (cgroups(7)).
 ///
-/// Version 2 only: where version 1 limits the cores, `loops` says how many there are.
+/// Only version 2 counts: where version 1 limits the cores, the setting `loops` has to say how many there are.
 package struct ControlGroup {
     /// The folders of the group and of those above it.
     private let folders: [String]
@@ -14,7 +14,7 @@ package struct ControlGroup {
     }
 
     /// - Parameters:
-    ///   - text: The process's `/proc/PID/cgroup`, of which the line `0::path` counts.
+    ///   - text: The process's `/proc/PID/cgroup`, of which only the line `0::path` is used.
     ///   - folder: Where the hierarchy is mounted.
     package init?(_ text: String, under folder: String) {
         guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix("0::/") }) else { return nil }
@@ -24,7 +24,7 @@ package struct ControlGroup {
             .reduce(into: [folder]) { $0.append("\($0[$0.count - 1])/\($1)") }
     }
 
-    /// The words in a file of each group that has it.
+    /// The words of a file, for each group that has it.
     package func words(of file: String) -> [[Substring]] {
         folders.compactMap { TextFile.contents(of: "\($0)/\(file)")?.split { $0.isWhitespace } }
     }
@@ -63,13 +63,13 @@ package enum Processors {
 
 /// The memory that this process may use.
 package enum SystemMemory {
-    /// In bytes: the machine's, or less where a control group allows less; 0 if it cannot be told.
+    /// In bytes: the machine's memory, or the control group's limit if that is lower; 0 if unknown.
     package static var bytes: Int {
         let machine = max(0, sysconf(Int32(_SC_PHYS_PAGES))) * max(0, sysconf(Int32(_SC_PAGESIZE)))
         return min(machine, ControlGroup.own.flatMap(limit) ?? .max)
     }
 
-    /// What the control group allows, in bytes; nil for no limit, which `memory.max` calls `max`.
+    /// The control group's limit in bytes; nil if there is none (`max` in `memory.max`).
     package static func limit(_ group: ControlGroup) -> Int? {
         group.words(of: "memory.max").compactMap { $0.first.flatMap { Int($0) } }.min()
     }
@@ -77,7 +77,7 @@ package enum SystemMemory {
 
 /// The name of this machine.
 package enum MachineName {
-    /// As gethostname(2) has it; empty if the system does not tell.
+    /// The name that gethostname(2) returns; empty if that fails.
     package static var current: String {
         // HOST_NAME_MAX is 64 (gethostname(2)); the last byte stays 0.
         var bytes = [CChar](repeating: 0, count: 256)
@@ -91,7 +91,7 @@ package enum SystemUptime {
     /// Seconds since the system's start, suspension included.
     package static var seconds: Int64 { Int64(now) }
 
-    /// The same, with fractions of a second.
+    /// The same with fractions of a second.
     package static var now: Double {
         var time = timespec()
         _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)

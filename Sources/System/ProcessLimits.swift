@@ -14,14 +14,14 @@ struct ResourceLimit {
         self.resource = __rlimit_resource_t(resource.rawValue)
     }
 
-    /// Nil if the system does not tell.
+    /// Nil if they cannot be read.
     var values: (soft: UInt64, hard: UInt64)? {
         var limit = rlimit()
         guard unsafe getrlimit(resource, &limit) == 0 else { return nil }
         return (UInt64(limit.rlim_cur), UInt64(limit.rlim_max))
     }
 
-    /// Without effect if it is not allowed.
+    /// Does nothing if that is not allowed.
     func set(soft: UInt64, hard: UInt64) {
         var limit = rlimit(rlim_cur: rlim_t(soft), rlim_max: rlim_t(hard))
         _ = unsafe setrlimit(resource, &limit)
@@ -30,7 +30,7 @@ struct ResourceLimit {
 
 /// How many descriptors this process may have open.
 package enum DescriptorLimit {
-    /// The soft limit, which is the one in force; 0 if it cannot be told.
+    /// The soft limit, which is the one in force; 0 if unknown.
     package static var current: Int { Int(clamping: ResourceLimit.descriptors.values?.soft ?? 0) }
 
     /// Raises the soft limit to the hard one, if that is allowed.
@@ -39,7 +39,7 @@ package enum DescriptorLimit {
         ResourceLimit.descriptors.set(soft: hard, hard: hard)
     }
 
-    /// How many are free, if none has been closed but the last ones: the kernel assigns the lowest free number.
+    /// How many are free, if there are no gaps among the numbers of the open ones: the kernel assigns the lowest free number.
     package static var free: Int {
         guard let next = (try? FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY))?.number else { return 0 }
         return max(0, current - Int(next))

@@ -17,12 +17,12 @@ package enum ProcessArguments {
 
 /// The names of this machine's users.
 package enum UserName {
-    /// That of the user with an id, or the id if the user has no name.
+    /// The name of the user with an id; the id if there is no such name.
     package static func of(_ id: UInt32) -> String {
         unsafe getpwuid(id).map { unsafe String(cString: $0.pointee.pw_name) } ?? String(id)
     }
 
-    /// That of this process's user.
+    /// The name of this process's user.
     package static var present: String { of(geteuid()) }
 }
 
@@ -33,13 +33,13 @@ package enum ShellCommand {
         case killed(signal: Int32)
     }
 
-    /// Runs a command and returns how it has ended.
+    /// Runs a command in `/bin/sh` and returns how it ended.
     ///
-    /// The shell is `/bin/sh`. What the command prints goes to standard error, so that it is not mixed with our own result.
+    /// The command's standard output goes to standard error, so that it does not mix with our own result.
     ///
     /// - Parameters:
-    ///   - command: What the shell interprets. Nothing else is: the arguments are only the values of `$1` and so on.
-    ///   - arguments: Of the command.
+    ///   - command: The text that the shell interprets.
+    ///   - arguments: The values of `$1` and so on, which the shell does not interpret.
     ///   - environment: All variables of the command.
     package static func run(
         _ command: String, arguments: [String], environment: [String: String]
@@ -57,11 +57,11 @@ package enum ShellCommand {
         guard retryingInterrupts({ unsafe waitpid(process, &status, 0) }) == process else {
             throw SystemError.last("waitpid")
         }
-        // As WIFEXITED and its like in wait(2) decode it, which are macros.
+        // WIFEXITED and the like (wait(2)) are macros, which Swift does not import.
         return status & 0x7f == 0 ? .exited(status: status >> 8 & 0xff) : .killed(signal: status & 0x7f)
     }
 
-    /// Lends what the new process differs in: where it prints, and how it takes signals.
+    /// Calls `body` with what differs in the new process: its standard output and its signals.
     @unsafe private static func withAttributes(
         _ body: (inout posix_spawnattr_t, inout posix_spawn_file_actions_t) -> Int32
     ) -> Int32 {
@@ -84,7 +84,7 @@ package enum ShellCommand {
         return unsafe body(&attributes, &actions)
     }
 
-    /// Lends texts as C has them, with a null pointer at the end.
+    /// Calls `body` with the texts as C strings, followed by a null pointer.
     @unsafe private static func withTexts(
         _ texts: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> Int32
     ) -> Int32 {

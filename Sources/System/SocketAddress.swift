@@ -2,7 +2,7 @@ package import Glibc
 
 /// The address of a socket: IPv4 or IPv6 with a port, or that of a Unix socket (unix(7)).
 package struct SocketAddress: Sendable, CustomStringConvertible {
-    /// The longest of the families' structures.
+    /// Has room for the structure of each family.
     private var storage = sockaddr_un()
     private let length: socklen_t
 
@@ -63,20 +63,20 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         (self.storage, self.length) = (storage, length)
     }
 
-    /// That of a Unix socket's file.
+    /// The address of a Unix socket's file.
     ///
     /// - Parameters:
     ///   - path: At most 107 bytes.
-    ///   - call: What the error names.
+    ///   - call: The call that the error names.
     package init(path: String, call: String = "bind") throws(SystemError) {
         try self.init(Array(path.utf8) + [0], call)
     }
 
     /// - Parameters:
     ///   - name: A path, or `@` and a name in the abstract namespace.
-    ///   - call: What the error names.
+    ///   - call: The call that the error names.
     package init(name: String, call: String) throws(SystemError) {
-        // A name begins with a NUL byte and has none at its end: the length is part of it.
+        // An abstract name begins with a NUL byte, and its end is given by the length of the address.
         try self.init(name.hasPrefix("@") ? [0] + Array(name.utf8.dropFirst()) : Array(name.utf8) + [0], call)
     }
 
@@ -88,7 +88,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         unsafe withUnsafeMutableBytes(of: &storage.sun_path) { unsafe $0.copyBytes(from: bytes) }
     }
 
-    /// Lends the address in the form that system calls take.
+    /// Calls `body` with the address in the form that system calls take.
     package func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
         unsafe withUnsafePointer(to: storage) { pointer in
             unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { unsafe body($0, length) }
@@ -151,7 +151,7 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
 }
 
 extension SocketAddress {
-    /// A blocking stream socket that is connected to the address, for programs that do nothing but wait for an answer.
+    /// Connects a blocking stream socket to the address, for programs that do nothing but wait for an answer.
     ///
     /// - Parameter timeoutInSeconds: For connecting, and for each later call; nil waits without limit.
     package func connect(timeoutInSeconds: Int?) throws(SystemError) -> FileDescriptor {

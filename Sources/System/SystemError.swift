@@ -12,12 +12,12 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         self.code = code
     }
 
-    /// Reads `errno`: call it before anything else can change that.
+    /// The error in `errno`: call this before anything else can change it.
     package static func last(_ call: String) -> SystemError {
         SystemError(call: call, code: errno)
     }
 
-    /// Stands for an `errno` where a path leads to a folder, pipe, socket or device instead of a plain file.
+    /// In place of an `errno`: a path leads to a folder, pipe, socket or device instead of a regular file.
     package static let notPlain: Int32 = -1
 
     /// The text of the code alone: `Address already in use`.
@@ -30,8 +30,7 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
         return unsafe String(cString: strerror(code))
     }
 
-    /// What an operator can do if the process or the machine lacks descriptors or memory, as the end of an error message; nil if
-    /// the call failed for another reason.
+    /// What an operator can do about a lack of descriptors or memory, as the end of an error message; nil for other errors.
     package var shortageAdvice: String? {
         switch code {
         case EMFILE: "; raise the limit of open files with ulimit -n or LimitNOFILE="
@@ -43,8 +42,8 @@ package struct SystemError: Error, Hashable, CustomStringConvertible {
 
     /// What an operator can do after a call on a file has failed with this error.
     ///
-    /// - Parameter otherwise: The advice for codes without an advice of their own, most of which mean that access was denied.
-    /// - Returns: The end of an error message, such as `; make room on its disk`; empty if there is nothing to advise.
+    /// - Parameter otherwise: The advice for all other codes, most of which mean that access was denied.
+    /// - Returns: The end of an error message, such as `; make room on its disk`.
     package func fileAdvice(otherwise: String) -> String {
         switch code {
         case ENOSPC, EDQUOT: "; make room on its disk"

@@ -1,7 +1,7 @@
 internal import CLinux
 internal import Glibc
 
-/// Threads of the system's, with a name that top(1) and debuggers show.
+/// System threads with names that top(1) and debuggers show.
 package enum NamedThread {
     /// Runs a function on a new thread, which ends with it.
     ///
@@ -29,8 +29,7 @@ package enum NamedThread {
         }
     }
 
-    /// The same for a thread that the process cannot do without: it ends if there can be none, and whatever started it starts it
-    /// again.
+    /// Starts a thread that the process cannot do without: if that fails, the process ends, and its supervisor starts it again.
     package static func startOrExit(_ name: String, _ body: @escaping @Sendable () -> Void) {
         do throws(ThreadShortage) {
             try start(name, body)
@@ -45,7 +44,7 @@ package enum NamedThread {
         start.body()
     }
 
-    /// What a new thread is handed.
+    /// What a new thread receives.
     private final class Start: Sendable {
         let name: String
         let body: @Sendable () -> Void
@@ -75,7 +74,7 @@ package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
 
 /// A counting semaphore (sem_overview(7)) whose waits end by the monotonic clock.
 ///
-/// Those of Dispatch's end by the wall clock on Linux: one that is set back by an hour makes a wait an hour longer.
+/// Waits for Dispatch's semaphores end by the wall clock on Linux: if that is set back by an hour, they take an hour longer.
 ///
 /// Any thread. `@unchecked Sendable`: the C library's functions may be called from any thread at the same time. Their argument is
 /// valid for as long as this exists.
@@ -83,7 +82,7 @@ package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
     /// Allocated, as it must not move.
     private let semaphore: UnsafeMutablePointer<sem_t>
 
-    /// - Parameter value: How many waits return at once.
+    /// - Parameter value: How many waits return without a signal.
     package init(value: UInt32 = 0) {
         unsafe semaphore = .allocate(capacity: 1)
         unsafe sem_init(semaphore, 0, value)
@@ -95,7 +94,7 @@ package struct ThreadShortage: Error, Hashable, CustomStringConvertible {
         unsafe semaphore.deallocate()
     }
 
-    /// Lets one wait return, one that has begun or the next.
+    /// Lets one wait return: one that has begun, or the next.
     package func signal() {
         let result = unsafe sem_post(semaphore)
         precondition(result == 0, "a semaphore was signalled more often than it can count")

@@ -20,7 +20,7 @@ internal import Glibc
     @inlinable
     public static var never: MonotonicTime { MonotonicTime(nanoseconds: .max) }
 
-    /// The present moment; a system call that the kernel answers without being entered.
+    /// The current time, which is read without entering the kernel (vdso(7)).
     public static var now: MonotonicTime {
         var time = timespec()
         _ = unsafe clock_gettime(CLOCK_MONOTONIC, &time)
@@ -73,17 +73,17 @@ internal import Glibc
 /// month are always the same: 31, 30, 31, 30, 31 from March, again from August, and again from January.
 package struct CalendarDay: Hashable, Sendable {
     package let year: Int64
-    /// From 1.
+    /// From 1 to 12.
     package let month: Int64
-    /// From 1.
+    /// From 1 to 31.
     package let day: Int64
 
-    /// From the first of March of the year -400 to the first of January of 1970.
+    /// From 1 March of the year -400 to 1 January 1970.
     private static let daysBefore1970: Int64 = 865_565
 
     /// Nil if the month has no such day.
     ///
-    /// - Parameter year: From 0.
+    /// - Parameter year: Not negative.
     package init?(year: Int64, month: Int64, day: Int64) {
         guard (1...12).contains(month), day >= 1, day <= Self.daysInMonth(month, of: year) else { return nil }
         (self.year, self.month, self.day) = (year, month, day)

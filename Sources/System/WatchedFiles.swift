@@ -1,19 +1,19 @@
 internal import Glibc
 internal import Synchronization
 
-/// What files say, which are read again when they change; while they cannot be used, what was read before stays in use.
+/// The contents of files that are read again when they change; while they cannot be used, the former contents stay in use.
 ///
-/// Any thread may look at the contents. Whoever reads again does that in an order, so that what is read last is used last.
+/// Any thread may look at the contents. Readings must run one after the other, so that the latest contents are in use.
 package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, Failure: Error>: Sendable {
     private let paths: @Sendable (Names) -> [String]
     private let load: @Sendable (Names) throws(Failure) -> Content
     private let didUse: @Sendable (Content) -> Void
     private let state: Mutex<State>
 
-    /// Files that were read and need not be in use yet.
+    /// The contents of files, which need not be in use yet.
     package struct Reading: Sendable {
         fileprivate let names: Names
-        /// The files as they were before, so that a change in between is noticed.
+        /// The state of the files before they were read, so that a change in the meantime is noticed.
         fileprivate let stamps: [FileStamp?]
         fileprivate let content: Content
     }
@@ -30,7 +30,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     ///   - names: As configured; links are followed.
     ///   - paths: The paths of the files.
     ///   - read: Reads the files.
-    ///   - didUse: Called with what is in use from now on, under a lock.
+    ///   - didUse: Called under a lock when contents come into use.
     package init(
         _ names: Names, paths: @escaping @Sendable (Names) -> [String],
         _ read: @escaping @Sendable (Names) throws(Failure) -> Content,
@@ -44,7 +44,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
         self.didUse = didUse
     }
 
-    /// What is in use.
+    /// The contents in use.
     package var content: Content { state.withLock(\.used.content) }
 
     package var names: Names { state.withLock(\.used.names) }
@@ -52,8 +52,8 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     /// Why the files could not be used when they were last read; nil if they are in use.
     package var fault: Failure? { state.withLock(\.fault) }
 
-    /// Whether a file was written or replaced since those in use were read, or the last reading has failed: the reason may have
-    /// passed, and files that are replaced one after the other may not match in between.
+    /// Whether a file has changed since the contents in use were read, or the last reading failed: the reason may have passed,
+    /// and files that are replaced one after the other may not match in between.
     ///
     /// Costs a stat(2) for each file.
     package var haveChanged: Bool {
@@ -61,7 +61,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
         return fault != nil || Self.stamps(paths(used.names)) != used.stamps
     }
 
-    /// Reads the files again, and uses what they say; blocks for as long as that takes, and must not run on a loop.
+    /// Reads the files again and uses their contents; blocks for as long as that takes, and must not run on a loop.
     package func reload() throws(Failure) { use(try read(names)) }
 
     /// Reads files without using them yet; blocks for as long as that takes.
@@ -87,7 +87,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
 }
 
 extension WatchedFiles where Names == String {
-    /// One file.
+    /// Watches one file.
     package convenience init(
         _ path: String, _ read: @escaping @Sendable (_ path: String) throws(Failure) -> Content
     ) throws(Failure) {
@@ -97,7 +97,7 @@ extension WatchedFiles where Names == String {
 
 /// Files that say whom the server lets in.
 ///
-/// They have no secrets, so everybody may read them; but whoever may write to one could let himself in.
+/// They contain no secrets, so everybody may read them; but whoever may write to one could let himself in.
 package enum TrustedFile {
     /// Largest file that is read, in bytes.
     package static let sizeLimit = 1 << 20
@@ -116,8 +116,8 @@ package enum TrustedFile {
             throw KeyFileError(
                 path,
                 """
-                can be changed by other users, who could let themselves in; look for keys that you do not know, after \
-                chmod go-w
+                can be changed by other users, who could let themselves in; run chmod go-w on it, and look for keys that you \
+                do not know
                 """)
         }
         guard bytes.count <= sizeLimit else { throw KeyFileError(path, "has more than \(sizeLimit >> 20) MiB") }
@@ -144,10 +144,7 @@ package struct KeyFileError: Error, Hashable, CustomStringConvertible {
 package enum TextFile {
     /// The whole text; nil if the file cannot be read or is not UTF-8.
     package static func contents(of path: String) -> String? {
-        guard let descriptor = try? FileDescriptor(openingFile: path),
-            let bytes = try? BlockingIO.read(from: descriptor.number)
-        else { return nil }
-        return String(validating: bytes, as: UTF8.self)
+        head(of: path, count: .max).flatMap { String(validating: $0, as: UTF8.self) }
     }
 
     /// The first bytes of a file; nil if it cannot be read.
@@ -158,7 +155,7 @@ package enum TextFile {
 }
 
 extension [UInt8] {
-    /// The bytes of a text without the mark with which some editors begin UTF-8.
+    /// The bytes of a text without the byte order mark that some editors put first.
     package var withoutByteOrderMark: ArraySlice<UInt8> {
         starts(with: [0xef, 0xbb, 0xbf]) ? dropFirst(3) : self[...]
     }

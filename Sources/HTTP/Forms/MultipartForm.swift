@@ -100,10 +100,10 @@ package struct MultipartForm {
     }
 }
 
-/// The parameters of a part's Content-Disposition (RFC 7578, section 4.2) as PHP reads them: with a type before them or
-/// without one, and of equal ones the last.
+/// The parameters of a part's Content-Disposition (RFC 7578, section 4.2) as PHP reads them: the type before them may be
+/// missing, and of several parameters with one name the last counts.
 struct ContentDisposition {
-    /// Nil if it has none.
+    /// Nil if the part has none.
     private(set) var name: [UInt8]?
     /// Nil if the part is not a file.
     private(set) var fileName: [UInt8]?

@@ -71,7 +71,7 @@ package enum URLEncodedForm {
         }
     }
 
-    /// Decodes into room that has to hold as many bytes, and returns how many it took.
+    /// Decodes into a buffer that is at least as long, and returns how many bytes were written.
     private static func decode(_ encoded: Span<UInt8>, into room: UnsafeMutableRawBufferPointer) -> Int {
         // Not through an OutputSpan, whose checks for each byte take longer than the decoding: a byte that is written has
         // been read before, so that the room cannot run out.
@@ -80,7 +80,7 @@ package enum URLEncodedForm {
         while index < encoded.count {
             var byte = encoded[index]
             if byte != UInt8(ascii: "%"), byte != UInt8(ascii: "+"), index + 8 <= encoded.count {
-                // Those from the first escape on are overwritten by what follows.
+                // The bytes from the first escape on are overwritten later.
                 let bytes = unsafe encoded.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
                 unsafe room.storeBytes(of: bytes, toByteOffset: count, as: UInt64.self)
                 let plain = plainCount(of: UInt64(littleEndian: bytes))

@@ -3,7 +3,7 @@ package struct ForwardedElements {
     package struct Element {
         /// Nil if the element has no `for`, or one that is not an address, such as `unknown` or `_hidden`.
         package fileprivate(set) var address: IPAddress?
-        /// Nil if the element has none.
+        /// Nil if the element has no `proto`.
         package fileprivate(set) var proto: [UInt8]?
     }
 
@@ -11,7 +11,7 @@ package struct ForwardedElements {
     /// has written the first ones himself.
     package static let limit = 64
 
-    /// The last ones, in order.
+    /// The last elements, in order.
     package private(set) var elements: [Element] = []
     /// False if a quote is not closed: what a proxy appended may then lie inside the quote.
     package let isWellFormed: Bool
@@ -48,10 +48,8 @@ package struct ForwardedElements {
         return IPAddress(String(text[..<colon]))
     }
 
-    /// Splits outside quotes, in which a backslash takes the next byte for itself (RFC 9110, section 5.6.4); empty
-    /// parts are left out.
-    ///
-    /// Nil if a quote is not closed.
+    /// Splits outside quotes, in which a backslash escapes the next byte (RFC 9110, section 5.6.4), and leaves out empty parts;
+    /// nil if a quote is not closed.
     private static func split(_ range: ByteRange, at separator: UInt8, in bytes: Span<UInt8>) -> [ByteRange]? {
         var parts: [ByteRange] = []
         var start = Int(range.start)
@@ -96,8 +94,7 @@ package struct ForwardedElements {
 }
 
 extension Span<UInt8> {
-    /// The last elements of a list in several lines, the last one first, as many as
-    /// `ForwardedElements.limit`.
+    /// The last elements of a list in several lines, the last one first, at most `ForwardedElements.limit`.
     ///
     /// - Parameter values: The lines, in order.
     package func lastElements(of values: [ByteRange]) -> [ByteRange] {

@@ -35,7 +35,7 @@ struct ChunkedBody {
 
     /// Decodes what has arrived.
     ///
-    /// Returns the index after the body's last byte on the wire; nil if more is needed.
+    /// - Returns: The index after the body's last byte on the wire; nil if more is needed.
     mutating func decode(_ bytes: inout [UInt8], limits: RequestLimits) throws(Refusal) -> Int? {
         while true {
             switch state {

@@ -116,9 +116,9 @@ struct HeadParser {
         }
     }
 
-    /// Takes over what the fields of another head said, whose lines are the same and lie at the same place.
+    /// Takes over the fields of another head, which has the same lines at the same place.
     ///
-    /// - Parameter other: Has read them, but not called `finish`.
+    /// - Parameter other: The parser that has read them, before its `finish`.
     /// - Returns: False if the request line gives them another meaning.
     mutating func takeFields(of other: HeadParser) -> Bool {
         guard !hasAbsoluteTarget && !other.hasAbsoluteTarget, head.minorVersion == other.head.minorVersion else {
@@ -220,7 +220,7 @@ struct HeadParser {
     }
 }
 
-/// The words that are compared with, in the case they are compared in.
+/// Words that parts of a head are compared with.
 private enum Words {
     static let http: StaticString = "HTTP/"
     static let httpScheme: StaticString = "http://"
@@ -233,12 +233,12 @@ private enum Words {
 
 /// The header section of an earlier request on a connection, and what it said.
 ///
-/// A client that keeps its connection sends the same lines with each request; they are then understood by comparing them, if
-/// they also lie at the same place, so that the ranges of their values are the same.
+/// A client that keeps its connection usually sends the same lines with each request. Lines that are equal and lie at the same
+/// place need not be parsed again, as the ranges of their values are the same.
 final class CachedHeaderSection: Sendable {
     /// The lines with the empty one that ends them.
     private let lines: [UInt8]
-    /// Its state after them.
+    /// The parser that has read them.
     let parser: HeadParser
     /// Where they began, from the request's first byte.
     private let start: Int
@@ -253,11 +253,11 @@ final class CachedHeaderSection: Sendable {
         self.start = start
     }
 
-    /// Where the same lines end in another request; nil if it has others or in another place, or they have not all come yet.
+    /// Where the same lines end in another request; nil if its lines differ, lie at another place or have not all arrived.
     ///
     /// - Parameters:
-    ///   - request: The request's bytes, as far as they have come.
-    ///   - start: Where in them the lines begin.
+    ///   - request: The request's bytes, as far as they have arrived.
+    ///   - start: Where the lines begin in these bytes.
     ///   - limit: The most bytes that a head may have.
     func end(in request: Span<UInt8>, from start: Int, limit: Int) -> Int? {
         let end = start + lines.count

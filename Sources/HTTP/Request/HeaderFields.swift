@@ -9,9 +9,9 @@ package struct HeaderFields: Sendable {
         static let contentType = Singles(rawValue: 8)
     }
 
-    /// Those of them that were there.
+    /// Which of them the request has.
     var singles: Singles = []
-    /// Lines, whatever their names.
+    /// The number of lines, whatever their names.
     var count = 0
     /// The value of Host; empty if there is none.
     var host = ByteRange.empty
@@ -19,7 +19,7 @@ package struct HeaderFields: Sendable {
     var contentLength = 0
     /// The value of Content-Type; empty if there is none.
     private var contentTypeOrEmpty = ByteRange.empty
-    /// Whether Connection says so.
+    /// Whether Connection contains `close`.
     var saysClose = false
     var saysKeepAlive = false
     /// `Expect: 100-continue`.
@@ -28,11 +28,11 @@ package struct HeaderFields: Sendable {
     package internal(set) var authorization = FieldLines()
     /// Whether there is an If-Match or If-None-Match, which are then looked up; see `Preconditions`.
     package internal(set) var hasPreconditions = false
-    /// What proxies wrote about the request's way; to be believed or not.
+    /// What proxies wrote about the request's way here, which any client can forge.
     package internal(set) var forwarding = Forwarding()
     /// Whether there is an Origin, or a Sec-Fetch-Site that names another site than this one.
     package internal(set) var mentionsPage = false
-    /// Whether the request's authority has a name that anybody's DNS could point here, as `Span.hasForeignName` says.
+    /// Whether the request's authority has a name that a stranger's DNS could point here, as `Span.hasForeignName` says.
     ///
     /// Not checked if `forwarding` is present.
     package internal(set) var hasForeignName = false
@@ -55,15 +55,15 @@ package enum HeaderField: CaseIterable, Sendable {
     case authorization
     /// Preconditions (RFC 9110, section 13.1).
     case ifMatch, ifNoneMatch
-    /// What browsers say of the page that had them send the request.
+    /// What browsers say about the page that caused the request.
     case origin, fetchSite
-    /// What proxies say of the way that the request came.
+    /// What proxies say about the way that the request took.
     case forwarded, forwardedFor, forwardedProto, realAddress
     /// Any other field whose name begins with `X-Forwarded-`.
     case otherForwarded
     case requestID
 
-    /// In lower case; of `otherForwarded` how it begins.
+    /// In lower case; for `otherForwarded`, how the name begins.
     package var name: StaticString {
         switch self {
         case .host: "host"
@@ -88,7 +88,7 @@ package enum HeaderField: CaseIterable, Sendable {
 
     /// The field of a name; nil if it is not read.
     ///
-    /// By the name's length first, as most names have another one.
+    /// Compares the lengths first, in which most names differ.
     @inline(__always)
     init?(_ name: ByteRange, in bytes: Span<UInt8>) {
         switch name.count {

@@ -28,7 +28,7 @@ package struct RequestHead: Sendable {
     var expectsContinue = false
     /// Whether the connection stays open after the answer (RFC 9112, section 9.3).
     package internal(set) var keepsAlive = true
-    /// The bytes of the head with the empty line that ends it, or of the fields that were read.
+    /// The length of the head with the empty line that ends it; until that is read, of the lines up to the last field.
     package internal(set) var length = 0
 
     package init() {}
@@ -45,11 +45,11 @@ package struct Request: Sendable {
     }
 }
 
-/// Values of fields that are looked up when they are asked for, as few requests have them.
+/// Values of fields that are only looked up on demand, as few requests have them.
 extension RequestHead {
     /// The values of all lines of a field, in order.
     ///
-    /// Searches the whole head: for requests that are rare.
+    /// Searches the whole head.
     package func values(of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
         values(in: bytes) { bytes.equalsIgnoringCase($0, field.name) }
     }
@@ -97,7 +97,7 @@ extension RequestHead {
 
     /// Whether the browser's headers say that a page of another origin caused the request.
     ///
-    /// `null`, the origin of a page in a sandbox or of a file, is another one. Programs say nothing of pages.
+    /// `null`, the origin of a page in a sandbox or of a file, counts as another one. Programs do not send these headers.
     ///
     /// - Parameter allowsTLS: Whether the page may have come over HTTPS, as behind a proxy that ends TLS.
     package func isFromForeignPage(in bytes: Span<UInt8>, allowsTLS: Bool = false) -> Bool {
@@ -116,7 +116,7 @@ extension RequestHead {
 
     /// Whether a Sec-Fetch-Site (W3C Fetch Metadata, section 2.3) names another site, or another origin of the same site.
     ///
-    /// `none`: a person has typed the address, or chosen a bookmark.
+    /// `none` means that a person has typed the address or chosen a bookmark.
     package static func isOtherSite(_ value: ByteRange, in bytes: Span<UInt8>) -> Bool {
         !bytes.equals(value, "same-origin") && !bytes.equals(value, "none")
     }
@@ -125,7 +125,7 @@ extension RequestHead {
 /// The methods of RFC 9110, section 9, and RFC 5789; the one list of them.
 package enum Method: CaseIterable, Sendable {
     case get, head, post, put, patch, delete, options, trace, connect
-    /// Any other, which may be a word of the client's.
+    /// Any other text.
     case other
 
     /// As it stands in a request line; nil for `other`.

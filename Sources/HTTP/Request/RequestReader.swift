@@ -52,7 +52,7 @@ package struct RequestReader {
     private var sentContinue = false
     /// Where the current request's fields begin.
     private var fieldsStart = 0
-    /// Those of an earlier request; nil if there are none to compare with.
+    /// The fields of an earlier request, to compare with; nil if there are none.
     private(set) var cachedSection: CachedHeaderSection?
     /// Consecutive heads whose fields differed from those before, including the connection's first.
     private var differingHeads = 0
@@ -93,7 +93,7 @@ package struct RequestReader {
         @_lifetime(borrow self) get { bytes.span.extracting(start..<bytes.count) }
     }
 
-    /// The request at hand: after `next` has said so and before `finishRequest`.
+    /// The request at hand: from when `next` has returned `request` until `finishRequest`.
     package var request: Request {
         guard case .complete(let bodyEnd, _) = state else { preconditionFailure("no whole request has been read") }
         return Request(head: parser.head, body: ByteRange(parser.head.length, bodyEnd - start))
@@ -241,7 +241,7 @@ package struct RequestReader {
 
     /// Skips one empty line before a request (RFC 9112, section 2.2).
     ///
-    /// False if no byte of the request itself has arrived.
+    /// - Returns: False if no byte of the request itself has arrived.
     private mutating func skipEmptyLine() throws(Refusal) -> Bool {
         guard bytes[start] == .carriageReturn, !skippedEmptyLine else { return true }
         guard bytes.count > start + 1 else { return false }

@@ -9,7 +9,7 @@ package struct Response: Sendable {
     /// Fields that few answers have; nil if there are none.
     package var extras: Extras?
 
-    /// Fields of the head that few answers have: apart, as most answers only pass on that there are none.
+    /// Fields of the head that few answers have, in an object of their own, so that most answers only pass on a nil.
     package final class Extras: Sendable {
         /// Where a redirect leads, or what was created; it is written unchanged, so the caller must have checked it.
         package let location: [UInt8]?
@@ -17,7 +17,7 @@ package struct Response: Sendable {
         package let challenge: Challenge?
         /// Seconds after which the client may try again; nil if that would not help.
         ///
-        /// With status 200 it is the sign of a failure: the body says the same as that nothing is stored.
+        /// With status 200 it marks a failure, whose body is that of an id under which nothing is stored.
         package let retryAfter: Int?
         /// The methods that the resource has, for a response with status 405; nil for those of the contract.
         package let allowedMethods: StaticString?
@@ -33,7 +33,7 @@ package struct Response: Sendable {
         }
     }
 
-    /// What came of a request.
+    /// How a request ended.
     package enum Outcome: Sendable {
         case done
         /// Nothing is stored under the id.
@@ -99,7 +99,7 @@ package struct Response: Sendable {
 
 /// The error code that the body of an answer with status 200 holds; requests are counted by it.
 ///
-/// Whoever adds one decides in `Response.Outcome` what it stands for, and `RequestCounts` gives it a column.
+/// A new one also needs an outcome in `Response.Outcome` and a column in `RequestCounts`.
 package enum ErrorCode: UInt16, Sendable, CaseIterable {
     /// The request succeeded, or its status says it all.
     case none = 0
@@ -110,7 +110,8 @@ package enum ErrorCode: UInt16, Sendable, CaseIterable {
     case notFound = 50002
     case unsupportedMethod = 50003
 
-    /// The number by which an answer is counted and logged: its code, or that of an error of HTTP; 0 if it is no error.
+    /// The number by which an answer is counted and logged: its code, or for an error of HTTP the status times 100; 0 if it is no
+    /// error.
     package static func number(of status: Status, _ code: ErrorCode) -> UInt16 {
         status == .ok ? code.rawValue : status.rawValue < 400 ? 0 : status.rawValue * 100
     }

@@ -38,8 +38,7 @@ package final class ResponseEncoder: Sendable {
     package struct Traits: Sendable {
         /// The answer to HEAD has no body.
         ///
-        /// It omits the length that GET would send, which only the work of a GET could tell
-        /// (RFC 9110, section 9.3.2).
+        /// It omits the length that GET would send, which only the work of a GET would show (RFC 9110, section 9.3.2).
         package var omitsBody = false
         /// The connection is closed after this answer (RFC 9112, section 9.6).
         package var closes = false

@@ -111,8 +111,7 @@ extension Span<UInt8> {
         return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + count), text)
     }
 
-    /// The elements of a comma-separated list without the white space around them, empty ones left out
-    /// (RFC 9110, section 5.6.1).
+    /// The elements of a comma-separated list (RFC 9110, section 5.6.1), without white space around them and without empty ones.
     package func elements(of value: ByteRange) -> [ByteRange] {
         var elements: [ByteRange] = []
         var start = Int(value.start)
@@ -125,7 +124,7 @@ extension Span<UInt8> {
         return elements
     }
 
-    /// Whether all of it is the name of a header field (RFC 9110, section 5.1).
+    /// Whether the whole span is the name of a header field (RFC 9110, section 5.1).
     package var isFieldName: Bool { !isEmpty && indices.allSatisfy { ByteClass.token.contains(self[$0]) } }
 
     /// Whether a range is a host with an optional port: a name, whose percent signs begin escapes, an IPv4 address, or an IP
@@ -160,7 +159,7 @@ extension Span<UInt8> {
         return true
     }
 
-    /// Whether a valid or empty authority has a name that anybody's DNS could point to this machine.
+    /// Whether a valid or empty authority has a name that a stranger's DNS could point to this machine.
     ///
     /// DNS does not decide where addresses, `localhost` and the names below it lead (RFC 6761, section 6.3). A name without a
     /// dot is taken for one of the local network.
@@ -180,7 +179,7 @@ extension Span<UInt8> {
             end += 1
         }
         guard hasDot && !isNumeric else { return false }
-        // The dot of the root, after which no name follows.
+        // A complete name ends with the dot of the root.
         if text[end - 1] == UInt8(ascii: ".") { end -= 1 }
         guard
             text.firstIndex(of: UInt8(ascii: "."), in: 0..<end) != nil

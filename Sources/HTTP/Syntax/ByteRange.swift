@@ -20,7 +20,7 @@ package struct ByteRange: Hashable, Sendable {
 }
 
 extension Span<UInt8> {
-    /// The bytes of a range as a `String`; what is not UTF-8 is replaced.
+    /// The bytes of a range as a `String`, in which U+FFFD replaces bytes that are not valid UTF-8.
     package func text(_ range: ByteRange) -> String {
         String(decoding: [UInt8](range, in: self), as: UTF8.self)
     }
@@ -35,7 +35,7 @@ extension Span<UInt8> {
         }
     }
 
-    /// Whether the bytes of a range are these.
+    /// Whether the bytes of a range are those of `text`.
     package func equals(_ range: ByteRange, _ text: [UInt8]) -> Bool {
         guard range.count == text.count else { return false }
         // The lengths were compared above.

@@ -6,7 +6,7 @@ internal import System
 
 /// Accepts connections on all loops and assigns each to the loop that has the fewest connections.
 ///
-/// Beyond `limits.connections` that is the loop with the most: there one is most likely idle and can be closed instead.
+/// Beyond `limits.connections` it is the loop with the most, which is most likely to have an idle one that can be closed.
 ///
 /// Any thread.
 final class ConnectionDistributor: Sendable {
@@ -31,7 +31,7 @@ final class ConnectionDistributor: Sendable {
     ///
     /// - Parameters:
     ///   - listener: The listener.
-    ///   - context: That of the calling task's loop.
+    ///   - context: The context of the calling task's loop.
     func accept(from listener: ClientListener, on context: LoopContext) async {
         guard let acceptor = await acceptor(of: listener, on: context) else { return }
         var (streak, budget) = (0, TurnBudget(began: .now))
@@ -54,7 +54,7 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Begins to accept as soon as the system has enough memory for that; nil if the loop starts draining first.
+    /// Begins to accept, as soon as the system has enough memory for that; nil if the loop starts draining first.
     private func acceptor(of listener: ClientListener, on context: LoopContext) async -> Acceptor? {
         // Tried at least once, because connections that wait when draining begins are still answered.
         repeat {
@@ -96,18 +96,18 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Returns when each loop has had the events that had arrived before, up to the 256 that it takes at a time: connections that
-    /// have ended are then counted.
+    /// Returns when each loop has handled the events that had arrived before, up to the 256 that it takes at a time, and so no
+    /// longer counts connections that have ended.
     private func noticeEnds() async {
         for context in contexts {
             await Task(executorPreference: context.loop) {
-                // After the first the loop asks for events, and before the second returns it has delivered them.
+                // After the first yield the loop asks for events, which it has delivered when the second returns.
                 for _ in 0..<2 { await Task.yield() }
             }.value
         }
     }
 
-    /// That of the loop with the fewest or the most connections.
+    /// The context of the loop with the fewest or the most connections.
     private func context(with order: (Int, Int) -> Bool) -> LoopContext {
         var found = contexts[0]
         for context in contexts.dropFirst()

@@ -23,13 +23,13 @@ package final class AccessResources: Sendable {
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
-    /// One for each kind of file, so that they do not wait for one another.
+    /// A queue for each kind of file, so that they do not wait for one another.
     let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, DispatchQueue(label: $0.rawValue)) })
     /// Changes of keys that could not be recorded yet.
     let unrecorded = Mutex<[AuditEvent]>([])
 
     /// - Parameters:
-    ///   - settings: Those of the start.
+    ///   - settings: The settings at the start.
     ///   - keepsSessions: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
     init(_ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil) throws(StartError) {
@@ -63,11 +63,11 @@ extension AccessResources {
         case jwtKeys = "keys for JWTs"
     }
 
-    /// Reads the files of keys again that have changed or could not be used; those that cannot be used leave the former keys in use.
+    /// Reads those files of keys again that have changed or could not be used; if one cannot be used, its former keys stay in use.
     ///
     /// - Parameters:
-    ///   - files: Those to look at.
-    ///   - rereads: Whether files are read that have not changed either, and a fault that is known is reported again.
+    ///   - files: Which files to check.
+    ///   - rereads: Whether to read unchanged files too, and to report known faults again.
     /// - Returns: What is wrong with the files that were read.
     @discardableResult
     func reloadChangedFiles(
@@ -82,7 +82,7 @@ extension AccessResources {
         return faults
     }
 
-    /// - Returns: What is wrong with the file; nil for nothing.
+    /// - Returns: What is wrong with the file; nil if nothing is.
     private func reload(_ file: KeyFile, _ logger: Logger, rereads: Bool) -> String? {
         record([])
         let known = fault(of: file)
@@ -118,7 +118,7 @@ extension AccessResources {
         return reason.map { "the file of \(file.rawValue) cannot be used, so the previous keys stay in use: \($0)" }
     }
 
-    /// Logs which keys of the issuer are not used although they seem to be meant for it; keys for encryption are usual in a set.
+    /// Logs which keys of the issuer are not used although they seem to be for signatures; keys for encryption are usual in a set.
     func reportUnusedKeys(_ logger: Logger) {
         for key in jwtKeys?.content.keys.skipped ?? [] where key.reason.isFault {
             logger.warning("the keys for JWTs: \(key)")
@@ -175,7 +175,7 @@ extension AccessResources {
 }
 
 extension DispatchQueue {
-    /// Does work that may wait for a disk, one after the other, so that what is read last is used last.
+    /// Does work that may wait for a disk, one after the other, so that the last reading is used last.
     ///
     /// On a thread of Dispatch's: a file system that does not answer then holds up neither the work of other queues nor Swift's
     /// tasks, whose threads are few.

@@ -77,7 +77,7 @@ extension Connection {
         return waitForInput(part, until: startDeadline(of: part, on: context), on: context, for: driver)
     }
 
-    /// The deadline of a part that is needed: the one that runs, or a new one for another part.
+    /// The deadline for a part: the running one, or a new one if another part was awaited before.
     private mutating func startDeadline(of part: RequestReader.Part, on context: LoopContext) -> MonotonicTime {
         let limit: Nanoseconds
         switch (part, state) {
@@ -100,7 +100,7 @@ extension Connection {
         if isIdle {
             releaseBuffers(to: context)
         } else {
-            // The buffer of a large answer, while a part of the next request has arrived.
+            // A large answer's buffer is not kept while a part of the next request is awaited.
             if output.capacity > 2 * BufferPool.bufferSize { output = [] }
             if context.bufferBudget.isScarce { releaseRoom() }
         }

@@ -56,8 +56,8 @@ extension Connection {
         }
     }
 
-    /// Has other connections served next: a store delivers many answers at a time, and all of them are written before a connection
-    /// continues with further requests of its client.
+    /// Lets other connections be served next: a store delivers many answers at a time, and all of them are written before a
+    /// connection continues with further requests of its client.
     mutating func yieldToOthers() {
         // Without further input the queue is not needed: it waits anyway, or what it receives next is the last step.
         steps = reader.hasFurtherBytes ? Self.stepLimit : Self.stepLimit - 1

@@ -15,9 +15,9 @@ internal import TokenService
 ///
 /// Belongs to its loop's thread.
 struct Connection: ~Copyable {
-    /// Where a connection is.
+    /// What a connection is doing.
     ///
-    /// With each request it is replaced a few times, which is cheap as long as the payloads are small and their references rare.
+    /// Each request replaces it a few times, which is cheap as long as the payloads are small and few of them are references.
     enum State {
         /// Waits for a part of a request, until the deadline.
         case reading(RequestReader.Part, until: MonotonicTime)
@@ -42,7 +42,7 @@ struct Connection: ~Copyable {
     var state = State.answering
     var stream: TCPStream
     var peer: HTTPSPolicy.Peer
-    /// What the client's certificate says; nil without one.
+    /// What the client's certificate says; nil if the client has shown none.
     var certificate: ClientCertificate?
     /// The settings for the current request.
     var settings: ConnectionSettings
@@ -89,7 +89,7 @@ struct Connection: ~Copyable {
     /// Continues after a wait that the loop has ended.
     ///
     /// - Parameters:
-    ///   - reason: Why it has.
+    ///   - reason: Why it has ended.
     ///   - context: The loop's. It is a parameter throughout: a stored reference would be retained and released with each
     ///     use.
     ///   - driver: The connection's owner, which is called when a wait ends.
@@ -99,7 +99,7 @@ struct Connection: ~Copyable {
         let goesOn =
             switch state {
             case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: context)
-            // In all other states unsent output is what is waited for first.
+            // In all other states, sending the output comes first.
             case _ where !output.isEmpty: reason == .ready ? send(on: context, for: driver) : close()
             case .reading(let part, let deadline):
                 receive(part, until: deadline, after: reason, on: context, for: driver)
@@ -188,7 +188,7 @@ struct Connection: ~Copyable {
         return true
     }
 
-    /// The pieces of a long answer have one time limit.
+    /// Ends the deadline, unless pieces of a long answer follow, which have one deadline together.
     private mutating func endSendDeadline() {
         if case .sending = state { return }
         sendDeadline = .never
@@ -302,7 +302,7 @@ struct Connection: ~Copyable {
     mutating func releaseBuffers(to context: LoopContext) {
         guard output.isEmpty else { return }
         guard let input = reader.takeEmptyBuffer() else {
-            // A large input buffer was freed before, which leaves the output's alone.
+            // A large input buffer was freed before, so only the output has one.
             if reader.isEmpty { output = [] }
             return
         }

@@ -14,12 +14,12 @@ internal import TokenService
 /// Belongs to the loop's thread.
 final class ConnectionSettings {
     let router: RequestRouter
-    /// The router's; here, so that most requests need not ask it.
+    /// The router's, kept here so that most requests need not ask the router.
     let plainService: TokenService?
     let limits: RequestLimits
     let deadlines: Deadlines
     let https: HTTPSPolicy
-    /// Nil for none.
+    /// Nil if it is off.
     let accessLog: AccessLog?
 
     init(_ settings: Settings, router: RequestRouter, accessLog: AccessLog?) {
@@ -68,7 +68,7 @@ extension AccessResources {
     /// The router of one loop.
     ///
     /// - Parameters:
-    ///   - settings: Those in force.
+    ///   - settings: The settings in force.
     ///   - service: The loop's.
     ///   - trail: The loop's; nil without an audit log.
     ///   - tokens: The JWTs that the loop has verified; nil in other modes than `bearer`.
@@ -90,7 +90,7 @@ extension AccessResources {
             })
     }
 
-    /// How requests show their users; nil in mode `open`.
+    /// How requests identify their users; nil in mode `open`.
     private func mode(
         _ settings: Settings, _ tokens: VerifiedTokens?, _ metrics: LoopMetrics
     ) -> UserAccess.Mode? {

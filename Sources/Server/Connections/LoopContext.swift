@@ -98,7 +98,7 @@ package final class LoopContext: @unchecked Sendable {
         // The writes of one turn share a commit, which begins only now.
         loop.endOfTurn = {
             handle.flush()
-            // After it, as a write that is refused has an event too.
+            // After the store, as a write that it refuses has an event too.
             trail?.flush()
             metrics.endTurn(began: loop.lastWait)
         }
@@ -131,7 +131,7 @@ package final class LoopContext: @unchecked Sendable {
         useJWTKeys()
     }
 
-    /// Verifies JWTs by the keys of the moment from now on.
+    /// From now on, verifies JWTs by the current keys.
     func useJWTKeys() {
         if let keys = access.jwtKeys { tokens?.use(keys.content) }
     }

@@ -37,7 +37,7 @@ package final class LoopMetrics: Sendable {
     package let accessFailures = Counters<AccessFailure>()
     /// JWTs that were not accepted.
     package let tokenRejections = Counters<JWTRejection>()
-    /// The memory of those that were.
+    /// Counts about the JWTs that were accepted and are remembered.
     package let verifiedTokens = VerifiedTokens.Counts()
     /// The GET requests that `getTime` has measured.
     private let measured = Counter()
@@ -105,7 +105,7 @@ package final class ListenerCounts: Sendable {
 /// Any thread.
 final class ConnectionCount: Sendable {
     private let served = Atomic<Int>(0)
-    /// Those that get 503, which are counted apart: while their clients read it, they take the place of none that could be served.
+    /// Those that get 503, counted apart: while their clients read it, they must not take the place of others.
     private let refused = Atomic<Int>(0)
     /// `limits.connections`.
     private let setting: Atomic<Int>
@@ -114,7 +114,7 @@ final class ConnectionCount: Sendable {
 
     /// How many connections beyond the limit receive a 503; any further ones are closed at once.
     private static let refusedLimit = 1_000
-    /// At least so many of them, if the setting asks for more connections than there can be.
+    /// How many of them there may be if `limits.connections` asks for more connections than there can be.
     private static let leastRefused = 64
     /// Descriptors that are left to the rest of the process.
     ///
@@ -131,9 +131,9 @@ final class ConnectionCount: Sendable {
         setting.store(limit, ordering: .relaxed)
     }
 
-    /// Finds out how many connections the descriptors allow; call it when all those that stay open are open.
+    /// Finds out how many connections the descriptors allow; call it when everything that stays open is open.
     ///
-    /// - Parameter awaited: Those of tasks that accept at the same time, and of connections to a database.
+    /// - Parameter awaited: Descriptors that are still to come: for tasks that accept at the same time, and for a database.
     func lookAtDescriptors(awaited: Int) {
         let free = DescriptorLimit.free
         // Under a very low limit, connections need most of them.
@@ -146,7 +146,7 @@ final class ConnectionCount: Sendable {
         return min(setting.load(ordering: .relaxed), possible - min(Self.leastRefused, 1 + possible / 8))
     }
 
-    /// Whether there are more.
+    /// Whether more connections than that are open.
     var isExceeded: Bool { served.load(ordering: .relaxed) > limit }
 
     /// A warning if there can be fewer connections than `limits.connections`; nil otherwise.

@@ -5,7 +5,7 @@ package import TokenStore
 /// Why the server cannot start, and what to do about it.
 package struct StartError: Error, CustomStringConvertible {
     package let description: String
-    /// If the store cannot be opened.
+    /// The error of a store that cannot be opened; nil for other reasons.
     package private(set) var ofStore: StoreOpenError?
 
     package init(_ description: String) {
@@ -38,7 +38,7 @@ package struct StartError: Error, CustomStringConvertible {
     }
 
     private static func accessLogAdvice(_ path: String) -> String {
-        // Where systemd passes output on to the journal, these lead to sockets, which nobody can open.
+        // If systemd passes output on to the journal, these lead to sockets, which cannot be opened.
         if ["/dev/stdout", "/dev/stderr"].contains(path) || path.hasPrefix("/proc/self/fd/") {
             return "leave access_log_file empty: that is standard output, also where the journal reads it"
         }
@@ -54,7 +54,7 @@ package struct StartError: Error, CustomStringConvertible {
 extension StartError {
     /// - Parameters:
     ///   - address: An IP address with its port.
-    ///   - error: Of `Listener`.
+    ///   - error: The error that `Listener` threw.
     static func listening(on address: String, _ error: SystemError) -> StartError {
         let reason = "\(address) cannot be listened on (\(error))"
         return switch error.code {
@@ -66,8 +66,8 @@ extension StartError {
     }
 
     /// - Parameters:
-    ///   - path: Of a Unix socket.
-    ///   - error: Of `Listener`, or as it would be.
+    ///   - path: The path of a Unix socket.
+    ///   - error: The error that `Listener` threw or would throw.
     static func listening(onSocketAt path: String, _ error: SystemError) -> StartError {
         let (folder, place) = (Path.folder(of: path), "; name a path elsewhere, such as below /run")
         let reason = "unix:\(path) cannot be listened on (\(error))"

@@ -42,9 +42,9 @@ package struct ClientListeners: Sendable {
 }
 
 extension ClientListeners {
-    /// Fails if listening is bound to fail, whatever other programs do; does not listen anywhere itself.
+    /// Fails if a server could not listen, whatever other programs do; does not listen itself.
     ///
-    /// Looks at addresses that this machine does not have, folders of Unix sockets, and certificates.
+    /// Checks that the machine has the addresses, that Unix sockets can be made in their folders, and the certificates.
     ///
     /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
     /// - Returns: The authorities for clients' certificates; nil if there are none, or none that could be checked.
@@ -192,7 +192,7 @@ package struct ClientListener: Sendable {
 extension TLSClientAuthentication {
     /// Whether the clients of a listener show certificates, as its entry says.
     ///
-    /// If no entry says anything, all clients do where there are authorities.
+    /// If no entry says so, all clients show one where there are authorities.
     ///
     /// - Parameters:
     ///   - address: The listener's entry.

@@ -62,7 +62,7 @@ struct ListenPlan: Sendable {
 
     /// Whether the clients of a socket show certificates, which its name does not say.
     ///
-    /// The entries of the same protocol do, or else all for TLS; if they differ, the strictest counts.
+    /// As the entries of the same protocol say, or else all entries for TLS; if they differ, the strictest counts.
     private static func clientCertificate(
         of address: ListenAddress, among listen: [ListenAddress]
     ) -> ListenAddress.ClientCertificate? {

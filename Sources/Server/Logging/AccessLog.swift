@@ -69,7 +69,7 @@ private struct Line {
         bytes.reserveCapacity(448)
     }
 
-    /// - Parameter listener: Quoted.
+    /// - Parameter listener: A JSON string.
     mutating func add(json entry: AccessLog.Entry, _ listener: String) {
         add(#"{"time":""#, LogTime.text(entry.unixTime))
         add(#"","client":""#, entry.client)
@@ -129,7 +129,7 @@ private struct Line {
 package enum AccessLogFile {
     /// Fails if the server could not open the file; creates nothing.
     ///
-    /// It does not find out whether a pipe has a reader, without which the server cannot open it: only opening it would.
+    /// Does not check whether a pipe has a reader, without which the server cannot open it.
     package static func examine(_ path: String) throws(SystemError) {
         guard FileStatus(path)?.isPipe != true else {
             // Opening and closing a pipe would tell its reader that the log has ended.

@@ -78,9 +78,9 @@ final class LineWriter: Sendable {
         }
         if isFirst { queue.async { [self] in write() } }
         if isFirstDrop {
-            // Not on the caller's loop: what does not read the access log may not read standard error either.
+            // Not on the caller's loop: if the access log's reader hangs, standard error's may hang as well.
             DispatchQueue.global().async { [failures] in
-                failures.log("lines of the access log are dropped, its reader or its disk is too slow or hangs")
+                failures.log("lines of the access log are dropped, as its reader or its disk is too slow or hangs")
             }
         }
     }
@@ -110,14 +110,15 @@ final class LineWriter: Sendable {
         do throws(SystemError) {
             try BlockingIO.write(taken.lines, to: taken.destination.number)
         } catch {
-            // Requests are answered all the same. An error on standard output means that its reader has ended.
+            // Requests are answered nevertheless. An error on standard output means that its reader has ended.
             if !taken.destination.path.isEmpty {
                 failures.log(
                     "lines of the access log are lost, as \(taken.destination.path) cannot be written to: \(error)")
             }
         }
         if taken.dropped > 0 {
-            failures.log("\(taken.dropped) lines of the access log were dropped, its reader or its disk is too slow")
+            failures.log(
+                "\(taken.dropped) lines of the access log were dropped, as its reader or its disk was too slow")
         }
     }
 }

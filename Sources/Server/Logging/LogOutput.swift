@@ -58,7 +58,7 @@ package final class LogOutput: Sendable {
                 output.recent.add(
                     unixMilliseconds: line.unixMilliseconds, level: line.level, text: line.messageWithFields)
             }
-            // In one call where the system accepts all bytes, so that the lines of several threads do not mix. An error
+            // One call if the system accepts all bytes, so that the lines of several threads do not mix. An error
             // means that the reader has ended or the disk is full, and there is nowhere else to report that.
             try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)
         }
@@ -168,7 +168,7 @@ package final class RecentLog: Sendable {
 
     /// How many lines are kept.
     package static let lineLimit = 100
-    /// The bytes of one line; what is longer ends with an ellipsis.
+    /// The most bytes of a line; longer ones are cut and end with an ellipsis.
     package static let textLimit = 1_000
 
     package init() {}
@@ -179,7 +179,7 @@ package final class RecentLog: Sendable {
     /// The last lines, the oldest first.
     package var lines: [Line] { state.withLock(\.lines) }
 
-    /// Adds a line, in the place of the oldest one if there are too many.
+    /// Adds a line, and removes the oldest one if there are too many.
     package func add(unixMilliseconds: Int64, level: String, text: String) {
         let text = Self.cut(text)
         state.withLock { state in

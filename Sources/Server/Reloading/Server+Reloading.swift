@@ -102,7 +102,7 @@ extension Server {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settingsInForce
-            // What can fail comes first; a fault of the store leaves the audit log reopened, which changes no setting.
+            // Everything that can fail comes first. If the store refuses, the audit log stays reopened, which changes no setting.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
@@ -113,11 +113,11 @@ extension Server {
             }
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {
-                // If they were read again meanwhile, these are older: the next look notices, and reads them again.
+                // If they were read again meanwhile, these are older: the next check notices that and reads them again.
                 await reloadQueue.run { [self] in tls?.use(certificates) }
             }
             let faults = await access.reloadChangedFiles(logger, rereads: true)
-            // Lines that wait while the log is switched off end where they were meant to.
+            // If the log is switched off, lines that still wait go to the former destination.
             if settings.accessLog != .off { accessLog.change(to: destination) }
             apply(settings)
             sources.withLock { $0.update(from: loaded, inForce: settings) }
@@ -143,7 +143,7 @@ extension Server {
     private func read(since before: Settings) throws -> Reading {
         let loaded = try loader.loadWithOrigins()
         let change = SettingsChange(from: before, to: loaded.settings, takesTLS: tls != nil)
-        // The mode that stays until a restart may need what the new settings no longer have.
+        // The access mode, which stays until a restart, may need settings that are missing now.
         try change.settings.checkAccess()
         return Reading(
             loaded: loaded, change: change, certificates: try tls?.read(TLSFiles(change.settings)))
@@ -153,7 +153,7 @@ extension Server {
     ///
     /// - Returns: Whether they were read.
     func reloadCertificates(_ reason: String?) async -> Bool {
-        // Not behind reloads, which may wait for the file system of other files.
+        // Does not wait for a reload to end, which may wait for the file system of other files.
         await reloadQueue.run { [self] in
             guard reason != nil || tls?.haveChanged == true else { return false }
             readCertificates(reason ?? "certificate files have changed")
@@ -249,7 +249,7 @@ package struct LastReload: Sendable, Equatable {
     package private(set) var settingsFault: String?
     /// Why files of certificates and keys cannot be used, as of their last readings.
     package internal(set) var fileFaults: [String] = []
-    /// When settings and certificates were last found right, in seconds since 1970.
+    /// When settings and certificates were last found valid, in seconds since 1970.
     package private(set) var successTime: Int64
     /// How many reloads have ended since the start.
     package private(set) var number: UInt64 = 0

@@ -1,4 +1,4 @@
-"""Devices of the client library's example `two-devices`, in each way that a server has to tell users apart."""
+"""Devices that run the client library's example `two-devices`, with a server in each of several modes of access."""
 import json
 import os
 import shutil
@@ -12,14 +12,14 @@ from server_process import run
 
 LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
 REPOSITORY = Path(__file__).parents[2]
-# Nothing listens there.
+# An address at which nothing listens.
 NOWHERE = "127.0.0.1:1"
 
 
 def two_devices():
-    """The path of the example, which is built if it is not beside a program; skips the test if there is no toolchain either."""
+    """The path of the example, which is built if it is not beside a program; without a toolchain, the test is skipped."""
     for variable in "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_BINARY":
-        example = Path(os.environ.get(variable, "")).with_name("two-devices")
+        example = Path(os.environ.get(variable, "")).parent / "two-devices"
         if os.access(example, os.X_OK):
             return str(example)
     if not shutil.which("swift"):
@@ -36,7 +36,7 @@ class Devices:
         self.folder = Path(folder)
         self.server = server
         self.user = user
-        # What the processes of a device have in their environment, such as a wrong clock.
+        # Further environment variables of each device, by its name.
         self.environments = {}
 
     @staticmethod
@@ -45,11 +45,11 @@ class Devices:
         return {}
 
     def identity(self, name):
-        """The options by which a device says whose it is."""
+        """The options that name a device's user."""
         return ["--user", self.user]
 
     def start(self, name, *commands, is_online=True, environment=None):
-        """A process of a device; several may run at once."""
+        """Starts a process of a device, of which several may run at once."""
         address = "{}:{}".format(*self.server.address) if is_online else NOWHERE
         command = [two_devices(), "--device", name, "--folder", str(self.folder), "--server", f"http://{address}/token.php",
                    *self.identity(name), *commands]
@@ -58,22 +58,22 @@ class Devices:
 
     @staticmethod
     def finish(name, process):
-        """What a process has printed, line by line, without the device's name, and what it says is wrong."""
+        """Waits for a process; returns the lines that it printed, without the device's name, and its error message."""
         output, error = process.communicate(timeout=60)
         return [line.removeprefix(f"{name}: ") for line in output.splitlines()], error
 
     def attempt(self, name, *commands, **options):
-        """The same of a process that begins now."""
+        """Starts a process and waits for it; returns its lines and its error message."""
         return self.finish(name, self.start(name, *commands, **options))
 
     def run(self, name, *commands, **options):
-        """What a device prints."""
+        """The lines that a device prints; fails if there is an error message."""
         printed, error = self.attempt(name, *commands, **options)
         assert not error, error
         return printed
 
     def waits(self, name):
-        """Whether a device has a write that the server does not have."""
+        """Whether a device holds a write that it has still to send to the server."""
         return any("write" in json.loads(file.read_text()) for file in (self.folder / name).glob("*.json"))
 
 
@@ -105,7 +105,7 @@ class DevicesWithSessions(Devices):
         return answer.status, json.loads(answer.body) if answer.body else None
 
     def session(self, name):
-        """A device's session: its id and the secret, which the app's server makes at the first time."""
+        """The id and the secret of a device's session, which the app's server makes when it is first needed."""
         if name not in self.sessions:
             status, made = self.ask("POST", "/v1/sessions", {"user": self.user})
             assert status == 201, made
@@ -117,7 +117,7 @@ class DevicesWithSessions(Devices):
 
 
 class DevicesBehindProxy(Devices):
-    """The devices of one user of a server in mode `header`, which are also its trusted proxy."""
+    """The devices of one user of a server in mode `header`, which takes them for its trusted proxy."""
 
     @staticmethod
     def settings(folder):

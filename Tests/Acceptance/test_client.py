@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from administration import last_line
 from chaos_proxy import ChaosProxy
 from contract import STORED, fresh_id
 from devices import CACHED, LOGGED_IN, MODES, REPOSITORY, Devices, DevicesWithSessions
-from http_client import FORM, exchange, lines, post
+from http_client import FORM, exchange, lines
 from postgres_store import PostgresStore
 from server_process import until
 
@@ -21,7 +22,7 @@ SWIFT = pytest.mark.skipif(not shutil.which("swift"), reason="the Swift toolchai
 
 @pytest.fixture(name="mode", params=MODES)
 def mode_of_access(request):
-    """The devices in each mode of the server."""
+    """The kind of devices for each mode of access."""
     return MODES[request.param]
 
 
@@ -101,7 +102,7 @@ def test_what_waited_without_a_network_never_replaces_what_is_newer(begin):
     newer, = devices.run("B", "refresh")
     assert older != newer
     assert devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
-    # Nor does a sign-out from before a login.
+    # Nor does a sign-out that is older than a login.
     assert devices.server.stop() == 0
     assert devices.run("A", "logout") == ["signed out"]
     begin(devices)
@@ -125,7 +126,7 @@ def test_a_sign_out_without_a_network_is_not_undone_by_a_refresh_of_another_devi
 
 @pytest.mark.parametrize("mode", ["open", "session"], indirect=True)
 def test_a_sign_out_is_sent_by_whoever_uses_the_device_next(begin):
-    """Its user does not come back, and what showed the server who they were is gone from the app; a proxy shows only its own."""
+    """The user does not come back, and the app no longer has their credential. A proxy would vouch for the present user only."""
     anna, ben = begin(), begin()
     anna.run("A", "login")
     assert anna.server.stop() == 0
@@ -143,12 +144,16 @@ UNCACHED = {"cache": {"max_bytes": 0}, "store": {"timeout": "1s"}}
 
 
 @pytest.fixture(name="failing", params=["sqlite", "postgresql"])
-def server_whose_store_can_fail(request, serve, tmp_path):
+def server_whose_store_can_fail(request, mode, serve, tmp_path):
     """A server, and a function after which its store fails."""
+    settings = mode.settings(tmp_path)
     if request.param == "sqlite":
-        server = serve({"cache": UNCACHED["cache"], "admin": {"listen": "127.0.0.1:0"}})
+        server = serve({**settings, "cache": UNCACHED["cache"]})
 
         def damage():
+            # Enough rows to have pages of their own.
+            others = [{"id": f"other{number}", "token_info": "x" * 1000} for number in range(20)]
+            assert last_line(server.data, "/store/put", {"tokens": others})["reply"]["stored"] == len(others)
             until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
             with open(server.data / "tokens.db", "r+b") as database:
                 size = database.seek(0, os.SEEK_END)
@@ -161,20 +166,19 @@ def server_whose_store_can_fail(request, serve, tmp_path):
     with ChaosProxy(database.server) as proxy:
         url = proxy.url(database.user, database.name, sslmode="disable")
         with PostgresStore(program, tmp_path / "store", database, url) as store:
-            server = store.serve("server", UNCACHED)
+            server = store.serve("server", {**settings, **UNCACHED})
             yield server, lambda: (proxy.refuse(), proxy.cut())
             proxy.heal()
 
 
-def test_an_outage_of_the_store_signs_nobody_out(failing, tmp_path):
-    """A read that failed has the body of the answer that nothing is stored: on a device with the token that signed everybody out,
-    and on one without it, it would ask the user."""
+def test_an_outage_of_the_store_signs_nobody_out(mode, failing, tmp_path):
+    """The answer to a read that failed has the same body as if nothing were stored. If devices took it for that, those with the
+    token would sign out everywhere, and those without it would ask the user to log in."""
     server, fail = failing
-    devices = Devices(tmp_path / "devices", server, fresh_id())
+    devices = mode(tmp_path / "devices", server, fresh_id())
     _, token = devices.run("A", "login", "token")
-    # So many that they are on pages of their own.
-    for number in range(20):
-        assert exchange(server.address, post(f"other{number}", "x" * 1000)).body == STORED
+    # A session has to be made before the store fails.
+    devices.identity("new")
     fail()
 
     def is_out():
@@ -203,7 +207,6 @@ def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
 
 # Sessions
 
-
 @pytest.fixture(name="with_sessions")
 def devices_with_sessions(serve, tmp_path):
     """The devices of one user, with a session each."""
@@ -222,7 +225,7 @@ def test_a_revoked_session_is_unknown_and_the_others_go_on(with_sessions):
     unknown, = devices.run("B", "fetch")
     assert unknown.startswith("unknown: the session is missing, unknown, expired or revoked")
     extended, = devices.run("A", "refresh")
-    # With a new session, it is as before.
+    # With a new session, the device is as before.
     del devices.sessions["B"]
     assert devices.run("B", "fetch") == [extended]
 
@@ -327,7 +330,7 @@ def test_an_apps_build_turns_none_of_the_clients_warnings_into_errors():
 
 @SWIFT
 def test_the_lines_for_apples_systems_compile_against_stand_ins(tmp_path):
-    """Nothing here has their headers; this sees their types at least."""
+    """Their headers are not available here; the stand-ins show at least whether the types are right."""
     for name in "Darwin", "Security":
         source = tmp_path / f"{name}.swift"
         source.write_text("")
@@ -350,7 +353,7 @@ def test_the_code_of_the_articles_compiles(article, compiled, tmp_path):
     assert blocks or article.stem == "TokenCacheClient"
     text = ["import Foundation", "import TokenCacheClient"]
     for number, block in enumerate(blocks):
-        # Whose macros would need a package.
+        # The macro would need a package.
         block = block.replace("#expect", "expect")
         text.append(block if block.startswith("extension") else f"func example{number}() async throws {{\n{block}}}")
     source = tmp_path / "Article.swift"

@@ -1,4 +1,4 @@
-"""Accidents of devices with the client library, in each mode of the server: no sign-out that was acknowledged comes back."""
+"""Accidents of devices with the client library, in each mode of access: a sign-out that was acknowledged is never undone."""
 import errno
 import json
 import os
@@ -10,13 +10,13 @@ import pytest
 
 from contract import fresh_id
 from devices import MODES
-from failing_calls import IMPOSSIBLE, KILLED, NOT_REACHED, FailingCalls, Point, chosen, named
+from failing_calls import IMPOSSIBLE, KILLED, NOT_REACHED, STRUCK, FailingCalls, Point, chosen, named
 from server_process import finish, until
 from small_disk import SmallDisk
 from storage_shim import ALWAYS, StorageShim
 
 HOUR = 3600
-# What a device does, and before which calls it is killed; or which fail as on a full disk.
+# What a device does; the calls before which it is killed, and those that fail as on a full disk.
 ACTS = {"login": ["login", "token"], "refresh": ["refresh"], "logout": ["logout"]}
 KILLING, FULL = ("open", "write", "fdatasync", "rename", "send", "recv"), ("open", "write", "fdatasync", "rename")
 
@@ -29,7 +29,7 @@ def test_a_device_may_be_killed_or_have_a_full_disk_at_each_step(mode, act, serv
     calls = FailingCalls(failing_calls_library, tmp_path / "calls")
 
     def prepare():
-        """The device's token before the act. Nothing is left of a refresh that was killed, for which others wait a minute."""
+        """The device's token before the act. Removes a refresh that was killed, for which others would wait a minute."""
         shutil.rmtree(devices.folder / "A", ignore_errors=True)
         return devices.run("A", "logout", "fetch")[-1] if act == "login" else devices.run("A", "login", "token")[-1]
 
@@ -39,37 +39,42 @@ def test_a_device_may_be_killed_or_have_a_full_disk_at_each_step(mode, act, serv
     counts = calls.calls()
     points = [Point(act, kind, number, action) for kinds, action in ((KILLING, KILLED), (FULL, errno.ENOSPC))
               for kind in kinds for number in range(1, counts[kind] + 1)]
+    struck = set()
     for point in named(fault, act) if fault else points if is_long else chosen(points, 12):
         before = prepare()
         calls.arm(point)
         printed, error = devices.attempt("A", *ACTS[act], environment=calls.environment)
         outcome = calls.disarm().outcome
+        if outcome == STRUCK:
+            struck.add(point.action)
         found = devices.run("A", "synchronize", "fetch")[-1]
         assert devices.run("B", "fetch") == [found], point
         assert not devices.waits("A"), point
         if act == "logout":
-            # The server could be reached, so that also a device that could not keep the sign-out has sent it.
+            # As the server can be reached, a device that could not store the sign-out has sent it.
             is_done = printed == ["signed out"] or point.action == errno.ENOSPC
             assert found == "no token" or found == before and not is_done, (str(point), printed, error)
         elif point.action == errno.ENOSPC and outcome != NOT_REACHED:
             assert [found] == printed[-1:], (str(point), printed, error)
         else:
             assert found in {before, *printed} or not printed or outcome == IMPOSSIBLE, (str(point), printed, error)
+    assert fault or struck == {KILLED, errno.ENOSPC}
 
 
 class Ledger:
-    """Devices that act by chance, and the logins whose end was acknowledged to each."""
+    """Devices that act at random, and for each of them the logins whose sign-out was acknowledged."""
 
     def __init__(self, devices, chance, disk, store):
         self.devices, self.chance, self.disk, self.store = devices, chance, disk, store
         self.ended = {name: set() for name in "ABC"}
         self.log = []
+        self.is_full = False
 
     def step(self):
         name, is_online = self.chance.choice("ABC"), self.chance.random() < 0.7
         act = self.chance.choice(self.ACTS)
         self.log.append((name, is_online, act.__name__))
-        # As if a minute had passed, for which others wait for a refresh that was not ended.
+        # As if a minute had passed: others wait so long for a refresh that was begun and not ended.
         for file in self.devices.folder.glob("*/*.json"):
             item = json.loads(file.read_text())
             if item.pop("refreshingUntil", None):
@@ -102,17 +107,16 @@ class Ledger:
         self.devices.finish(name, widget)
 
     def be_killed(self, name, is_online):
-        # Not while it refreshes: others would wait a minute for that.
+        # Not during a refresh, for which others would wait a minute.
         process = self.devices.start(name, self.chance.choice(("login", "logout")), is_online=is_online)
         time.sleep(self.chance.random() * 0.1)
         process.kill()
         self.devices.finish(name, process)
 
     def fill_or_empty_the_disk(self, name, is_online):
-        if self.disk and not self.disk.is_full:
-            self.disk.fill()
-        elif self.disk:
-            self.disk.empty()
+        if self.disk:
+            self.disk.empty() if self.is_full else self.disk.fill()
+            self.is_full = not self.is_full
 
     def break_or_mend_the_store(self, name, is_online):
         if self.store.get("write_failures"):
@@ -126,8 +130,8 @@ class Ledger:
     def settle(self):
         """What all devices show once nothing fails any more."""
         self.store.heal()
-        if self.disk:
-            self.disk.empty()
+        if self.is_full:
+            self.fill_or_empty_the_disk(None, True)
         for name in "ABCABC":
             until(lambda name=name: self.devices.attempt(name, "synchronize") == (["nothing waits"], ""))
         shown = {tuple(self.devices.run(name, "id", "fetch")) for name in "ABC"}
@@ -136,26 +140,13 @@ class Ledger:
         return shown.pop()
 
 
-class FullDisk(SmallDisk):
-    """A disk that knows whether it is full."""
-    is_full = False
-
-    def fill(self):
-        super().fill()
-        self.is_full = True
-
-    def empty(self):
-        super().empty()
-        self.is_full = False
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_no_sign_out_that_was_acknowledged_comes_back(mode, tmp_path, shim_library, failing_calls_library, is_long, request):
-    """An app, its widget and a second process of it, and two more devices, whose clocks are an hour off."""
+    """A device with an app, its widget and a second process of it, and two devices whose clocks are an hour off."""
     for seed in [request.config.getoption("--seed") or 1] if not is_long else range(1, 31):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        disk = FullDisk() if os.geteuid() == 0 else None
+        disk = SmallDisk() if os.geteuid() == 0 else None
         with StorageShim(shim_library, folder / "storage") as store:
             place = disk.folder if disk else folder
             server = store.serve(folder / "server", MODES[mode].settings(place))
@@ -175,7 +166,7 @@ def test_no_sign_out_that_was_acknowledged_comes_back(mode, tmp_path, shim_libra
                     ledger.step()
                 login, _ = ledger.settle()
                 assert not any(login in ended for ended in ledger.ended.values()), (seed, login, ledger.log)
-                # A login that nobody has ended is everybody's.
+                # All devices have a login that nobody has ended.
                 devices.run("B", "logout", "login")
                 assert ledger.settle()[1] == devices.run("B", "fetch")[0] != "no token"
             finally:

@@ -121,7 +121,10 @@ static uint32_t count(enum kind kind)
 {
     uint32_t number = 1 + atomic_fetch_add(&control->calls[kind], 1);
     if (!control->is_armed || control->kind != kind || control->number != number) return 0;
-    if (control->action == KILLED) kill(getpid(), SIGKILL);
+    if (control->action == KILLED) {
+        control->outcome = STRUCK;
+        kill(getpid(), SIGKILL);
+    }
     return control->action;
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store
+from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store, unknown_session
 from access_worlds import HEADER
 from certificates import make_certificate
 from contract import STORED, found
@@ -38,28 +38,37 @@ def percent(text):
     return "".join(f"%{byte:02x}" for byte in text.encode())
 
 
-def base64_cores(text):
-    """The base64 forms of a text inside a longer one, without the characters that depend on its neighbours."""
+def base64_cores(data):
+    """The base64 forms of bytes inside longer ones, without the characters that depend on their neighbours."""
     for offset in range(3):
-        coded = base64.b64encode(b"\0" * offset + text.encode()).decode().rstrip("=")
-        yield coded[(0, 2, 3)[offset]:-1]
+        coded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")[(0, 2, 3)[offset]:-1]
+        yield from (coded, coded.replace("+", "-").replace("/", "_"))
 
 
 def forms(secret):
     """A secret in all its usual encodings."""
     yield from (secret, percent(secret), secret.encode().hex(), " ".join(f"{byte:02x}" for byte in secret.encode()))
     yield "".join(f"\\u{byte:04x}" for byte in secret.encode())
-    yield from base64_cores(secret)
+    yield from base64_cores(secret.encode())
     if secret[:4] in ("tcs_", "tck_"):
         # The random bits alone.
         bits = base64.urlsafe_b64decode(secret[4:] + "=")
-        yield from (secret[4:], bits.hex(), bits.decode("latin-1"), *base64_cores(bits.decode("latin-1")))
+        yield from (secret[4:], bits.hex(), bits.decode("latin-1"), *base64_cores(bits))
 
 
 def traces(secrets, data):
     """The secrets that occur in some text or bytes; a log may change the case."""
     text = (data.decode("latin-1") if isinstance(data, bytes) else data).lower()
     return [secret[:12] for secret in secrets if any(form.lower() in text for form in forms(secret))]
+
+
+@pytest.mark.parametrize("encode", [
+    bytes, lambda secret: percent(secret.decode()).encode(), lambda secret: secret.hex().upper().encode(),
+    lambda secret: base64.b64encode(b"a" + secret), lambda secret: base64.urlsafe_b64encode(b"ab" + base64.urlsafe_b64decode(secret[4:] + b"=")),
+], ids=["plain", "percent", "hexadecimal", "base64", "bits in base64"])
+def test_a_secret_is_found_in_each_encoding(encode):
+    secret = unknown_session()
+    assert traces(["another", secret], b"before" + encode(secret.encode()) + b"after") == [secret[:12]]
 
 
 def raw_answer(address, request):
@@ -74,7 +83,7 @@ def raw_answer(address, request):
 
 
 def told(server):
-    """All that the server tells its operators, and what all users see in the list of processes."""
+    """All that the server tells its operators, and what other users see of its process."""
     for path in ("/", "/status", "/history", "/log", "/settings", "/metrics", "/readyz", "/healthz"):
         yield path, raw_answer(server.administration[0], lines(f"GET {path} HTTP/1.1", HOST, "Connection: close"))
     flags = ["--config", str(server.folder / "token-cache.yaml")]
@@ -103,7 +112,7 @@ def check_nowhere(server, secrets, *files):
             file, [line for line in data.splitlines() if traces(secrets, line)][:5])
 
 
-# What the server writes when it writes everything that it can.
+# Settings with which the server writes as much as it can.
 LOGS = {"text": {"log_format": "text", "log_level": "trace", "access_log": "combined"},
         "json": {"log_format": "json", "log_level": "trace", "access_log": "json"}}
 

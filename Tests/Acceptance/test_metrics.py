@@ -160,7 +160,7 @@ def test_the_disk_is_that_of_the_data_folder(server):
 
 
 def test_a_reload_is_told_of_with_its_time(serve, tmp_path):
-    """Also one that the server makes by itself, for certificates that cannot be used."""
+    """So is one that the server makes by itself, here because of certificates that it cannot use."""
     pair, other, renewed = (make_pair(tmp_path, name) for name in ("pair", "other", "renewed"))
     server = serve({**ADMINISTRATION, **tls_settings(pair)})
     first = metrics(server)[RELOAD_TIME]
@@ -174,7 +174,7 @@ def test_a_reload_is_told_of_with_its_time(serve, tmp_path):
     shutil.copy(other[1], pair[1])
     until(lambda: metrics(server)[RELOADED] == 0)
     assert "the next start would fail" in status(server)["warnings"][0]["text"]
-    # Settings alone do not make up for it, and certificates do not make up for settings.
+    # Good settings do not make up for it, and good certificates do not make up for refused settings.
     rewrite(server, json_bodies="on")
     reload(False)
     for source, target in zip(renewed, pair):
@@ -186,14 +186,18 @@ def test_a_reload_is_told_of_with_its_time(serve, tmp_path):
 
 def test_a_backup_is_remembered_over_restarts(serve, tmp_path):
     server, began = serve(ADMINISTRATION), int(time.time())
+    times = []
     for after, succeeds in (("true", 1), ("false", 0)):
         assert (run("backup", tmp_path / "tokens.db", "--after", after, "--data-directory", server.data).returncode == 0) == succeeds
         told = metrics(server)
         assert told[BACKED_UP] == succeeds and began <= told[BACKUP_TIME] <= time.time()
         assert status(server)["backup"]["last_success"] == told[BACKUP_TIME]
+        times.append(told[BACKUP_TIME])
         assert server.stop() == 0
         server = serve(ADMINISTRATION, data=server.data)
         assert (metrics(server)[BACKED_UP], metrics(server)[BACKUP_TIME]) == (succeeds, told[BACKUP_TIME])
+        until(lambda: time.time() >= times[0] + 1)
+    assert times[0] == times[1], "a backup that failed has no time of success"
 
 
 # The files for Prometheus and Grafana

@@ -13,19 +13,39 @@ missing, and no read goes back. A write that failed may have been stored, or be 
 import collections
 import itertools
 import json
+import math
 import random
 import threading
 import time
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED
 from http_client import Connection, ProtocolError, get, post
-from ledger import number_of, value_of
 from server_process import until
 
 LONGEST = 400
 SECONDS = 60
 # Answers of a server that are remembered, of writes and of reads each: those of the last ten seconds and more.
 KEPT = 50_000
+
+
+def value_of(unique_id, number, longest):
+    """The value for this number: of random length and different in every part, so that a torn value is recognized.
+
+    It starts with its number; some values are the number alone.
+    """
+    generator = random.Random(f"{unique_id} {number}")
+    if generator.random() < 0.25:
+        return str(number)
+    length = int(math.exp(generator.uniform(math.log(10), math.log(longest))))
+    return f"{number}.{generator.randbytes(length).hex()}"[:max(length, len(str(number)) + 1)]
+
+
+def number_of(unique_id, value, longest):
+    """The number of a value; fails if the value is torn."""
+    start = value.partition(".")[0]
+    assert start.isdecimal(), f"{unique_id} has a foreign value: {value[:50]!r}"
+    assert value == value_of(unique_id, int(start), longest), f"{unique_id} has a torn value: {value[:50]!r}"
+    return int(start)
 
 
 class Register:
@@ -59,7 +79,7 @@ class Register:
         self.answers.append(f"{time.monotonic():.3f}: {answer} by {server.folder.name}")
 
     def begin_read(self):
-        """The least number that the read may give."""
+        """The smallest number that the read may return."""
         with self.lock:
             return self.certain
 
@@ -73,10 +93,10 @@ class Register:
 
 
 class Load:
-    """Clients that write and read without a pause, each through all servers in turn; they may do so again, also through others.
+    """Clients that write and read without a pause, each through all servers in turn; a load may be entered again, also with others.
 
     - servers: anything that has an `address` and a `folder`.
-    - longest: of the values.
+    - longest: the longest value, in characters.
     - connect: makes a connection to one of the servers.
     """
     numbers = itertools.count(1)

@@ -18,8 +18,8 @@ import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, exchange, get, post
-from ledger import number_of, value_of
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
+from registers import number_of, value_of
 from server_process import UNSEALED, Server, run, until
 from storage_shim import ALWAYS, StorageShim
 

@@ -28,6 +28,8 @@ from workloads import get, post
 
 ATTACKERS = 3
 """Attacking processes; several, because each may open only so many files."""
+CONTROL_BYTES = 14 * 4
+"""Of `struct control` in storage_shim.c, whose second number is the delay of a sync in microseconds."""
 PERIOD_SECONDS = 8.0
 """Seconds between two requests of a connection for a long answer."""
 SERVES = re.compile(
@@ -74,20 +76,22 @@ def token(unique_id: str, token_info: bytes) -> bytes:
 
 
 class SlowDisk:
-    """The library `sync_delay.c`, and the file that tells it how long each sync of a server is delayed."""
+    """A disk that delays each sync below a folder, with the library that acceptance tests use as well."""
 
     def __init__(self, folder: Path) -> None:
-        library, self.delay = folder / "sync_delay.so", folder / "sync-delay"
-        source = Path(__file__).with_name("sync_delay.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source)], check=True)
-        self.delay.write_bytes(bytes(8))
-        self.settings = {"LD_PRELOAD": str(library), "SYNC_DELAY_FILE": str(self.delay)}
+        library, self.control = folder / "storage_shim.so", folder / "storage-shim"
+        source = Path(__file__).parents[1] / "Acceptance/shim/storage_shim.c"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source), "-ldl"], check=True)
+        self.control.write_bytes(bytes(CONTROL_BYTES))
+        self.settings = {
+            "LD_PRELOAD": str(library), "STORAGE_SHIM_FOLDER": os.path.realpath(folder), "STORAGE_SHIM_CONTROL": str(self.control)}
         """The environment variables of the server."""
 
     def set(self, seconds: float) -> None:
         """Changes the delay of each sync from now on; the file keeps its length, as the server has mapped it."""
-        with self.delay.open("r+b") as file:
-            file.write(struct.pack("=Q", round(seconds * 1e9)))
+        with self.control.open("r+b") as file:
+            file.seek(4)
+            file.write(struct.pack("=I", round(seconds * 1e6)))
 
 
 class Target:

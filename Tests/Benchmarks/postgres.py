@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import operator
 import os
 import random
 import re
@@ -26,14 +27,14 @@ from stores import Store
 from workloads import ID_FORMAT, NUMBERED_INFO, SEED, Numbered, form, get, post
 
 FEW_ROWS = 100_000
-# Bytes for each row in PostgreSQL's files, in the log beside them and in the store of which it is a copy.
+# For each row, in PostgreSQL's files, in its WAL and in the store from which it is copied.
 BYTES_PER_ROW = 3_000
-# Of a sealed value beside the id and the token info.
+# What sealing adds to the id and the token info of a value.
 SEALING_BYTES = 42
-# Assumptions: requests of a user a day, by how much more there are in the busiest minutes, and dead rows with free space.
+# Assumptions: users, requests of each a day, how many times as many there are at the peak, and space for dead rows.
 USERS, READS_A_DAY, WRITES_A_DAY, PEAK, SPARE = 100_000_000, 3, 0.2, 4, 1.2
-# The statements of token-cache for a single request. pgbench has numbers as its only variables, so they are its keys; and each
-# client writes rows of its own, as no other has versions that grow with those of this one.
+# The statements of token-cache for a single request. The keys are numbers, as pgbench has no other variables; each client writes
+# rows of its own, as the versions that a client writes have to grow.
 SCRIPTS = {
     "get": f"""\\set key {10**18} + random(0, {FEW_ROWS - 1})
 SELECT version, written_at, expires_at, key_number, CASE WHEN octet_length(value) <= :limit::bigint THEN value END AS value
@@ -79,7 +80,13 @@ class Cost:
         """Of all programs."""
         return self.server + self.database + self.client
 
+    @property
+    def thrift(self) -> float:
+        """Requests in a second of processor time of all programs."""
+        return 1e6 / self.total
 
+
+RATE, THRIFT = operator.attrgetter("rate"), operator.attrgetter("thrift")
 Runs = dict[str, list[Cost]]
 """The runs of some programs, one each in a round; those of the reference come last."""
 
@@ -174,10 +181,7 @@ class PostgresBenchmark:
     def cost(
         self, run: Callable[[], tuple[int, float]], peer: RunningPeer | None = None, less: tuple[float, ...] = (0, 0, 0)
     ) -> Cost:
-        """What a run costs, given its requests and their rate.
-
-        - less: processor times that do not count.
-        """
+        """The cost of a run, which returns its requests and their rate, without the processor times `less`."""
         before = self.cpu(peer)
         requests, rate = run()
         times = zip(before, self.cpu(peer), less)
@@ -205,7 +209,7 @@ class PostgresBenchmark:
         runs: Runs = {entrant: [] for entrant in entrants}
         for number in range(self.plan.rounds):
             for entrant in list(entrants) if number % 2 == 0 else reversed(entrants):
-                # All begin alike: a page's first change after a checkpoint is logged with the whole page.
+                # So that all begin alike: the first change of a page after a checkpoint logs the whole page.
                 self.server.sql("CHECKPOINT")
                 runs[entrant].append(entrants[entrant](SEED + number))
         return runs
@@ -213,7 +217,7 @@ class PostgresBenchmark:
     # Measurements
 
     def beside_pgbench(self, few: OnPostgres) -> dict[str, Runs]:
-        """The rows in which token-cache meets pgbench, which has a table of the same form."""
+        """The rows of token-cache beside pgbench, which has a table of the same form."""
         value_bytes = SEALING_BYTES + len(ID_FORMAT % 0) + len(NUMBERED_INFO)
         self.server.sql(f"CREATE DATABASE pgbench TEMPLATE {few.name} OWNER {ROLE}")
         self.server.sql(
@@ -249,7 +253,7 @@ class PostgresBenchmark:
             }
 
     def many_rows(self, few: OnPostgres, many: OnPostgres) -> tuple[dict[str, Runs], float]:
-        """The same requests to many rows and to few, and what a write to the many logs."""
+        """The same requests to many rows and to few, and the bytes of WAL for each write to the many."""
         counts = {many: self.plan.many_rows, few: FEW_ROWS}
         rows = {}
         for workload in (gets, posts):
@@ -276,14 +280,11 @@ class PgBench:
             (folder / f"{kind}.sql").write_text(text)
 
     def run(self, kind: str, seed: int, length: str) -> tuple[int, float]:
-        """Runs a script with one thread; its transactions, and how many there were in a second.
-
-        - length: `-t` with a number of transactions for each connection, or `-T` with seconds.
-        """
+        """Runs a script for transactions of each connection (`-t1`) or seconds (`-T5`); returns the transactions and their rate."""
         now = time.time_ns() // 1_000
         variables = {
             "limit": 16_384, "now": now // 1_000_000, "version": now << 10,
-            # Another one in each run: PostgreSQL does not log what an update leaves as it is.
+            # Another one in each run, because PostgreSQL does not log what an update leaves unchanged.
             "value": "".join(random.Random(now).choices(string.ascii_letters, k=self.value_bytes)),
         }
         done = subprocess.run(
@@ -323,16 +324,6 @@ def check_space(rows: int) -> None:
 
 # The page
 
-def rate(run: Cost) -> float:
-    """Requests in a second."""
-    return run.rate
-
-
-def thrift(run: Cost) -> float:
-    """Requests in a second of processor time of all programs."""
-    return 1e6 / run.total
-
-
 def median(runs: list[Cost]) -> Cost:
     """The median of each figure by itself."""
     return Cost(*(statistics.median(column) for column in zip(*map(dataclasses.astuple, runs))))
@@ -348,7 +339,7 @@ def goals(found: Report) -> list[Goal]:
     promised = [
         Goal(f"{name}, requests{by}", ratio(found.rows[name], "token-cache", "pgbench", figure), least, "x pgbench", at_least=True)
         for name, least in (("GET", 1.5), ("POST", 2.0))
-        for by, figure in (("/s", rate), (" by CPU time of all programs", thrift))]
+        for by, figure in (("/s", RATE), (" by CPU time of all programs", THRIFT))]
     server = ratio(found.rows["GET"], "token-cache", "nginx", lambda run: run.server)
     return [*promised, Goal("GET, CPU time of token-cache", server, 3.0, "x nginx `return 200`")]
 
@@ -361,14 +352,14 @@ def cells(title: str, runs: Runs) -> report.Rows:
         found = median(samples)
         against = [
             "" if entrant in (reference, "nginx") else f"{ratio(runs, entrant, reference, figure):.2f} x {reference}"
-            for figure in (rate, thrift)]
+            for figure in (RATE, THRIFT)]
         times = (found.server, found.database, found.client, found.total)
         lines.append([title, entrant, f"{found.rate:,.0f}", against[0], *(f"{time:.2f}" for time in times), against[1]])
     return lines
 
 
 def plan(found: Report) -> report.Rows:
-    """What the figures mean for many users; deploy/postgresql/README.md rounds it."""
+    """What the figures mean for many users, as deploy/postgresql/README.md has it in round numbers."""
     read, write = (median(next(iter(found.rows[f"{name} of many rows"].values()))) for name in ("GET", "POST"))
     reads, writes = (USERS * a_day * PEAK / 86_400 for a_day in (READS_A_DAY, WRITES_A_DAY))
     return [

@@ -1,4 +1,4 @@
-"""Pages in Markdown, which read well in a terminal too, and promises with whether they are met."""
+"""Pages in Markdown, which can also be read in a terminal, and promises, which are met or not."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def table(titles: list[str], rows: Rows) -> str:
 
 
 def promises(goals: list[Goal]) -> str:
-    """A table with a line for each."""
+    """A table with a line for each promise."""
     return table(["promise", "", "measured", "allowed", "unit"], [
         [goal.what, "met" if goal.is_met else "NOT MET", f"{goal.measured:.2f}",
          f"{'at least' if goal.at_least else 'at most'} {goal.allowed:.2f}", goal.unit]
@@ -49,7 +49,7 @@ def described(machine: dict[str, str]) -> str:
 
 
 def page(title: str, option: str, machine: dict[str, str], method: str, sections: dict[str, str], remarks: list[str]) -> str:
-    """All of a measurement: tables by their titles, and what these do not say."""
+    """The page of a measurement, with its tables by their titles, and remarks."""
     tables = "\n\n".join(f"## {name}\n\n{text}" for name, text in sections.items())
     notes = "\n".join(f"- {remark}" for remark in remarks)
     return (

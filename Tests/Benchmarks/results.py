@@ -15,7 +15,7 @@ FIGURES = {"cpu_microseconds": "", "p99_microseconds": "p99 "}
 
 def goals(found: Report) -> list[Goal]:
     """All promises, in the order of the tables."""
-    # The figure of token-cache, which is first in each row.
+    # Of token-cache, which comes first in each row.
     ratios = {name: results[0].ratio for name, results in found.rows.items()}
     memory = found.memory
     few, many = found.starts

@@ -40,9 +40,14 @@ package enum DescriptorLimit {
     }
 
     /// How many are free, if there are no gaps among the numbers of the open ones: the kernel assigns the lowest free number.
-    package static var free: Int {
-        guard let next = (try? FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY))?.number else { return 0 }
-        return max(0, current - Int(next))
+    ///
+    /// Nil if the system cannot tell for want of something else, such as memory.
+    package static var free: Int? {
+        do {
+            return max(0, current - Int(try FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY).number))
+        } catch {
+            return error.code == EMFILE ? 0 : nil
+        }
     }
 }
 

@@ -24,8 +24,8 @@ package final class SQLiteTokenStore: TokenStore {
     ///
     /// - Parameters:
     ///   - directory: The folder, locked; `close` unlocks it.
-    ///   - options: What the operator has decided.
-    ///   - report: Called with what operators should know, from any thread; must return soon.
+    ///   - options: The operator's settings.
+    ///   - report: Called with events that operators should know, from any thread; must return soon.
     package init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
@@ -33,7 +33,7 @@ package final class SQLiteTokenStore: TokenStore {
         // force.
         _ = csqlite_disable_memory_statistics()
         let file = try DatabaseFile(in: directory.path)
-        // What an interrupted restore or copy has left may be in the clear.
+        // A file that an interrupted restore or copy has left may be in the clear.
         file.discardNew()
         BackupFile.discardUnfinished(in: directory.path)
         self.report = report
@@ -86,14 +86,14 @@ package final class SQLiteTokenStore: TokenStore {
         try open.handle(eraser, deliver)
     }
 
-    /// Why writes fail, until two seconds or so after the cause has gone, or half a minute if a disk that was full has room for less
-    /// than what failed; or why reads fail, until none has failed for ten seconds.
+    /// Why writes fail, until about two seconds after the cause has gone, or half a minute if a full disk has room
+    /// again, but for less than the write that failed; or why reads fail, until none has failed for ten seconds.
     package var fault: StoreError? {
         state.fault ?? state.readFaults?.error ?? writerThread.admission.stall.map { .overloaded($0) }
     }
 
-    /// When a time is set for the first time, writes wait while its index is made: about one second for each million
-    /// tokens.
+    /// When a retention time is set that was not set before, writes wait while its index is made: about one second for
+    /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
         try await writerThread.perform { [admission = writerThread.admission] (writer) throws(SQLiteError) in
@@ -169,7 +169,7 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     /// - Parameters:
     ///   - directory: The data folder.
-    ///   - options: What the operator has decided.
+    ///   - options: The operator's settings.
     package init(directory: String, options: StoreOptions) {
         self.directory = directory
         self.options = options
@@ -182,7 +182,7 @@ package struct SQLiteStoreProvider: StoreProvider {
     package var isShared: Bool { false }
 
     package var missingPath: String? {
-        // What this user may not see is reported when the store is opened.
+        // That this user may not look up the path is reported when the store is opened.
         guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
         return path
     }
@@ -198,36 +198,41 @@ package struct SQLiteStoreProvider: StoreProvider {
     package func open(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any TokenStore {
-        do throws(SQLiteOpenError) {
-            return try SQLiteTokenStore(in: directory, options: options, report: report)
-        } catch {
-            throw error.general
+        try general { () throws(SQLiteOpenError) in
+            try SQLiteTokenStore(in: directory, options: options, report: report)
         }
     }
 
     package func takeOffline(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> (any OfflineStore)? {
-        do throws(SQLiteOpenError) {
-            return try OfflineSQLiteStore(in: directory, options: options, report: report)
-        } catch {
-            throw error.general
+        try general { () throws(SQLiteOpenError) in
+            try OfflineSQLiteStore(in: directory, options: options, report: report)
         }
     }
 
     package func copySource(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopySource {
-        do throws(SQLiteOpenError) {
-            return try SQLiteCopySource(in: directory, options: options, report: report)
-        } catch {
-            throw error.general
+        try general { () throws(SQLiteOpenError) in
+            try SQLiteCopySource(in: directory, options: options, report: report)
         }
     }
 
     package func copyTarget(
         in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> any CopyTarget {
-        try SQLiteCopyTarget(in: directory, options: options, report: report)
+        try general { () throws(SQLiteOpenError) in
+            try SQLiteCopyTarget(in: directory, options: options, report: report)
+        }
+    }
+
+    /// Runs a closure, and throws its errors as every store does.
+    func general<Value>(_ body: () throws(SQLiteOpenError) -> Value) throws(StoreOpenError) -> Value {
+        do throws(SQLiteOpenError) {
+            return try body()
+        } catch {
+            throw error.general
+        }
     }
 }

@@ -1,39 +1,41 @@
 internal import Glibc
 
-/// What a read has found.
+/// The result of a read.
 package enum Fetched: Sendable {
     /// Nothing is stored under the id.
     case nothing
-    /// The token info, and when it expires: from then on, in seconds since 1970, it must not be given any more. `Int64.max`
-    /// if it does not expire. Then its version.
+    /// The token info, the time from which on it must no longer be returned, in seconds since 1970 (`Int64.max` if it
+    /// does not expire), and its version.
     case found([UInt8], until: Int64, version: TokenVersion)
-    /// The token info is longer than was asked for, and was not read.
+    /// The token info is longer than the limit, and was not read.
     case longer
 }
 
-/// One thread's way to the store.
+/// One thread's access to the store.
 ///
 /// Belongs to that thread.
 ///
-/// Every change has a completion, which is called once, on this thread: with success when the change would survive a power
-/// cut. It is called after `flush` at the earliest, except for an error that comes before anything is written, such as a full
-/// queue: then it is called before the method returns. A change that nobody waits for any more may be dropped before anything is
-/// written; its completion is not called.
+/// Every change has a completion, which is called once, on this thread; with success only when the change survives a
+/// power cut. It is called after `flush` at the earliest. Only an error that occurs before anything is written, such as
+/// a full queue, is reported before the method returns. A change that nobody waits for any longer may be dropped before
+/// it is written; its completion is then not called.
 package protocol StoreHandle: AnyObject {
-    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that gives every
-    /// outcome by itself, as soon as it is known.
+    /// How long a client waits for an outcome before it is told that its request has failed; nil for a store that ends
+    /// every wait by itself.
     var timeLimit: Duration? { get }
 
-    /// The time by which the store dates what it writes, in seconds since 1970: a `StoreClock`'s, unless the store is a test's.
+    /// The time with which the store dates its writes, in seconds since 1970: that of a `StoreClock`, except in stores
+    /// of tests.
     var unixTime: Int64 { get }
 
-    /// A descriptor that is readable while the handle has something to do on its thread, such as taking an answer from a
-    /// database; the thread watches it, and calls `proceed`. Nil for a store that brings outcomes back with `deliver` alone.
+    /// A descriptor that is readable while the handle has something to do on its thread, such as taking an answer from
+    /// a database; the thread watches it, and calls `proceed`. Nil for a store that returns all outcomes through
+    /// `deliver`.
     ///
     /// It stays the same, and open, for the handle's life.
     var descriptor: Int32? { get }
 
-    /// Does what `descriptor` has announced, without waiting; completions are called before it returns.
+    /// Does the work that `descriptor` announces, without waiting; completions are called before it returns.
     func proceed()
 
     /// Reads the token info of an id, now or later.
@@ -43,9 +45,9 @@ package protocol StoreHandle: AnyObject {
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
-    ///   - makeCompletion: Makes the completion that takes an outcome which comes later. Called before this returns, once, and
-    ///     only in that case; the completion is called once, on this thread, after this has returned, unless nobody waits for it any
-    ///     more.
+    ///   - makeCompletion: Makes the completion for an outcome that comes later. Called only in that case, once, before
+    ///     this returns; the completion is called once, on this thread, after this has returned, unless nobody waits
+    ///     for it any longer.
     /// - Returns: Nil if the outcome comes later.
     func fetch(
         _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
@@ -57,7 +59,7 @@ package protocol StoreHandle: AnyObject {
     ///   - tokenInfo: Any bytes.
     ///   - id: The unique id.
     ///   - writtenAt: When it was written, in seconds since 1970; nil for now.
-    ///   - condition: What must be so; otherwise the error is `preconditionFailed`, `sessionEnded` or `newer`.
+    ///   - condition: What must hold; otherwise the error is `preconditionFailed`, `sessionEnded` or `newer`.
     ///   - completion: Takes the version that the token has now.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], writtenAt: Int64?, if condition: WriteCondition,
@@ -115,12 +117,14 @@ package protocol StoreHandle: AnyObject {
 
     /// Erases a user: its token and its sessions.
     ///
-    /// A write that was handed over before, as far as the servers' clocks agree, or that depends on a session that this ends, does
-    /// not bring the user back. A restore of an older backup removes it again, unless something of it was written after the erasure.
+    /// The user is not brought back by a write that was handed over earlier, as far as the servers' clocks agree, or
+    /// that depends on a session that this ends. A restore of an older backup erases the user again, except for what
+    /// was written after the erasure.
     ///
     /// - Parameters:
-    ///   - user: Its bytes are the unique id of its token.
-    ///   - completion: Called when the rows are erased as far as the database erases. After an error it is to be erased again.
+    ///   - user: The user, which is the unique id of the user's token.
+    ///   - completion: Called when the rows are erased as far as the database can. After an error, the user must be
+    ///     erased again.
     func erase(_ user: [UInt8], completion: Completion<Erasure>)
 
     /// Hands over the changes gathered since the last call, to be made durable together. Call it before waiting for
@@ -144,9 +148,9 @@ extension StoreHandle {
     }
 }
 
-/// Takes the outcome of something that a store was asked for.
+/// Takes the outcome of a request to a store.
 ///
-/// Belongs to the thread that has asked.
+/// Belongs to the thread that made the request.
 package struct Completion<Value> {
     package let take: (Result<Value, StoreError>) -> Void
     private let waiter: (any OutcomeWaiter)?
@@ -171,8 +175,7 @@ package struct Completion<Value> {
     package func callAsFunction(_ outcome: Result<Value, StoreError>) { take(outcome) }
 }
 
-/// Whoever waits for the outcome of something that a store was asked for, and may stop waiting, such as a client that
-/// disconnects.
+/// Waits for the outcome of a request to a store, and may stop waiting, like a client that disconnects.
 package protocol OutcomeWaiter: AnyObject {
     var isWaiting: Bool { get }
 }

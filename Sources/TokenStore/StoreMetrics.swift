@@ -8,14 +8,15 @@ package struct StoreMetrics: Sendable {
     package var tokens: UInt64?
     /// Sessions of users in the store, as of the last write.
     package var sessions: UInt64?
-    /// Bytes of tokens that wait to be written, and how many may.
+    /// Bytes of tokens that wait to be written, and their limit.
     package var queuedBytes = 0
     package var queueLimit: Int?
-    /// Time of each group's transaction, including the sync, or the way to a database and back; failed groups count as well.
+    /// Duration of each group's transaction, including the sync or the round trip to a database; failed groups count as
+    /// well.
     package var commitTime: Histogram.Reading?
-    /// Time of each sync of the disk; failed ones as well.
+    /// Duration of each sync of the disk; failed ones count as well.
     package var syncTime: Histogram.Reading?
-    /// Tokens of a group.
+    /// Number of tokens in each group.
     package var groupSize: Histogram.Reading?
     /// Tokens that were deleted because they had expired.
     package var expired: UInt64 = 0
@@ -25,8 +26,8 @@ package struct StoreMetrics: Sendable {
     package var walBytes: Int?
     /// The number of the key that seals; nil in the clear.
     package var sealingKey: Int?
-    /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has seen; a store on
-    /// other machines counts them in `remote` instead.
+    /// Numbers of keys that the ring lacks although rows are sealed with them, as far as the start has shown; a store
+    /// on other machines counts them in `remote` instead.
     package var missingKeys: [Int] = []
     /// Rows that did not open when a client asked for them.
     package var unreadableReads = 0
@@ -40,7 +41,7 @@ package struct StoreMetrics: Sendable {
 
 /// Facts and counters of a store in a database on other machines, since it was opened.
 package struct RemoteStoreMetrics: Sendable {
-    /// A host of the database, as it was when it was last asked.
+    /// A host of the database, in the state in which it was last seen.
     package struct Host: Hashable, Sendable {
         package enum Role: String, CaseIterable, Sendable {
             /// It takes the writes.
@@ -49,10 +50,10 @@ package struct RemoteStoreMetrics: Sendable {
             case standby
             /// It was the primary before the present one.
             case former
-            /// It answers, but is not used as it is: the log says why.
+            /// It answers, but cannot be used; the log says why.
             case refused
             case unreachable
-            /// It was not asked yet.
+            /// It has not been asked yet.
             case unknown
         }
 
@@ -61,7 +62,7 @@ package struct RemoteStoreMetrics: Sendable {
         package var role = Role.unknown
         /// Such as `15.18`; empty if it is not known.
         package var version = ""
-        /// Open connections of clients' requests.
+        /// Open connections for clients' requests.
         package var connections = 0
 
         package init(name: String) {
@@ -72,7 +73,7 @@ package struct RemoteStoreMetrics: Sendable {
         package var software: String { version.isEmpty ? "" : "PostgreSQL \(version)" }
     }
 
-    /// Connections of clients' requests.
+    /// Connections for clients' requests.
     package struct Connections: Hashable, Sendable {
         package var open = 0
         /// Attempts that are under way.
@@ -85,32 +86,33 @@ package struct RemoteStoreMetrics: Sendable {
     /// In the order of the settings.
     package var hosts: [Host] = []
     package var connections = Connections()
-    /// Requests that wait for the database, and how many may.
+    /// Requests that wait for the database, and their limit.
     package var waitingRequests = 0
     package var requestLimit = 0
-    /// Requests that were refused because too many waited, or too many bytes.
+    /// Requests that were refused because too many requests, or too many bytes, were waiting.
     package var refusedByCount: UInt64 = 0
     package var refusedByBytes: UInt64 = 0
-    /// Requests that were never sent, as their clients had disconnected before.
+    /// Requests that were never sent, because their clients had disconnected.
     package var dropped: UInt64 = 0
-    /// From the moment a group is sent to its answer: of groups that only read, and of proofs.
+    /// Time from sending a group to its answer, for groups that only read and for proofs.
     package var readTime: Histogram.Reading
     package var proofTime: Histogram.Reading
-    /// Requests that were to be sent again, by the SQLSTATE that was the cause, or `connection` if one was lost.
+    /// Requests that had to be sent again, by the SQLSTATE that was the cause, or `connection` if a connection was
+    /// lost.
     package var retries: [(cause: String, count: UInt64)] = []
     /// How often another server has become the primary, and when that was last noticed, in seconds since 1970.
     package var failovers: UInt64 = 0
     package var lastFailover: Int64?
     /// Grows with each promotion; nil before the first connection.
     package var timeline: Int64?
-    /// Commits that have shown that a server is still the primary, and those that were to show it and have failed.
+    /// Commits that have proved that a server is still the primary, and those that have failed to.
     package var proofs: UInt64 = 0
     package var failedProofs: UInt64 = 0
     /// Reads whose answers were held back until there was a proof.
     package var heldReads: UInt64 = 0
-    /// Since the last proof began, in seconds; nil if none is needed.
+    /// Seconds since the last proof began; nil if none is needed.
     package var proofAge: Double?
-    /// Writes that the database has committed with a warning, and that clients were therefore not told of as stored.
+    /// Writes that the database committed with a warning, and that were therefore not reported to clients as stored.
     package var unacknowledged: UInt64 = 0
     /// By how much the primary's clock is ahead of this machine's, in seconds, when it was last asked.
     package var clockDifference: Double?

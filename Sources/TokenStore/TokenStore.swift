@@ -1,8 +1,8 @@
-/// Where token infos live, by unique id.
+/// Stores token infos by unique id.
 ///
-/// A token that `store` has reported as stored is what every later `fetch` gives, in every handle and after a crash; a
-/// write that fails leaves the previous value in place. `StoreConformance` in Tests/StoreConformance says all that with
-/// examples, and the tests of each store run it.
+/// Once `store` has reported a token as stored, every later `fetch` returns it, in every handle and after a crash; a
+/// write that fails leaves the previous value in place. `StoreConformance` in Tests/StoreConformance specifies all that
+/// by examples, which the tests of each store run.
 ///
 /// Capabilities that only some stores have are nil for the others; see `StoreCapability`.
 ///
@@ -24,12 +24,13 @@ package protocol TokenStore: Sendable {
     /// For operators' requests.
     var administrator: any StoreAdministrator { get }
 
-    /// Reads ahead what requests will ask for, in the background; to be called once. A store on other machines does nothing.
+    /// Starts to read the data that requests will need into memory, in the background; to be called once. A store on
+    /// other machines does nothing.
     func preload()
 
     /// Whether every change to the tokens passes through this process, so that an observer learns of each.
     ///
-    /// Without that, neither answers to clients nor sessions are kept in memory.
+    /// Otherwise neither answers to clients nor sessions are kept in memory.
     var seesAllWrites: Bool { get }
 
     /// Reports every change to an observer from now on.
@@ -40,16 +41,16 @@ package protocol TokenStore: Sendable {
     /// Opens a handle for one thread.
     ///
     /// - Parameter deliver: Runs a closure on the handle's thread, soon; called from any thread. Stores that finish
-    ///   their work elsewhere bring the outcome back with it, one call for many writes.
+    ///   their work elsewhere return the outcomes through it, one call for many writes.
     func makeHandle(
         deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
     ) throws(StoreError) -> any StoreHandle
 
-    /// Puts another retention into force: tokens that it has expired are no longer fetched.
+    /// Puts another retention into force: tokens that have expired by it are no longer returned.
     func change(_ retention: Retention) async throws(StoreError)
 
-    /// Finishes the writes that were handed over, and takes no further ones. Blocks the calling thread until then, while the
-    /// threads of the handles must go on.
+    /// Finishes the writes that were handed over, and accepts no more. Blocks the calling thread meanwhile; the threads
+    /// of the handles must keep running.
     func finishWrites()
 
     /// Closes the store after `finishWrites`. Handles must not be used afterwards.
@@ -66,8 +67,8 @@ extension TokenStore {
 /// before it reports the outcome. Between the two calls a read may find the former token or the new one. Tokens that expire are
 /// not reported, as a read says how long its token may be kept.
 ///
-/// Called on any thread, also while clients read; must return soon. A class, as a reference to one costs least to copy, which
-/// every group of writes does.
+/// Called on any thread, also while clients read; must return soon. A class, because every group of writes copies the
+/// reference, and one to an object is the cheapest to copy.
 package protocol WriteObserver: AnyObject, Sendable {
     /// The tokens of these ids are about to be stored, replaced or removed.
     func willWrite(_ ids: [[UInt8]])
@@ -101,7 +102,7 @@ package enum StoreDurability: String, Sendable, CaseIterable {
 package struct DatabaseHost: Hashable, Sendable, CustomStringConvertible {
     /// A name, an address, or the folder of a Unix socket; empty for the database library's default.
     package let name: String
-    /// The address to use in the place of the name's; empty if the name is looked up.
+    /// The address to connect to; empty to look up the name.
     package let address: String
     /// Empty for the default.
     package let port: String

@@ -2,7 +2,7 @@ internal import Dispatch
 internal import Glibc
 internal import System
 
-/// A handle of its own for operators' commands, which wait for each outcome.
+/// A handle for operators' commands, which wait for each outcome.
 ///
 /// It is opened for the first command, and stays open.
 package actor WaitingHandle: UserAdministrator {
@@ -36,13 +36,13 @@ package actor WaitingHandle: UserAdministrator {
         }
     }
 
-    /// Does what the handle's descriptor has announced, as a turn of a loop.
+    /// Does the work that the handle's descriptor announces, like a turn of an event loop.
     private func proceed() {
         opened?.proceed()
         opened?.flush()
     }
 
-    /// Begins something, hands it over and waits for its outcome.
+    /// Begins a request, hands it over and waits for its outcome.
     private func outcome<Value: Sendable>(
         of begin: (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
     ) async throws(StoreError) -> Value {
@@ -59,10 +59,11 @@ package actor WaitingHandle: UserAdministrator {
         return try outcome.get()
     }
 
-    /// The most changes, and about the most bytes of memory for them, that are handed over together: less than any queue may hold.
+    /// How many changes, and roughly how many bytes of memory for them, are handed over together at most: less than any
+    /// queue may hold.
     private static let (changesTogether, bytesTogether) = (256, 256 << 10)
 
-    /// Makes many changes, some together, and waits for their outcomes.
+    /// Makes changes in batches, and waits for their outcomes.
     ///
     /// - Parameter size: Bytes that a change takes while it waits.
     private func outcomes<Change, Value: Sendable>(
@@ -174,13 +175,13 @@ package final class BlockingExecutor: SerialExecutor {
         queue.async { unsafe job.runSynchronously(on: self.asUnownedSerialExecutor()) }
     }
 
-    /// Runs a closure, after what was handed over before.
+    /// Runs a closure after the work that was handed over before.
     package func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
     package func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
 }
 
-/// Watches a handle's descriptor, as a loop does for a server.
+/// Watches a handle's descriptor, as an event loop does in a server.
 package final class DescriptorPolling {
     private let source: any DispatchSourceRead
 

@@ -12,32 +12,22 @@ import Testing
 
     init() throws {
         folder = try TemporaryDirectory()
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
-        options.isSealed = false
+        let options = StoreOptions(in: folder.path) { $0.isSealed = false }
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
         writer = try opener.open().writer
         for name in 1...9 { try write(UInt8(name), 0) }
-        // By which the database is no small one.
+        // With this row the database is not small.
         try write(10, 0, size: 8 << 20)
         _ = try writer.checkpoint()
     }
 
-    private func key(_ name: UInt8) -> RowKey {
-        var key = RowKey()
-        key.bytes = [name]
-        return key
-    }
-
-    /// Writes a row in a commit of its own; by itself it fills a page.
+    /// Writes a row that fills a page, in a commit of its own.
     private func write(_ name: UInt8, _ version: UInt8, size: Int = 1_500) throws {
-        let row = Row(
-            key: key(name), value: [UInt8](repeating: version, count: size), keyNumber: 0,
-            times: RowTimes(writtenAt: 1, expiresAt: nil), id: [], index: ObjectIdentifier(writer)
-        )
+        let row = Row(RowKey(bytes: [name]), [UInt8](repeating: version, count: size))
         for outcome in try writer.commit([row]) { try outcome.get() }
     }
 
-    /// The rows' versions in the database's file alone; it has to be whole, as no page is made new here.
+    /// The rows' versions in the database's file alone, which is sound without the WAL because no page is added here.
     private func moved() throws -> [UInt8] {
         let connection = try SQLiteConnection(path: opener.database, mode: .immutable)
         #expect(try connection.text("PRAGMA integrity_check") == "ok")
@@ -59,7 +49,7 @@ import Testing
         }
     }
 
-    @Test("what the WAL has is moved ahead, and the WAL goes on until the checkpoint")
+    @Test("the WAL's content is copied ahead, and the WAL grows on until the checkpoint")
     func moving() async throws {
         try write(1, 1)
         try write(2, 1)
@@ -79,17 +69,17 @@ import Testing
         #expect(writer.walSize < size)
     }
 
-    @Test("of a small database nothing is moved ahead")
+    @Test("nothing of a small database is copied ahead")
     func small() throws {
-        #expect(try writer.remove([key(10)]) == [true])
+        #expect(try writer.remove([RowKey(bytes: [10])]) == [true])
         try write(1, 1)
-        try writer.prepareCheckpoint { Issue.record("nothing was moved") }
+        try writer.prepareCheckpoint { Issue.record("something was copied") }
         #expect(writer.backgroundSync == nil)
         #expect(try writer.checkpoint(.restart) == .complete)
         #expect(try moved() == [1, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    @Test("what something reads is left to the checkpoint")
+    @Test("pages that a reader holds up are left to the checkpoint")
     func read() async throws {
         try write(1, 1)
         let reader = try SQLiteConnection(path: opener.database, mode: .readOnly)
@@ -102,7 +92,7 @@ import Testing
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    @Test("after a fault all is moved again, also what was moved ahead and has not reached the disk")
+    @Test("after a fault everything is copied again, even what was copied ahead but has not reached the disk")
     func settling() async throws {
         try write(1, 1)
         try write(2, 1)
@@ -114,7 +104,7 @@ import Testing
         #expect(try moved() == [0, 0, 0, 0, 0, 0, 0, 0, 0])
         try opener.settle(writer)
         #expect(try moved() == [1, 1, 0, 0, 0, 0, 0, 0, 0])
-        // Closed last, as it takes the locks with it that SQLite has on the file.
+        // Closed last, because closing it releases SQLite's locks on the file.
         try file.close()
     }
 }

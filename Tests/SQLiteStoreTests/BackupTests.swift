@@ -45,7 +45,7 @@ import Testing
         #expect(BackupRecord(in: data) == nil)
         await administrator.recordBackup(isSuccessful: true)
         #expect(BackupRecord(in: data)?.isSuccessful == true && BackupRecord(in: data)?.successTime != nil)
-        // More than one step of a copy, after which it looks whether it was interrupted.
+        // Copying this takes several steps; after each the backup checks whether it was cancelled.
         let large = (token: Token(id: [1], info: [UInt8](repeating: 1, count: 3 << 20)), writtenAt: Int64?.none)
         for outcome in await administrator.store([large], keepsNewer: false) { try outcome.get() }
         let task = Task { [path = folder.path + "/backup.db"] in try await administrator.backUp(to: path) { _ in } }
@@ -53,5 +53,28 @@ import Testing
         await #expect(throws: StoreError.self) { try await task.value }
         #expect(BackupRecord(in: data)?.isSuccessful == false && BackupRecord(in: data)?.successTime != nil)
         store.close()
+    }
+}
+
+@Suite struct DatabaseCopyTests {
+    @Test("a copy has no journal of its own, as it is thrown away after an error")
+    func journal() throws {
+        let folder = try TemporaryDirectory()
+        let source = try SQLiteConnection(path: folder.path + "/source", mode: .readWriteCreate)
+        try source.execute("CREATE TABLE page (number, value); INSERT INTO page VALUES (1, zeroblob(100000))")
+        let copy = folder.path + "/copy"
+        #expect(FileManager.default.createFile(atPath: copy, contents: nil))
+        var files: Set<String> = []
+        do {
+            let copying = try DatabaseCopy(of: source, to: copy)
+            while try copying.step(pages: 5).remaining > 0 {
+                files.formUnion(try FileManager.default.contentsOfDirectory(atPath: folder.path))
+                try source.execute("UPDATE page SET number = number + 1")
+            }
+        }
+        #expect(files == ["source", "copy"])
+        let result = try SQLiteConnection(path: copy, mode: .readOnly).text("PRAGMA integrity_check")
+        #expect(result == "ok")
+        #expect(try SQLiteConnection(path: copy, mode: .readOnly).integer("SELECT number FROM page") > 1)
     }
 }

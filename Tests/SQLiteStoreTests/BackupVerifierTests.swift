@@ -18,8 +18,7 @@ import Testing
     }
 
     private func verify(isSealed: Bool = true) throws(StoreError) -> BackupVerification {
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
-        options.isSealed = isSealed
+        let options = StoreOptions(in: data) { $0.isSealed = isSealed }
         return try SQLiteStoreProvider(directory: data, options: options).verify(backup) { _ in }
     }
 
@@ -65,6 +64,18 @@ import Testing
         found = try verify()
         #expect(found.unreadable.isEmpty && !found.isSound)
         #expect(found.damages == ["the store has counted 10 tokens, but 9 are there"])
+    }
+
+    @Test func `all sessions are read, more than are read of one state as well`() async throws {
+        try await makeBackup(1, isSealed: false)
+        try SQLiteConnection(path: backup, mode: .readWrite).execute(
+            """
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2500)
+            INSERT INTO session SELECT randomblob(32), randomblob(16), x'61', i, 0, 0, 0, 0, x'61' FROM n
+            """
+        )
+        let found = try verify(isSealed: false)
+        #expect(found.sessions == 2_500 && found.isSound)
     }
 
     @Test(

@@ -45,14 +45,6 @@ import Testing
         try connection.execute("UPDATE store SET looked_at = \(time)")
     }
 
-    private func eventually(_ isSo: () async throws -> Bool) async throws {
-        for _ in 0..<1_000 {
-            if try await isSo() { return }
-            try await Task.sleep(for: .milliseconds(10))
-        }
-        #expect(try await isSo())
-    }
-
     @Test("the last look is known to a store whose WAL cannot be moved at the start")
     func lookBesideFault() throws {
         let data = try TemporaryDirectory()

@@ -15,9 +15,7 @@ import Testing
 
     /// Options of a store with a key ring of its own, as a first start makes it.
     private func options(_ name: String, isSealed: Bool) -> StoreOptions {
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: path(name)))
-        options.isSealed = isSealed
-        return options
+        StoreOptions(in: path(name)) { $0.isSealed = isSealed }
     }
 
     private func path(_ name: String) -> String { folder.path + "/" + name }

@@ -9,7 +9,7 @@ import Testing
 
 @Suite struct DamagedWALTests {
     private let folder: TemporaryDirectory
-    /// As a crash has left it: with all commits in the WAL.
+    /// A folder as a crash leaves it, with all commits in the WAL.
     private let crashed: String
     private let bytes: [UInt8]
     /// The WAL's length after each commit.
@@ -23,7 +23,7 @@ import Testing
         crashed = folder.path + "/crashed"
         let store = try WriterHarness(folder.path + "/data")
         try store.store("zero", bytes: 100)
-        // What comes now is written over an earlier round's frames.
+        // Later commits overwrite the frames of an earlier round.
         for number in 0..<5 { try store.store("zero\(number)", bytes: 30_000) }
         _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.restart) }
         var ends: [Int] = []
@@ -36,7 +36,7 @@ import Testing
         try FileManager.default.removeItem(atPath: crashed + "/lock")
         bytes = [UInt8](try Data(contentsOf: URL(filePath: crashed + "/tokens.db-wal")))
         self.ends = ends
-        // More than one frame each, and the rest is of the earlier round.
+        // Each commit has more than one frame, and the rest of the file is of the earlier round.
         #expect(ends[0] >= 32 + 3 * Self.frameSize && ends[3] < bytes.count)
     }
 
@@ -60,7 +60,7 @@ import Testing
         for size in stride(from: 0, to: bytes.count, by: 1_001) {
             #expect(try damage(Array(bytes[..<size])) == nil, "\(size)")
         }
-        // Zeros, as a file system leaves them where a file grew and its content did not arrive.
+        // Zeros, which a file system leaves where a file grew but its content was not written.
         for size in stride(from: ends[2], to: ends[3], by: 512) {
             let torn = Array(bytes[..<size]) + [UInt8](repeating: 0, count: bytes.count - size)
             #expect(try damage(torn) == nil, "\(size)")
@@ -82,7 +82,8 @@ import Testing
         }
     }
 
-    /// Frames 42 and 63, and every 64th after each of them, have a header across two sectors: one may be the earlier round's.
+    /// Frames 42 and 63, and every 64th after each of them, have a header across two sectors: one of the two may be the
+    /// earlier round's.
     @Test("any sectors of the last group may still be those of an earlier round")
     func overwrittenGroup() throws {
         let path = folder.path + "/rounds.db"
@@ -140,13 +141,13 @@ import Testing
     }
 
     private func options(_ change: (inout StoreOptions) -> Void = { _ in }) -> StoreOptions {
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: crashed))
-        options.isSealed = false
-        change(&options)
-        return options
+        StoreOptions(in: crashed) {
+            $0.isSealed = false
+            change(&$0)
+        }
     }
 
-    @Test("a damaged WAL keeps a store from being opened, by anybody, until that is accepted, and is then kept")
+    @Test("a damaged WAL keeps a store from being opened until the operator accepts that; then a copy is kept")
     func opening() async throws {
         let damaged = flipped(ends[0] + 100)
         let wal = URL(filePath: crashed + "/tokens.db-wal")
@@ -162,7 +163,7 @@ import Testing
         #expect(examiner.damagedCopy == nil)
         let events = Events()
         let accepting = options { $0.acceptsDamagedWAL = true }
-        // That of an earlier time is replaced.
+        // An earlier copy is replaced.
         try Data("earlier".utf8).write(to: URL(filePath: copy))
         let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
@@ -181,11 +182,11 @@ import Testing
         again.close()
     }
 
-    @Test("a damaged WAL beside a database of another moment is not for the operator to accept")
+    @Test("the operator cannot accept a damaged WAL beside a database that is not in WAL mode")
     func foreign() throws {
         let (database, wal) = (crashed + "/tokens.db", crashed + "/tokens.db-wal")
         try FileManager.default.removeItem(atPath: database)
-        // As a backup and a restore leave it.
+        // It is not in WAL mode, like a backup or a restored database.
         try Schema.create(SQLiteConnection(path: database, mode: .readWriteCreate))
         let damaged = flipped(ends[0] + 100)
         try Data(damaged).write(to: URL(filePath: wal))
@@ -212,7 +213,7 @@ import Testing
         try SQLiteTokenStore(directory: crashed, options: options()) { _ in }.close()
     }
 
-    @Test("a copy of a damaged WAL that cannot be kept is a reason not to go on, even if that is accepted")
+    @Test("a damaged WAL that is accepted is not used if no copy of it can be kept")
     func notKept() throws {
         let wal = crashed + "/tokens.db-wal"
         try Data(flipped(ends[0] + 100)).write(to: URL(filePath: wal))
@@ -224,7 +225,7 @@ import Testing
         #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == flipped(ends[0] + 100))
     }
 
-    @Test("an accepted WAL that could not be moved into the database is accepted again, unless it was replaced")
+    @Test("an accepted WAL that could not be checkpointed is accepted again, unless it was replaced")
     func acceptedTwice() throws {
         for isReplaced in [false, true] {
             let data = "\(folder.path)/\(isReplaced)"
@@ -253,9 +254,9 @@ import Testing
 
     /// A store as a crash leaves it when a part of its WAL was in the database: its folder, and the WAL's length up to there.
     ///
-    /// - Parameter slotKey: The last byte of the key that decides which rows share a page. Of most keys SQLite's check finds
-    ///   the mix (1); of a few it does not, and tokens are missing (10). With a random key some stores would not even be
-    ///   mixed, because the WAL's sound part has all pages that matter.
+    /// - Parameter slotKey: The last byte of the key that decides which rows share a page. With most keys (such as 1)
+    ///   SQLite's check finds the mix; with a few (such as 10) it does not, and tokens are missing. With a random key
+    ///   some stores would not even be mixed, because the WAL's sound part has all pages that matter.
     private func partlyMoved(slotKey: UInt8) throws -> (folder: String, moved: Int) {
         let (data, copy) = (folder.path + "/moving", folder.path + "/moved")
         do {
@@ -271,7 +272,7 @@ import Testing
         for number in 0..<200 { try store.store("old\(number)", bytes: 1_000) }
         _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
         for number in 0..<200 { try store.store("new\(number)", bytes: 1_000) }
-        // Whoever reads this state keeps what comes later from being moved, and the WAL from being begun anew.
+        // A reader of this state keeps later commits from being checkpointed, and the WAL from being restarted.
         let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         try reader.execute("BEGIN")
         #expect(try reader.integer("SELECT count(*) FROM token") == 400)
@@ -287,15 +288,14 @@ import Testing
         return (copy, 32 + found.movedFrames * found.frameSize)
     }
 
-    @Test("a database that has moved more of a damaged WAL than can be read takes no more tokens", arguments: [1, 10])
+    @Test("a database that has more of a damaged WAL than can be read accepts no more tokens", arguments: [1, 10])
     func mixedPages(slotKey: UInt8) async throws {
         let (data, moved) = try partlyMoved(slotKey: slotKey)
         let wal = URL(filePath: data + "/tokens.db-wal")
         var bytes = [UInt8](try Data(contentsOf: wal))
         bytes[moved / 2] ^= 1
         try Data(bytes).write(to: wal)
-        var accepting = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: data))
-        accepting.acceptsDamagedWAL = true
+        let accepting = StoreOptions(in: data) { $0.acceptsDamagedWAL = true }
         do {
             let copy = folder.path + "/copied"
             try FileManager.default.copyItem(atPath: data, toPath: copy)
@@ -321,7 +321,7 @@ import Testing
         #expect(events.all.contains { $0.says("the operator has accepted that") })
     }
 
-    @Test("a database whose pages fit together, but lack a row, counts as one of mixed pages")
+    @Test("a database with consistent pages that lacks a row counts as one with mixed pages")
     func missingRow() throws {
         let store = try WriterHarness(folder.path + "/lacking")
         for id in Self.ids { try store.store(id, bytes: 100) }

@@ -38,9 +38,7 @@ import Testing
     }
 
     private func options(_ directory: String) -> StoreOptions {
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
-        options.isSealed = false
-        return options
+        StoreOptions(in: directory) { $0.isSealed = false }
     }
 
     private func bytes(_ path: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(filePath: path))) }
@@ -54,7 +52,7 @@ import Testing
         case backupByHand, otherDatabase
     }
 
-    @Test("what does not belong together is refused and not touched; a restore helps", arguments: Cause.allCases)
+    @Test("a database and a WAL of another one are refused and not touched; a restore helps", arguments: Cause.allCases)
     func refusal(of cause: Cause) async throws {
         let data = try await crashedStore()
         let (database, wal) = (data + "/tokens.db", data + "/tokens.db-wal")
@@ -74,10 +72,8 @@ import Testing
         }
         #expect(try bytes(database) == before.0 && bytes(wal) == before.1)
         if cause != .otherDatabase {
-            #expect(
-                try SQLiteStoreProvider(examining: data).examine()?.damage?.description.contains(
-                    "do not belong together")
-                    == true)
+            let damage = try SQLiteStoreProvider(examining: data).examine()?.damage
+            #expect(damage?.description.contains("do not belong together") == true)
         }
         #expect(try bytes(database) == before.0 && bytes(wal) == before.1)
         do {

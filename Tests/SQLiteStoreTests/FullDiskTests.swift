@@ -5,44 +5,6 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-/// A writer's database without its thread, so that each of its looks is the test's.
-final class WriterHarness {
-    let events = Events()
-    let opener: StoreOpener
-    let state: StoreState
-    let database: RecoveringDatabase
-
-    /// - Parameters:
-    ///   - directory: The data folder.
-    ///   - change: Of the standard options.
-    ///   - whenOpened: Called before the WAL of an earlier run is checkpointed.
-    init(
-        _ directory: String, _ change: (inout StoreOptions) -> Void = { _ in },
-        whenOpened: (WriterConnection) throws -> Void = { _ in }
-    ) throws {
-        let folder = try DataDirectory.lock(directory)
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
-        options.isSealed = false
-        change(&options)
-        opener = StoreOpener(
-            directory: directory, database: directory + "/tokens.db", options: options
-        ) { [events] in events.add($0) }
-        let opened = try opener.open()
-        state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
-        try whenOpened(opened.writer)
-        database = RecoveringDatabase(opened, opener, state: state, directory: folder)
-    }
-
-    /// Stores a token of so many bytes.
-    func store(_ id: String, bytes: Int) throws {
-        var coder = RowCoder(state.sealing)
-        let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
-        for outcome in database.write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
-    }
-
-    var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }
-}
-
 @Suite struct FullDiskTests {
     private let folder: TemporaryDirectory
 
@@ -50,7 +12,7 @@ final class WriterHarness {
         folder = try TemporaryDirectory()
     }
 
-    /// Looks as often as it takes to say that a failure is over.
+    /// Checks the files often enough for a failure to be reported as over.
     private func lookForAWhile(_ store: WriterHarness) {
         for _ in 0..<3 { store.database.lookAfterFiles() }
     }
@@ -61,7 +23,7 @@ final class WriterHarness {
         }
     }
 
-    @Test("what needs no room does not end a full disk, nor does a token smaller than those that did not fit")
+    @Test("a disk stays full after operations that need no room, and after a token smaller than those that failed")
     func fullDisk() throws {
         let store = try WriterHarness(folder.path + "/data")
         try store.store("kept", bytes: 100)
@@ -70,7 +32,7 @@ final class WriterHarness {
         #expect(store.state.fault != nil)
         for _ in 0..<3 {
             _ = try store.database.perform { (writer) throws(SQLiteError) in
-                // As statistics, a quiet checkpoint, an expiry and a backup do.
+                // What statistics, a quiet checkpoint and an expiry do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
                 let retention = Retention(sinceWritten: .seconds(0), sinceExpired: .seconds(0))
@@ -111,7 +73,7 @@ final class WriterHarness {
         #expect(tables == 0)
     }
 
-    @Test("a disk that fails now and then is reported once, and is mended when nothing has failed between two probes")
+    @Test("a disk that fails now and then is reported once, and as recovered when nothing fails between two probes")
     func nowAndThen() throws {
         let store = try WriterHarness(folder.path + "/data")
         try allow(pages: 64, store)

@@ -21,7 +21,6 @@ import Testing
     func addedTogether() async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
-        #expect(store.administrator as AnyObject === store.administrator as AnyObject)
         let numbers = try await withThrowingTaskGroup(of: Int.self) { group in
             for _ in 0..<8 {
                 group.addTask { try await store.administrator.keyRing?.addKey().number ?? 0 }
@@ -71,7 +70,7 @@ import Testing
         #expect(try await SQLiteAdministrator(again).info("id1") == "info1")
     }
 
-    @Test("a ring that another store in the folder has left is kept beside the one that is left now")
+    @Test("a ring that an earlier store in the folder has kept stays beside the one that is kept now")
     func retiredOfAnotherStore() async throws {
         for _ in 1...2 {
             let store = try SQLiteTokenStore(at: data)
@@ -115,7 +114,7 @@ import Testing
         try await administrator.retireKey(numbered: 2)
     }
 
-    @Test("a key ring's file without a key that is in use, or with another of its number, is not gone on with")
+    @Test("a key ring's file that lacks a key in use, or has another key with its number, is refused")
     func oldKeyRing() async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
@@ -150,7 +149,7 @@ import Testing
         #expect(try FileManager.default.destinationOfSymbolicLink(atPath: data + "/keys") == file.path)
     }
 
-    @Test("a row of a key that is being retired, or of another ring, is not written any more")
+    @Test("a row sealed with a key that is being retired, or of another ring, is refused")
     func staleRows() async throws {
         let first = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2)
         let sealing = Sealing(.sealed(first))

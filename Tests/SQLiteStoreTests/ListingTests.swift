@@ -15,7 +15,7 @@ import Testing
         data = folder.path + "/data"
     }
 
-    @Test("a full page is the last one when nothing is behind it", arguments: [0, 9, 10, 11, 20])
+    @Test("a full page is the last one when no row follows", arguments: [0, 9, 10, 11, 20])
     func lastPage(_ count: Int) async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
@@ -46,11 +46,11 @@ import Testing
         let pages = [Int](repeating: 2, count: count / 2)
         #expect(sizes == (count == 0 ? [0] : count.isMultiple(of: 2) ? pages : pages + [1]))
         _ = try await administrator.addKey()
-        // Each step tells how far it is, and before the first there is none.
+        // Progress is reported before the first step, and after each.
         let steps = Mutex(0)
         let result = try await administrator.rekey { _ in steps.withLock { $0 += 1 } }
         #expect(result.tokens == count && result.rekeyed == count && result.unreadable == 0)
-        // The last one may find nothing.
+        // The last step may find nothing.
         #expect(steps.withLock(\.self) == 2 + count / 2)
         #expect(try await administrator.verify { _ in }.isSound)
     }

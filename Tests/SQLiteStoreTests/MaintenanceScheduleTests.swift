@@ -25,7 +25,7 @@ private let largest = MaintenanceSchedule.largestWAL
 private let rest = MaintenanceSchedule.restOfWAL
 private let written = Retention(sinceWritten: .seconds(100))
 
-/// What a schedule says of a store that was just opened, and was then left alone for a moment.
+/// The beginning of a store that was just opened and has checkpointed its WAL.
 private let settled: [Line] = [
     .checkpoint(complete: true, empties: true, at: 0), .lookAfterFiles(at: 0),
 ]
@@ -38,7 +38,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(nil, at: 1_999),
         ]
     ),
-    "a step of which nothing is known but that it was tried is not due again at once": (
+    "a step that was tried, and whose outcome is not known, is not due again at once": (
         written,
         [
             .checkpoint(complete: true, empties: true, at: 0), .due(.lookAfterFiles, at: 1_000),
@@ -46,10 +46,10 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(nil, at: 1_000),
         ]
     ),
-    "what an earlier run has left in the WAL is moved soon": (
+    "a WAL that an earlier run has left is checkpointed soon": (
         Retention(), [.due(.checkpoint(empties: true), at: 1_000, wal: 5_000)]
     ),
-    "the WAL is moved a second after the last commit, not during a pause between two": (
+    "the WAL is checkpointed a second after the last commit, not in a shorter pause": (
         Retention(),
         settled + [
             .commit(at: 100), .due(nil, at: 900, wal: 5_000), .commit(at: 900), .next(at: 1_000),
@@ -57,7 +57,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.lookAfterFiles, at: 1_900, wal: 5_000, isIdle: false),
         ]
     ),
-    "a growing WAL is copied and synced in the background, and then moved": (
+    "a growing WAL is copied and synced in the background, and then checkpointed": (
         Retention(),
         settled + [
             .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
@@ -67,7 +67,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 10, wal: comfortable + rest - 1, isIdle: false),
             .checkpoint(complete: true, empties: false, at: 10), .due(nil, at: 10, wal: comfortable - 1, isIdle: false),
             .due(.prepareCheckpoint, at: 10, wal: comfortable), .prepared(comfortable),
-            // It has begun anew by itself.
+            // SQLite has restarted the WAL by itself.
             .wal(4_096, isSynchronizing: false), .due(.prepareCheckpoint, at: 10, wal: comfortable),
         ]
     ),
@@ -83,7 +83,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 1_020, wal: comfortable + rest, isIdle: false),
         ]
     ),
-    "a very large WAL is moved at once, whatever is being synced": (
+    "a very large WAL is checkpointed at once, even during a sync": (
         Retention(),
         settled + [
             .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
@@ -91,7 +91,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 10, wal: largest, isIdle: false),
         ]
     ),
-    "a WAL for which its disk has no more room is moved and truncated at once, whatever is being synced": (
+    "a WAL that has taken its share of the disk's room is checkpointed and truncated at once, even during a sync": (
         Retention(),
         settled + [
             .room(free: 3 << 20, file: 1 << 20), .due(nil, at: 10, wal: 2 << 20 - 1, isIdle: false),
@@ -100,7 +100,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: true), at: 10, wal: 2 << 20, isIdle: false),
             // Readers that hold it up are not waited for again at once.
             .checkpoint(complete: false, empties: true, at: 10), .due(nil, at: 11, wal: 2 << 20, isIdle: false),
-            // Somebody has made room.
+            // The disk has room again.
             .room(free: 1 << 30, file: 2 << 20), .due(.lookAfterFiles, at: 1_000, wal: 2 << 20, isIdle: false),
         ]
     ),
@@ -113,11 +113,12 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: true), at: 1_010, wal: comfortable),
         ]
     ),
-    "under load the WAL is written over and over, and cut to nothing once a minute": (
+    "under load the WAL is overwritten again and again, and truncated once a minute": (
         Retention(),
         settled + [
             .commit(at: 10), .checkpoint(complete: true, empties: false, at: 20),
-            // What was moved can still be read in it: a second later that is over, if nothing else comes.
+            // Checkpointed values can still be read in the WAL: it is truncated a second later if no other commit
+            // comes.
             .due(.checkpoint(empties: true), at: 1_020), .commit(at: 60_009),
             .due(.checkpoint(empties: false), at: 60_009, wal: largest),
             .due(.checkpoint(empties: true), at: 60_010, wal: largest),
@@ -126,12 +127,12 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 60_011, wal: largest),
         ]
     ),
-    "replaced values leave the WAL in a minute, also when there is always another commit before it is quiet": (
+    "replaced values leave the WAL in a minute, even if each quiet time ends with another commit": (
         Retention(),
         settled + [.commit(at: 900), .lookAfterFiles(at: 60_500), .commit(at: 60_500)] + [
             .next(at: 60_900), .due(nil, at: 60_899, wal: 5_000),
             .due(.checkpoint(empties: true), at: 60_900, wal: 5_000),
-            // A first commit after a long time is no old one.
+            // The time counts from this commit, not from the last truncation.
             .checkpoint(complete: true, empties: true, at: 60_900), .lookAfterFiles(at: 600_000),
             .commit(at: 600_000), .due(nil, at: 600_000, wal: 5_000),
         ]
@@ -144,7 +145,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 1_020, wal: 1 << 30, isIdle: false),
         ]
     ),
-    "what was dropped is moved out of the WAL when nothing more is to be dropped": (
+    "deleted rows leave the WAL when no more rows are to be deleted": (
         written,
         settled + [
             .due(.expire, at: 0), .expiry(removed: 256, isDone: false, at: 1), .due(.expire, at: 1, isIdle: false),
@@ -154,7 +155,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(nil, at: 10_001), .due(.expire, at: 10_002),
         ]
     ),
-    "another retention is gone by at once, the same one changes nothing": (
+    "another retention takes effect at once, the same one changes nothing": (
         Retention(),
         settled + [
             .lookAfterFiles(at: 100_000), .due(nil, at: 10), .retention(written, at: 10), .due(.expire, at: 10),
@@ -197,13 +198,13 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
         let limit = WALRoom(free: free, file: file).limit
         let growth = max(0, limit - file)
         #expect(limit <= 256 << 10 || limit <= free - growth)
-        // And takes all that it can.
+        // The limit is not smaller than necessary.
         #expect(limit == 256 << 10 || limit + 1 > free - max(0, limit + 1 - file))
         #expect(WALRoom(free: nil, file: file).limit == .max)
     }
 
     @Test(
-        "tokens are looked through often enough for the time they are kept, and at most once a minute",
+        "expired tokens are looked for often enough for the time they are kept, and at most once a minute",
         arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]
     )
     func expiryInterval(_ kept: Duration, _ milliseconds: Int) {

@@ -5,7 +5,7 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-/// Key rings that lack a key that rows are sealed with, although they are the store's.
+/// Key rings of a store that lack a key with which rows are sealed.
 @Suite struct MissingKeyTests {
     private let folder: TemporaryDirectory
     private let data: String

@@ -16,16 +16,7 @@ import Testing
         data = folder.path + "/data"
     }
 
-    /// Waits until something is so.
-    private func until(_ isSo: () async throws -> Bool) async throws {
-        for _ in 0..<500 {
-            if try await isSo() { return }
-            try await Task.sleep(for: .milliseconds(20))
-        }
-        Issue.record("it did not come true in 10 seconds")
-    }
-
-    @Test("a lock of another program's fails writes, reads go on, and writes do when it is gone")
+    @Test("another program's lock makes writes fail until it is gone, while reads continue")
     func locked() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
@@ -39,12 +30,12 @@ import Testing
         try intruder.execute("ROLLBACK")
         try await handle.put("3", under: "a")
         #expect(try await handle.get("a") == "3")
-        // Told when nothing has failed for a second.
-        try await until { events.all.contains(.writesRecovered(failed: 2)) }
+        // Reported when nothing has failed for a second.
+        try await eventually { events.all.contains(.writesRecovered(failed: 2)) }
         #expect(events.all.filter { if case .writesFail = $0 { true } else { false } }.count == 1)
     }
 
-    @Test("somebody who reads for long does not make a passing fault last")
+    @Test("a long read does not prolong a passing fault")
     func longReading() throws {
         let store = try WriterHarness(data)
         try store.store("me", bytes: 1)
@@ -70,7 +61,7 @@ import Testing
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
-        // As many pages as there are.
+        // No more pages than there are now.
         try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try writer.connection.execute("PRAGMA max_page_count = 1")
         }
@@ -84,7 +75,7 @@ import Testing
 }
 
 @Suite struct RetentionTests {
-    @Test("no number of a row is too large or too small for the reckoning")
+    @Test("extreme numbers in a row do not overflow")
     func extremes() {
         let retention = Retention(sinceWritten: .seconds(10), sinceExpired: .seconds(20))
         #expect(retention.deadline(writtenAt: 100, expiresAt: nil) == 111)

@@ -17,7 +17,7 @@ import Testing
 
     // MARK: - Numbers
 
-    @Test("slots are positive, follow the hashes, and those of two hashes are the same or apart")
+    @Test("slots are positive and in the order of the hashes, and those of two hashes are the same or apart")
     func numbers() {
         #expect(RowSlots.first(of: 0) == 1)
         // Six bytes in SQLite's numbers of variable length (sqlite.org/fileformat2.html, section 1.6).
@@ -38,20 +38,12 @@ import Testing
     private func writer() throws -> WriterConnection {
         let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
         try Schema.create(connection)
-        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
-        return try WriterConnection(connection, options: options)
+        return try WriterConnection(connection, options: StoreOptions(in: folder.path))
     }
 
-    /// A key whose row lies in the slots from one on.
+    /// A key whose row lies in the slots that begin with one.
     private static func key(_ bytes: [UInt8], from slot: UInt64) -> RowKey {
         RowKey(bytes: bytes, hashPrefix: (slot >> 4) << 26)
-    }
-
-    private func row(_ key: RowKey, _ value: UInt8, on connection: SQLiteConnection) -> Row {
-        Row(
-            key: key, value: [value], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
-            index: ObjectIdentifier(connection)
-        )
     }
 
     /// What the table holds, by key.
@@ -74,7 +66,7 @@ import Testing
             guard let key = keys.randomElement(using: &generator) else { return }
             if Bool.random(using: &generator) {
                 let value = UInt8.random(in: 0...255, using: &generator)
-                let outcome = try writer.commit([row(key, value, on: writer.connection)])[0]
+                let outcome = try writer.commit([Row(key, [value])])[0]
                 #expect((try? outcome.get()) != nil)
                 expected[key.bytes] = value
             } else {
@@ -91,16 +83,16 @@ import Testing
         let writer = try writer()
         let keys = (0..<UInt8(16)).map { Self.key([$0], from: 33) }
         let other = Self.key([99], from: 49)
-        let outcomes = try writer.commit((keys + [other]).map { row($0, 1, on: writer.connection) })
+        let outcomes = try writer.commit((keys + [other]).map { Row($0, [1]) })
         #expect(outcomes.map { (try? $0.get()) != nil } == [Bool](repeating: true, count: 15) + [false, true])
         #expect(writer.tokenCount == 16)
         #expect(try writer.remove([keys[3]]) == [true])
-        #expect((try? writer.commit([row(keys[15], 2, on: writer.connection)])[0].get()) != nil)
+        #expect((try? writer.commit([Row(keys[15], [2])])[0].get()) != nil)
     }
 
     // MARK: - A store in which slots are taken
 
-    /// Moves all rows on by some slots; a row of nobody's takes the place of each.
+    /// Moves all rows by some slots, and puts an unrelated row in the place of each.
     private func displace(by count: Int) throws {
         let connection = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
         try connection.execute(
@@ -136,7 +128,7 @@ import Testing
         #expect(try await handle.get("id5") == "info5")
     }
 
-    @Test("a look at everything finds rows where none belongs")
+    @Test("a verification finds rows in slots where they do not belong")
     func doubles() async throws {
         var store = try SQLiteTokenStore(at: data)
         try await ConformanceHandle.open(store).put("info", under: "id")
@@ -156,7 +148,7 @@ import Testing
     }
 
     @Test(
-        "a row that was moved out of its slots is no token, and a look at everything says so", arguments: [true, false])
+        "a row that was moved out of its slots is not found, and a verification reports it", arguments: [true, false])
     func misplaced(_ isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         try await ConformanceHandle.open(store).put("info", under: "id")

@@ -6,14 +6,14 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-/// What happens to a store's files while it is open, and what is there after the restart that answers it.
+/// Accidents to a store's files while it is open, and what the following restart finds.
 @Suite final class StoreAccidentTests {
     private let folder: TemporaryDirectory
     private let data: String
     private let database: String
     private let wal: String
     private var store: WriterHarness?
-    /// Keeps the WAL's index in memory when the writer's connection goes, as a loop's does.
+    /// Keeps the WAL's index in memory when the writer's connection is closed, as a loop's reader does.
     private var reader: SQLiteConnection?
 
     init() throws {
@@ -39,7 +39,7 @@ import Testing
         try #require(try FileManager.default.attributesOfItem(atPath: path)[.size] as? Int)
     }
 
-    /// By its path: closing a descriptor would give up the locks that SQLite has on the file.
+    /// Truncates a file by its path: closing a descriptor would release SQLite's locks on the file.
     private func cut(_ path: String, to size: Int) {
         #expect(truncate(path, size) == 0)
     }
@@ -53,7 +53,7 @@ import Testing
 
     private var isMarked: Bool { CheckRequest(of: database).exists }
 
-    /// What the store has said of the accident, after it was found by a write or by the look of each second.
+    /// What the store reports of an accident, which a write or the check of each second finds.
     private func finding(byWriting: Bool) throws -> String {
         let store = try #require(store)
         if !byWriting { store.database.lookAfterFiles() }
@@ -67,7 +67,7 @@ import Testing
         return try #require(store.events.all.first).description
     }
 
-    /// Ends the store as a process does that closes nothing, and opens it again.
+    /// Ends the store like a process that closes nothing, and opens it again.
     private func restart() throws -> WriterHarness {
         (store, reader) = (nil, nil)
         let store = try WriterHarness(data)
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(
-        "an accident fails the write that finds it and all others, is told once, and a restart has what the files held",
+        "an accident fails the write that finds it and all later ones, is reported once, and a restart has what the files held",
         arguments: Accident.allCases, [true, false])
     func accident(_ accident: Accident, byWriting: Bool) throws {
         try store?.store("second", bytes: 5_000)
@@ -119,7 +119,7 @@ import Testing
             try files.removeItem(atPath: data)
             (told, kept) = ("the database \(database) was", [])
         }
-        // The locks are looked at once a second only.
+        // The locks are checked only once a second.
         let text = try finding(byWriting: byWriting && accident != .lockRemoved)
         #expect(text.hasPrefix(told))
         #expect(text.contains("nothing is lost") == [.walRemoved, .walReplaced].contains(accident))
@@ -134,7 +134,7 @@ import Testing
         #expect(store.state.fault == nil)
     }
 
-    @Test("a database that is moved away is not begun anew while its WAL is there")
+    @Test("a database that was moved away is not created anew while its WAL is there")
     func databaseMoved() throws {
         try store?.store("second", bytes: 5_000)
         #expect(rename(database, database + ".away") == 0)
@@ -154,7 +154,7 @@ import Testing
         #expect("\(try #require(error))".contains("token-cache restore"))
     }
 
-    @Test("a WAL that is removed while something reads an earlier state may be lost, and the next start looks at that")
+    @Test("a WAL that is removed during a read of an earlier state may be lost, and the next start checks the database")
     func removedWhileRead() throws {
         try store?.store("second", bytes: 5_000)
         try reader?.execute("BEGIN")
@@ -168,12 +168,12 @@ import Testing
         #expect(!isMarked)
     }
 
-    @Test("a WAL that is cut while a part of it was moved leaves a database that is used only when it is sound")
+    @Test("a WAL that is cut when a part of it was checkpointed leaves a database that is used only if it is sound")
     func cutBehindACheckpoint() throws {
         try store?.store("second", bytes: 5_000)
         let end = try size(wal)
         try store?.store("third", bytes: 5_000)
-        // So far it will be moved.
+        // Commits up to here will be checkpointed.
         try reader?.execute("BEGIN")
         #expect(try reader?.integer("SELECT count(*) FROM token") == 3)
         try store?.store("fourth", bytes: 5_000)
@@ -209,7 +209,7 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: database + "-shm"))
     }
 
-    @Test("files that cannot be looked at are an error of the disk, and the store goes on when they can")
+    @Test("files that cannot be checked are an error of the disk, and the store continues when they can")
     func failingLook() throws {
         let store = try #require(store)
         #expect(rename(data, data + ".away") == 0)

@@ -4,7 +4,7 @@ import Testing
 @testable import SQLiteStore
 @testable import TokenStore
 
-/// What a store has reported.
+/// The events that a store has reported.
 final class Events: Sendable {
     private let list = Mutex<[StoreEvent]>([])
     /// Called when an event comes.
@@ -19,9 +19,26 @@ final class Events: Sendable {
 }
 
 extension StoreEvent {
-    /// Whether it is one of SQLite's own with a text.
+    /// Whether it is an event of SQLite stores whose text contains another one.
     func says(_ text: String) -> Bool {
         if case .own(let notice) = self { notice.text.contains(text) } else { false }
+    }
+}
+
+extension StoreOptions {
+    /// The standard options with the key ring in a folder, but for what `change` changes.
+    init(in directory: String, _ change: (inout StoreOptions) -> Void = { _ in }) {
+        self.init(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
+        change(&self)
+    }
+}
+
+extension Row {
+    /// A row in the clear, for `WriterConnection.commit`.
+    init(_ key: RowKey, _ value: [UInt8]) {
+        self.init(
+            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
+            index: ObjectIdentifier(Row.self))
     }
 }
 
@@ -50,8 +67,7 @@ extension OfflineSQLiteStore {
 
 extension SQLiteStoreProvider {
     init(examining directory: String) {
-        let keyRing = KeyRingFile(path: "", credentials: nil, directory: directory)
-        self.init(directory: directory, options: StoreOptions(keyRing: keyRing))
+        self.init(directory: directory, options: StoreOptions(in: directory))
     }
 }
 
@@ -60,10 +76,11 @@ extension SQLiteTokenStore {
     convenience init(
         at directory: String, events: Events = Events(), _ change: (inout StoreOptions) -> Void = { _ in }
     ) throws {
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
-        // Otherwise a write fails that a busy machine holds up for long.
-        options.queueTime = .seconds(3_600)
-        change(&options)
+        let options = StoreOptions(in: directory) {
+            // Otherwise a write fails that a busy machine holds up for long.
+            $0.queueTime = .seconds(3_600)
+            change(&$0)
+        }
         try self.init(directory: directory, options: options, report: { events.add($0) })
     }
 
@@ -78,10 +95,7 @@ extension SQLiteTokenStore {
 extension SQLiteAdministrator {
     /// Another administrator than the store's own.
     init(_ store: SQLiteTokenStore) {
-        self.init(
-            OpenDatabase(
-                directory: store.directory, path: store.path, options: store.options, state: store.state,
-                writerThread: store.writerThread), users: store.administrator.users)
+        self.init(store.open, users: store.administrator.users)
     }
 
     nonisolated func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
@@ -138,4 +152,52 @@ extension WriterConnection {
             return removed
         }
     }
+}
+
+/// A writer's database without its thread, so that the test decides when the files are checked.
+final class WriterHarness {
+    let events = Events()
+    let opener: StoreOpener
+    let state: StoreState
+    let database: RecoveringDatabase
+
+    /// - Parameters:
+    ///   - directory: The data folder.
+    ///   - change: Changes the standard options.
+    ///   - whenOpened: Called before the WAL of an earlier run is checkpointed.
+    init(
+        _ directory: String, _ change: (inout StoreOptions) -> Void = { _ in },
+        whenOpened: (WriterConnection) throws -> Void = { _ in }
+    ) throws {
+        let folder = try DataDirectory.lock(directory)
+        let options = StoreOptions(in: directory) {
+            $0.isSealed = false
+            change(&$0)
+        }
+        opener = StoreOpener(
+            directory: directory, database: directory + "/tokens.db", options: options
+        ) { [events] in events.add($0) }
+        let opened = try opener.open()
+        state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
+        try whenOpened(opened.writer)
+        database = RecoveringDatabase(opened, opener, state: state, directory: folder)
+    }
+
+    /// Stores a token of so many bytes.
+    func store(_ id: String, bytes: Int) throws {
+        var coder = RowCoder(state.sealing)
+        let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
+        for outcome in database.write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
+    }
+
+    var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }
+}
+
+/// Waits until something is true.
+func eventually(_ isSo: () async throws -> Bool) async throws {
+    for _ in 0..<1_000 {
+        if try await isSo() { return }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+    Issue.record("it did not come true in 10 seconds")
 }

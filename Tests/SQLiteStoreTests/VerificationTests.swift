@@ -16,7 +16,7 @@ import Testing
         data = folder.path + "/data"
     }
 
-    @Test("fewer tokens than the store tells of, or more, stop nothing", arguments: [0, 1, 7])
+    @Test("a wrong count of tokens is found, and stops nothing", arguments: [0, 1, 7])
     func wrongCount(_ count: Int) async throws {
         let first = try SQLiteTokenStore(at: data)
         await SQLiteAdministrator(first).fill(0..<5)
@@ -53,13 +53,13 @@ import Testing
             }
             written.wait()
         }
-        // Nothing is being read while progress is told.
+        // No read was open while progress was reported.
         #expect(isEmptied.wait(timeout: .now()) == .success)
         #expect(verification.isSound && (1_000...1_201).contains(verification.tokens))
         #expect(try await administrator.verify { _ in }.tokens == 601)
     }
 
-    @Test("a statement that takes long ends with its task", .timeLimit(.minutes(1)), arguments: [0, 100])
+    @Test("a long statement ends when its task is cancelled", .timeLimit(.minutes(1)), arguments: [0, 100])
     func interruption(milliseconds: Int) async throws {
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
@@ -83,7 +83,7 @@ import Testing
         #expect(await !user.isUsedDuringLongRead(path: folder.path + "/other.db"))
     }
 
-    @Test("a WAL that cannot be opened is not taken for none")
+    @Test("a WAL that cannot be opened is not taken for a missing one")
     func unreadableLog() throws {
         try FileManager.default.createDirectory(atPath: data + "/tokens.db-wal", withIntermediateDirectories: true)
         #expect(throws: SQLiteError.self) { try StoreOpener.rewrite(data + "/tokens.db-wal") }

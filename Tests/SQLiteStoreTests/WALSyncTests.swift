@@ -13,8 +13,7 @@ import Testing
 
     init() throws {
         folder = try TemporaryDirectory()
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
-        options.isSealed = false
+        let options = StoreOptions(in: folder.path) { $0.isSealed = false }
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
     }
 
@@ -25,12 +24,7 @@ import Testing
     }
 
     private func write(_ name: UInt8, with writer: WriterConnection) throws {
-        var key = RowKey()
-        key.bytes = [name]
-        let row = Row(
-            key: key, value: [1, 2, 3], keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
-            index: ObjectIdentifier(writer))
-        for outcome in try writer.commit([row]) { try outcome.get() }
+        for outcome in try writer.commit([Row(RowKey(bytes: [name]), [1, 2, 3])]) { try outcome.get() }
     }
 
     /// The syncs of the WAL since the last call.

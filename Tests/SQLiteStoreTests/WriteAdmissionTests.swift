@@ -55,7 +55,8 @@ import Testing
     }
 }
 
-/// Asks after each step of SQLite's virtual machine whether the writer would be taken for stalled if that took very long.
+/// Checks after each step of SQLite's virtual machine whether the writer would count as stalled if the step took very
+/// long.
 private final class StallWatch: Sendable {
     let steps = Atomic<Int>(0)
     let stalls = Atomic<Int>(0)
@@ -81,5 +82,21 @@ private final class StallWatch: Sendable {
 
     func end(on connection: SQLiteConnection) {
         sqlite3_progress_handler(connection.handle, 0, nil, nil)
+    }
+}
+
+@Suite struct GroupPauseTests {
+    @Test
+    func `a write alone, or with a few others, is followed by no wait`() {
+        for count in 0...3 { #expect(GroupPause(afterGroupOf: count, took: .milliseconds(10)) == nil) }
+    }
+
+    @Test(
+        arguments: [
+            (.microseconds(80), .microseconds(10)), (.milliseconds(8), .milliseconds(1)),
+            (.milliseconds(40), .milliseconds(5)), (.seconds(60), .milliseconds(5)),
+        ] as [(Duration, Duration)])
+    func `the wait after a group is an eighth of its commit, and never long`(took: Duration, expected: Duration) {
+        #expect(GroupPause(afterGroupOf: 4, took: took)?.duration == expected)
     }
 }

@@ -7,7 +7,7 @@ import TokenStore
 @testable import SQLiteStore
 
 @Suite struct WriteObserverTests {
-    /// Notes what it is told, in its order.
+    /// Records its calls in their order.
     private final class Recorder: WriteObserver {
         let calls = Mutex<[String]>([])
 
@@ -54,7 +54,7 @@ import TokenStore
         #expect(recorder.take() == ["everything"])
     }
 
-    @Test("among the sessions that end, one whose row does not open is as good as any")
+    @Test("the end of a session whose row does not open is reported as a change of everything")
     func unreadableSessions() {
         let recorder = Recorder()
         recorder.willEnd(anyOf: [nil])
@@ -62,7 +62,7 @@ import TokenStore
         #expect(recorder.take() == ["everything", "everything"])
     }
 
-    @Test("the end of a session is over only if it was announced, whatever fails in between")
+    @Test("the end of a session is reported as over only if it was announced, whatever fails in between")
     func failedEnds() throws {
         let folder = try TemporaryDirectory()
         let store = try WriterHarness(folder.path + "/data")

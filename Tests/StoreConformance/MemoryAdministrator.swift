@@ -1,6 +1,6 @@
 import TokenStore
 
-/// Administers a `MemoryStore`; without any of the capabilities that only some stores have.
+/// Administers a `MemoryStore`, with none of the capabilities that only some stores have.
 struct MemoryAdministrator: StoreAdministrator {
     private let store: MemoryStore
 

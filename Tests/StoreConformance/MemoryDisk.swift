@@ -52,8 +52,8 @@ package final class MemoryDisk: Sendable {
         }
     }
 
-    func remove(_ ids: [[UInt8]]) -> [Bool] {
-        contents.withLock { contents in ids.map { contents.rows.removeValue(forKey: $0) != nil } }
+    func removeRow(_ id: [UInt8]) -> Bool {
+        contents.withLock { $0.rows.removeValue(forKey: id) != nil }
     }
 
     /// Rows in the order of their ids.

@@ -1,11 +1,11 @@
 import Synchronization
 import TokenStore
 
-/// A small store in memory: it does what every store does, and nothing that only some can do.
+/// A small store in memory with none of the capabilities that only some stores have.
 package final class MemoryStore: TokenStore {
     private let disk: MemoryDisk
     private let options: StoreOptions
-    /// Whether reads end after they were begun, as those of a store that is far away.
+    /// Whether reads return their outcome later, like those of a store on another machine.
     private let readsLater: Bool
     private let state: Mutex<State>
 
@@ -18,9 +18,9 @@ package final class MemoryStore: TokenStore {
     }
 
     /// - Parameters:
-    ///   - disk: What outlives the store.
+    ///   - disk: Outlives the store.
     ///   - options: Those about keys are ignored.
-    ///   - readsLater: Whether reads end after they were begun.
+    ///   - readsLater: Whether reads return their outcome later.
     package init(_ disk: MemoryDisk, options: StoreOptions, readsLater: Bool = false) {
         self.disk = disk
         self.options = options
@@ -64,7 +64,7 @@ package final class MemoryStore: TokenStore {
 
     // MARK: - For handles and the administrator
 
-    func fetch(_ id: [UInt8], upTo limit: Int = .max) -> Fetched {
+    func fetch(_ id: [UInt8], upTo limit: Int) -> Fetched {
         let retention = state.withLock(\.retention)
         guard let row = disk.row(of: id), row.isCurrent(retention) else { return .nothing }
         return row.info.count <= limit
@@ -72,7 +72,7 @@ package final class MemoryStore: TokenStore {
             : .longer
     }
 
-    /// Counts a token that is to wait; the error if it may not.
+    /// Counts the bytes of a change that is to wait; returns an error if they are too many.
     func admit(_ bytes: Int) -> StoreError? {
         state.withLock { state in
             if state.queuedBytes + bytes > options.queueLimit { return .overloaded(.queue(bytes: options.queueLimit)) }
@@ -82,7 +82,7 @@ package final class MemoryStore: TokenStore {
     }
 
     /// Makes changes, one after the other.
-    func commit(_ changes: [MemoryChange], admittedBytes: Int = 0) {
+    func commit(_ changes: [MemoryChange], admittedBytes: Int) {
         let (observer, retention) = state.withLock { state in
             state.queuedBytes -= admittedBytes
             return (state.observer, state.retention)
@@ -109,16 +109,13 @@ package final class MemoryStore: TokenStore {
         disk.remove(id, MemoryDisk.Rules(condition: condition, retention: retention))
     }
 
-    /// Removes a token without telling anybody; whether there was one.
-    func removeRow(_ id: [UInt8]) -> Bool { disk.remove([id]) == [true] }
+    /// Removes a token whatever its version; returns whether there was one, even an expired one.
+    func removeRow(_ id: [UInt8]) -> Bool { disk.removeRow(id) }
 
     // MARK: - Sessions
 
     func create(_ request: NewSession) -> CreatedSession {
-        disk.add(
-            UserSession(
-                id: request.id, user: request.user, createdAt: request.createdAt, expiresAt: request.expiresAt,
-                lastUsedAt: request.createdAt), request.key)
+        disk.add(UserSession(request), request.key)
         let all = disk.sessions { $1.user == request.user }
         let ended = all.dropLast(max(1, request.perUser))
         end(Array(ended))

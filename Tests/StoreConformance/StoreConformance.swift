@@ -34,7 +34,7 @@ package enum StoreConformance {
         package let description: String
     }
 
-    package static let behaviours = reading + writing + conditions + sessions + administration + limits
+    package static let behaviours = reading + writing + conditions + sessions + administration
 
     static func expect(_ isSo: Bool, _ otherwise: @autoclosure () -> String) throws {
         if !isSo { throw Violation(description: otherwise()) }

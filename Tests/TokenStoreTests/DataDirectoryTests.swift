@@ -22,7 +22,7 @@ import TokenStore
         }
     }
 
-    @Test("a folder is of use only with all three permissions")
+    @Test("a folder is usable only with all three permissions")
     func permissions() async {
         // In a process of its own, as permissions do not bind root.
         await #expect(processExitsWith: .success) {

@@ -53,7 +53,7 @@ import Testing
         let token = Token(id: Array("id".utf8), info: Array("info".utf8))
         let row = try coder.row(of: token)
         #expect(row.keyNumber == 2)
-        // The others open what it has sealed, whichever key they seal with.
+        // Servers that seal with another key open it, too.
         var other = RowCoder(Sealing(.sealed(ring)))
         let opened = try other.token(of: row.value.span, keyNumber: 2, key: row.key.bytes, times: row.times)
         #expect(opened.info == token.info)
@@ -67,7 +67,7 @@ import Testing
         #expect(try coder.row(of: token).keyNumber == 2)
     }
 
-    @Test("a fingerprint has two digits for each of eight bytes")
+    @Test("a fingerprint has two digits for each of the first eight bytes")
     func fingerprint() {
         #expect(KeyRing.fingerprint([0, 9, 15, 16, 17, 160, 255, 1, 2]) == "00090f1011a0ff01")
     }
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test("a credential that cannot be reached is not taken for none")
+    @Test("a credential that cannot be reached is not taken for a missing one")
     func unreachableCredential() throws {
         let link = "\(folder.path)/\(KeyRingFile.credentialName)"
         #expect(symlink(link, link) == 0)
@@ -177,5 +177,55 @@ import Testing
         let ring = try KeyRing.random(createdAt: 1).addingKey(createdAt: 2).removingKey(numbered: 1)
         #expect(ring.keys.map(\.number) == [2])
         #expect(try ring.addingKey(createdAt: 3).newest.number == 3)
+    }
+}
+
+@Suite struct KeyRingChoiceTests {
+    @Test func `processes that make a ring at the same path at once get the same one`() async throws {
+        for _ in 0..<20 {
+            let folder = try TemporaryDirectory()
+            let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
+            let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        let chosen = try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "")
+                        return (chosen.identity, chosen.isNew)
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            let kept = try #require(try file.load()).identity()
+            #expect(outcomes.allSatisfy { $0.identity == kept })
+            #expect(outcomes.count(where: \.isNew) == 1)
+        }
+    }
+
+    @Test func `making a ring beforehand never replaces one that a server makes at the same moment`() async throws {
+        for _ in 0..<50 {
+            let folder = try TemporaryDirectory()
+            let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
+            let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        try file.ring(fitting: [], isEmpty: true, isSealed: true, of: "").identity
+                    }
+                    group.addTask {
+                        do throws(KeyRingError) {
+                            try file.create()
+                        } catch {
+                            guard case .exists = error else { throw error }
+                        }
+                        return nil
+                    }
+                }
+                var identities: [[UInt8]] = []
+                for try await identity in group {
+                    if let identity { identities.append(identity) }
+                }
+                return identities
+            }
+            let kept = try #require(try file.load()).identity()
+            #expect(identities == [[UInt8]](repeating: kept, count: 4))
+        }
     }
 }

@@ -83,8 +83,8 @@ private func expiration(_ tokenInfo: String) -> Int64? {
         for date in cases { #expect(seconds(date.text) == date.seconds, "\(date.text)") }
     }
 
-    /// Foundation counts in the Julian calendar before 1582: for those years it is asked about 2,000 years later, when
-    /// the Gregorian calendar has gone round five times, 146,097 days each.
+    /// Foundation uses the Julian calendar before 1582, so for those years the test asks it about 2,000 years later:
+    /// five cycles of the Gregorian calendar, of 146,097 days each.
     @Test("the days agree with Foundation's", arguments: 0..<20 as Range<UInt64>)
     func foundation(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)

@@ -6,7 +6,7 @@ extension SQLiteConnection {
     ///
     /// - Parameters:
     ///   - isolation: The caller's actor, whose thread is the connection's.
-    ///   - body: What runs them, on that thread.
+    ///   - body: Runs them, on that thread.
     func interruptible<Value>(
         isolation: isolated (any Actor)? = #isolation, _ body: () throws(SQLiteError) -> Value
     ) async -> Result<Value, SQLiteError> {
@@ -50,8 +50,8 @@ extension SQLiteConnection {
 extension SQLiteConnection {
     /// Findings of SQLite's integrity check; empty for a sound database.
     ///
-    /// Takes time in proportion to the database's size, some seconds for each GB that is in memory. It reads one state, so the WAL
-    /// of a store grows meanwhile by what is written.
+    /// Takes time in proportion to the database's size, some seconds for each GB that is in memory. It reads one state,
+    /// so the WAL of an open store grows by all that is written meanwhile.
     func structuralDamages(most: Int = 20) throws(SQLiteError) -> [String] {
         // The check visits pages in an order in which the system does not read ahead, and would wait for the disk at each.
         if fileSize <= SystemMemory.bytes / 2 { _ = readThrough { Task.isCancelled } }
@@ -61,9 +61,10 @@ extension SQLiteConnection {
         return damages == ["ok"] ? [] : damages
     }
 
-    /// Reads the database's file from its beginning to its end, so that it is in the page cache; false if it was stopped or has failed.
+    /// Reads the database's file from its beginning to its end, so that it is in the page cache; returns false if that
+    /// was stopped or failed.
     ///
-    /// - Parameter stops: Asked before each piece.
+    /// - Parameter stops: Called before each piece; returns true to stop.
     func readThrough(_ stops: () -> Bool) -> Bool {
         var piece = [UInt8](repeating: 0, count: 64 << 10)
         for offset in stride(from: 0, to: fileSize, by: piece.count) {
@@ -77,18 +78,18 @@ extension SQLiteConnection {
         if let damage = try structuralDamages(most: 1).first { throw .damaged(damage) }
     }
 
-    /// What an integrity check has found, without the heading `*** in database main ***` of some findings.
+    /// A finding of an integrity check, without the heading `*** in database main ***` of some findings.
     private static func finding(_ text: String) -> String {
         text.split(separator: "\n").filter { !$0.hasPrefix("***") }.joined(separator: "; ")
     }
 
     /// What is wrong with the store's own count of its tokens; nil if it is right.
     ///
-    /// Pages that fit together can lack rows: a lost commit has moved rows to a page that did not exist before it, so the page is
-    /// gone and nothing refers to it. Then the store has counted other rows than there are, unless just as many rows of lost commits
+    /// Even consistent pages can lack rows: if a lost commit moved rows to a new page, that page is gone and nothing
+    /// refers to it. Then the store's count differs from the number of rows, unless just as many rows of lost commits
     /// are there.
     func damagedCount() throws(SQLiteError) -> String? {
-        // One statement reads one state. The table itself, not an index.
+        // In one statement, which reads one state. NOT INDEXED counts the rows of the table itself.
         let select = try SQLiteStatement(
             "SELECT tokens, (SELECT count(*) FROM token NOT INDEXED) FROM store", on: self)
         guard try select.step() else { return "the table store is empty" }
@@ -96,8 +97,8 @@ extension SQLiteConnection {
         return counted == found ? nil : "the store has counted \(counted) tokens, but \(found) are there"
     }
 
-    /// Checks that a store's database has no pages from both before and after lost commits, as far as its content shows
-    /// that; takes time in proportion to its size.
+    /// Checks that a database does not mix pages from before and after lost commits, as far as its content shows; takes
+    /// time in proportion to its size.
     func checkForMixedPages() throws(SQLiteError) {
         try checkIntegrity()
         if let damage = try damagedCount() { throw .damaged(damage) }

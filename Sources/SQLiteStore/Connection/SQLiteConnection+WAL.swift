@@ -54,8 +54,8 @@ extension SQLiteConnection {
     /// Makes the next checkpoint move the whole WAL, including what is in the database already.
     ///
     /// After a failed sync of the database it is unknown how much has reached the disk. The index counts the frames
-    /// that were moved, synced or not, and SQLite would move only later ones (nBackfill, at byte 96). Readers look into
-    /// the WAL again, too.
+    /// that were moved, synced or not, and SQLite would move only later ones (nBackfill, at byte 96). Readers use the
+    /// WAL again, too.
     func forgetMovedPages() throws(SQLiteError) {
         guard let file = unsafe file else { return }
         let methods = unsafe file.pointee.pMethods.pointee

@@ -27,8 +27,8 @@ internal import System
 
     init(path: String, mode: Mode) throws(SQLiteError) {
         var handle: OpaquePointer?
-        // No mutex: no two threads are in a connection at once. A URI only for `immutable`, so that paths are taken
-        // literally.
+        // No mutex, because no two threads use a connection at once. A URI only for `immutable`, so that other paths
+        // are taken literally.
         let access =
             switch mode {
             case .readWriteCreate: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
@@ -44,7 +44,7 @@ internal import System
         guard fileSystem != nil || mode == .immutable else {
             throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl")
         }
-        // SQLite would wait for the writer of a pipe.
+        // If this were a pipe, SQLite would wait for its writer.
         if let status = FileStatus(path), !status.isFile {
             throw .system("open", of: "database", code: SystemError.notPlain)
         }
@@ -116,7 +116,7 @@ internal import System
         return unsafe file
     }
 
-    /// The buffer, once the WAL is open, which it then stays; cached because every commit needs it.
+    /// `file` once it is open; cached because every commit needs it.
     private var openFile: UnsafeMutablePointer<sqlite3_file>?
 
     /// Bytes of the database's file; 0 if unknown.
@@ -216,7 +216,7 @@ internal import System
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
     }
 
-    /// Makes the database one file, to which no WAL belongs.
+    /// Leaves WAL mode, so that the database is a single file.
     func leaveWAL() throws(SQLiteError) {
         guard try text("PRAGMA journal_mode = DELETE") == "delete" else {
             throw SQLiteError(code: SQLITE_ERROR, message: "the WAL stays")
@@ -232,12 +232,6 @@ internal import System
             throw SQLiteError(code: SQLITE_ERROR, message: "the journal stays")
         }
         try execute("PRAGMA synchronous = OFF")
-    }
-
-    /// Gives up safety for speed, and keeps 64 MiB of pages in memory.
-    func prepareForBulkWriting() throws(SQLiteError) {
-        try giveUpSafety()
-        try execute("PRAGMA cache_size = -65536")
     }
 
     /// Runs statements that return nothing of interest.

@@ -22,7 +22,8 @@ internal import TokenStore
         _ = unsafe sqlite3_finalize(handle)
     }
 
-    /// Binds bytes without copying them while `body` runs, which steps the statement; then resets and unbinds.
+    /// Binds bytes without copying them and runs `body`, which steps the statement; then resets the statement and
+    /// unbinds the bytes.
     ///
     /// - Parameters:
     ///   - bytes: The value; empty ones are not bound as NULL.

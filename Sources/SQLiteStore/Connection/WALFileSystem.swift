@@ -58,9 +58,9 @@ enum WALFileSystem {
     private var gathered: [UInt8] = []
     /// Where in the file the first gathered byte belongs.
     private var start: sqlite3_int64 = 0
-    /// Takes the time of each sync of the file, also of failed ones; nil if it is not measured.
+    /// Counts the duration of each sync of the file, failed ones included; nil if it is not measured.
     var syncTime: Histogram?
-    /// Where the first byte is in the file that was written since the last sync; nil if there is none.
+    /// The offset of the first byte that was written since the last sync; nil if there is none.
     private var unsyncedStart: sqlite3_int64?
     /// Whether the file has not changed since this object last synced it.
     ///
@@ -84,7 +84,7 @@ enum WALFileSystem {
     ///
     /// - Parameters:
     ///   - path: Its path.
-    ///   - memory: Of the size that `WALFileSystem` names.
+    ///   - memory: As large as `WALFileSystem` has told SQLite.
     ///   - open: Opens the standard file system's file and returns its result.
     static func open(
         _ path: String, in memory: UnsafeMutablePointer<sqlite3_file>,
@@ -100,7 +100,7 @@ enum WALFileSystem {
             return result
         }
         let after = FileIdentity.find(path)?.identity
-        // If the file did not exist, the call has just made it.
+        // If the file did not exist, the call has just created it.
         let identity = before == nil || before == after ? after : nil
         let buffer = unsafe Unmanaged.passRetained(WALWriteBuffer(file, identity))
         unsafe (place + MemoryLayout<sqlite3_file>.stride).storeBytes(
@@ -138,14 +138,14 @@ enum WALFileSystem {
         return SQLITE_OK
     }
 
-    /// Writes what was gathered; after an error it is discarded, as its transaction has failed.
+    /// Writes the gathered bytes; after an error they are discarded, because their transaction has failed.
     private func flush() -> Int32 {
         guard !gathered.isEmpty else { return SQLITE_OK }
         defer { gathered.removeAll(keepingCapacity: true) }
         var size: sqlite3_int64 = 0
         let sized = unsafe file.pointee.pMethods.pointee.xFileSize(file, &size)
         guard sized == SQLITE_OK else { return sized }
-        // The file was cut. Writing here would leave a hole, and SQLite reads only up to that.
+        // The file was truncated. Writing here would leave a hole, and SQLite would read only up to it.
         guard start <= size else { return CSQLITE_IOERR_WRITE }
         isSynced = false
         unsyncedStart = min(unsyncedStart ?? start, start)
@@ -163,7 +163,7 @@ enum WALFileSystem {
         return SQLITE_OK
     }
 
-    /// Writes what was gathered, so that the file is as SQLite expects it, and then calls `body` with the file.
+    /// Writes the gathered bytes, so that the file is as SQLite expects it, and then calls `body` with the file.
     private static func afterFlush(
         _ memory: UnsafeMutablePointer<sqlite3_file>?,
         _ body: (UnsafeMutablePointer<sqlite3_file>, sqlite3_io_methods) -> Int32
@@ -173,8 +173,8 @@ enum WALFileSystem {
         return unsafe result == SQLITE_OK ? body(buffer.file, buffer.file.pointee.pMethods.pointee) : result
     }
 
-    /// Syncs the file, unless there is nothing to sync: SQLite syncs the WAL before each checkpoint, although every commit
-    /// has, and on a slow disk all writes would wait for it.
+    /// Syncs the file, unless it is synced already: SQLite syncs the WAL before each checkpoint although every commit
+    /// has done so, and on a slow disk all writes would wait for that.
     private func synchronize(_ flags: Int32) -> Int32 {
         let flushed = flush()
         guard flushed == SQLITE_OK else { return flushed }
@@ -212,16 +212,16 @@ enum WALFileSystem {
     /// Bytes of the file.
     func size() throws(SQLiteError) -> Int {
         var size: sqlite3_int64 = 0
-        try Self.check(unsafe file.pointee.pMethods.pointee.xFileSize(file, &size), "size")
+        try Self.check(unsafe file.pointee.pMethods.pointee.xFileSize(file, &size))
         return Int(size)
     }
 
     func cut(to size: Int) throws(SQLiteError) {
         isSynced = false
-        try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)), "cut")
+        try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)))
     }
 
-    private static func check(_ code: Int32, _ call: String) throws(SQLiteError) {
+    private static func check(_ code: Int32) throws(SQLiteError) {
         guard code == SQLITE_OK else {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
         }
@@ -242,7 +242,7 @@ enum WALFileSystem {
             unsafe methods.pointee.iVersion = 1
             unsafe methods.pointee.xClose = { memory in
                 guard let buffer = unsafe unmanaged(memory)?.takeRetainedValue() else { return SQLITE_MISUSE }
-                // What was not written until now belongs to no commit.
+                // Bytes that were not written until now belong to no commit.
                 return unsafe buffer.file.pointee.pMethods.pointee.xClose(buffer.file)
             }
             unsafe methods.pointee.xRead = { memory, bytes, count, offset in

@@ -16,7 +16,7 @@ package struct SQLiteError: Error, Hashable, CustomStringConvertible {
         self.message = message
     }
 
-    /// An error of a system call of ours on one of the database's files.
+    /// An error of a system call that this program has made on one of the database's files.
     static func system(_ call: String, of file: String, code: Int32 = errno) -> SQLiteError {
         SQLiteError(
             code: code == ENOSPC || code == EDQUOT ? SQLITE_FULL : SQLITE_IOERR,
@@ -66,7 +66,7 @@ extension StoreFault {
 }
 
 extension StoreError {
-    /// Runs a closure whose errors are those of a read.
+    /// Runs a closure, and throws its errors as errors of a read.
     static func reading<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
         do throws(SQLiteError) {
             return try body()
@@ -75,7 +75,7 @@ extension StoreError {
         }
     }
 
-    /// Runs a closure whose errors are those of a write.
+    /// Runs a closure, and throws its errors as errors of a write.
     static func writing<Value>(_ body: () throws(SQLiteError) -> Value) throws(StoreError) -> Value {
         do throws(SQLiteError) {
             return try body()
@@ -84,7 +84,7 @@ extension StoreError {
         }
     }
 
-    /// The files are not as they were, as the text says.
+    /// The files were removed, truncated or replaced while they were open, as the text says.
     static func vanished(_ text: String) -> StoreError {
         .unavailable(StoreFault(text, cause: .vanished, mayRetry: true))
     }

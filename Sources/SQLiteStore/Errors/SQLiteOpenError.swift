@@ -5,22 +5,23 @@ package import TokenStore
 package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// A reason that every store may have.
     case shared(StoreOpenError)
-    /// Another program has the database itself open; its process id, if it can be told.
+    /// Another program has the database itself open.
     case openElsewhere(path: String)
     /// The file is not an SQLite database, or is damaged.
     case notADatabase(path: String, SQLiteError)
-    /// The WAL is damaged, and opening the database would drop commits that were acknowledged; or that is accepted, and no copy of
-    /// the WAL can be kept, for this reason.
+    /// The WAL is damaged, and opening the database would drop acknowledged commits. If the operator has accepted that,
+    /// `copyFailure` says why no copy of the WAL can be kept.
     case damagedWAL(path: String, WALDamage, copyFailure: String? = nil)
-    /// The database is whole without a WAL, and there is one of another state or store; SQLite would mix the two.
+    /// The database is complete without a WAL, and the WAL beside it is of another state or store; SQLite would mix the
+    /// two.
     case foreignWAL(path: String, wal: String)
-    /// The database is empty or missing, and there is a WAL of it, which SQLite would remove, or the mark of an accident.
+    /// The database is empty or missing, although there is its WAL, which SQLite would remove, or a `CheckRequest`.
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
     case foreign(path: String)
     /// Another version of this program made the file; it stays as it is.
     case otherVersion(path: String, version: Int, supported: Int)
-    /// Anything else that SQLite says.
+    /// Any other error of SQLite.
     case database(path: String, SQLiteError)
 
     package var description: String {
@@ -77,7 +78,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
 
     static func directory(_ error: DataDirectoryError) -> SQLiteOpenError { .shared(.directory(error)) }
 
-    /// The error as every store throws it.
+    /// The error in the form that all stores throw.
     package var general: StoreOpenError {
         switch self {
         case .shared(let error): error
@@ -115,9 +116,9 @@ extension StoreEvent {
         )
     }
 
-    /// A user was erased, and with it the copy of a damaged WAL that may have held it.
+    /// A user was erased, and so was the copy of a damaged WAL that may have contained the user.
     static func damagedWALErased(path: String) -> StoreEvent {
-        own(.warning, "a user was erased, and the copy of a damaged WAL that may have held it was removed: \(path)")
+        own(.warning, "a user was erased, and with it the copy of a damaged WAL that may contain the user: \(path)")
     }
 
     /// The files were removed, cut or replaced while they were open.

@@ -4,20 +4,21 @@ internal import TokenStore
 
 /// The files of an open store, and whether their paths still lead to them.
 ///
-/// The folder of a running server can be deleted or moved, and an operator may remove or truncate the WAL, mistaking it for a
-/// log. What is then written is lost, so the files are looked at between each commit and its acknowledgement. After such an
-/// accident nothing is mended in place: the server ends, and its next start examines what there is.
+/// The folder of a running server can be deleted or moved, and an operator may remove or truncate the WAL, mistaking it
+/// for a log. Everything written after that is lost, so the files are checked between each commit and its
+/// acknowledgement. After such an accident nothing is repaired in place: the server ends, and its next start examines
+/// what is left.
 ///
 /// Used by one thread at a time.
 struct StoreFiles {
     enum Accident {
-        /// The database is not in its place.
+        /// The database is not in its place any longer.
         case databaseRemoved
         /// The database is shorter than it was. It never gets smaller by itself, as its free pages stay in it.
         case databaseCut
-        /// The database is in its place, and its WAL is not.
+        /// The database is in its place, but its WAL is not.
         case walRemoved
-        /// The WAL is shorter than what was written to it.
+        /// The WAL is shorter than its content.
         case walCut
         /// Another process may have locked the store.
         case lockRemoved
@@ -31,7 +32,7 @@ struct StoreFiles {
     private var databaseSize: UInt64
     private var index: SQLiteConnection.WALIndex?
 
-    /// Takes the present files for the store's.
+    /// Remembers the present files as those of the store.
     ///
     /// - Parameters:
     ///   - directory: The data folder.
@@ -43,19 +44,19 @@ struct StoreFiles {
         let file = try? FileIdentity.read(database)
         identity = file?.identity
         databaseSize = file?.size ?? 0
-        // Its path may lead to another file by now.
+        // Not by its path, which may lead to another file by now.
         walIdentity = connection.wal?.identity
         index = connection.walIndex
     }
 
-    /// Forgets how long the files are, until they are looked at again with an index.
+    /// Forgets the sizes of the files, until `accident` is called with an index again.
     mutating func forgetSizes() {
         (index, databaseSize) = (nil, 0)
     }
 
-    /// Looks at the database and its WAL; fails if they cannot be looked at.
+    /// Checks the database and its WAL; fails if their status cannot be read.
     ///
-    /// - Parameter index: The WAL's index; nil if the database is closed, and the index as it was.
+    /// - Parameter index: The WAL's index; nil if the database is closed, and the index is unchanged.
     mutating func accident(_ index: SQLiteConnection.WALIndex?) throws(SystemError) -> Accident? {
         if let index { self.index = index }
         guard let found = try Self.find(database), found.identity == identity else { return .databaseRemoved }
@@ -82,7 +83,7 @@ struct StoreFiles {
 extension StoreFiles.Accident {
     /// - Parameters:
     ///   - database: Its path.
-    ///   - isSaved: Whether the database has all that the WAL held.
+    ///   - isSaved: Whether the database has everything that the WAL held.
     func description(of database: String, isSaved: Bool) -> String {
         let loss = """
             what was stored since the last checkpoint may be lost, although clients were told that it is stored
@@ -105,10 +106,10 @@ extension StoreFiles.Accident {
     }
 }
 
-/// A file beside the database that has the next start check the database before the first write, as its pages may belong to
-/// different commits.
+/// A file beside the database that makes the next start check the database before the first write, because its pages
+/// may belong to different commits.
 ///
-/// While a part of the WAL is in the database, the database is sound only together with the WAL.
+/// While only a part of the WAL has been copied into the database, the database is sound only together with the WAL.
 struct CheckRequest {
     private let path: String
 
@@ -123,7 +124,7 @@ struct CheckRequest {
         try PrivateFile.synchronizeFolder(of: path)
     }
 
-    /// After a crash it may still be there, and the database is checked once more.
+    /// If a crash prevents this, the database is checked once more.
     func remove() {
         try? PrivateFile.remove(path)
     }
@@ -133,7 +134,9 @@ struct CheckRequest {
 struct DatabaseFile {
     let path: String
 
-    /// The database of a folder, which is no link: the lock of this folder would not keep servers of another one out.
+    /// The database of a folder.
+    ///
+    /// It must not be a link: the folder's lock would not keep out a server of the folder to which the link leads.
     init(in directory: String) throws(SQLiteOpenError) {
         path = directory + "/" + DatabaseFileName.database
         for suffix in ["", "-wal", "-shm", "-journal"] where FollowedPath.isLink(path + suffix) {
@@ -149,7 +152,8 @@ struct DatabaseFile {
 
     /// Replaces the database by the new file, which must be complete and synced; no process may have the database open.
     ///
-    /// If a crash comes before the former database's WAL is removed, the next start refuses it, as the two do not belong together.
+    /// If a crash comes before the former database's WAL is removed, the next start refuses that WAL, because it does
+    /// not belong to the new database.
     func replace() throws(StoreError) {
         try PrivateFile.remove(path + "-journal")
         try PrivateFile.rename(new, to: path)
@@ -161,16 +165,16 @@ struct DatabaseFile {
 
 /// The names of the files that a store consists of.
 package enum DatabaseFileName {
-    /// Of the database, in the data folder.
+    /// The name of the database in the data folder.
     package static let database = "tokens.db"
-    /// Of the database's files in the data folder; some exist only while a server runs.
+    /// The names of the database's files in the data folder; some exist only while a server runs.
     package static let all = ["", "-wal", "-shm", checkSuffix].map { database + $0 }
-    /// Of the file that `CheckRequest` makes.
+    /// The suffix of the file that `CheckRequest` makes.
     static let checkSuffix = "-check"
-    /// Of the copy of a damaged WAL.
+    /// The suffix of the copy of a damaged WAL.
     static let damagedWALSuffix = "-wal.damaged"
 
-    /// The path of that copy; nil if there is none.
+    /// The path of the copy of a damaged WAL; nil if there is none.
     static func damagedCopy(of database: String) -> String? {
         FileStatus.exists(database + damagedWALSuffix) ? database + damagedWALSuffix : nil
     }

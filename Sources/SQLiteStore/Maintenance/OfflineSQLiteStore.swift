@@ -3,8 +3,9 @@ package import TokenStore
 
 /// A SQLite store that no process has open, so that its database can be replaced.
 ///
-/// The new database is made beside the old one, checked and synced before anything is replaced. A crash leaves the one or the
-/// other; the next start refuses the new one if the WAL of the old one is still there. The folder is locked meanwhile.
+/// The new database is made beside the old one, checked and synced before anything is replaced. A crash leaves one or
+/// the other; the next start refuses the new one if the WAL of the old one is still there. The folder is locked
+/// meanwhile.
 package final class OfflineSQLiteStore: OfflineStore {
     let directory: DataDirectory
     let database: DatabaseFile
@@ -14,7 +15,7 @@ package final class OfflineSQLiteStore: OfflineStore {
     /// - Parameters:
     ///   - directory: The data directory, locked for as long as this lives.
     ///   - options: The options of the server.
-    ///   - report: Called with what operators should know.
+    ///   - report: Called with events that operators should know.
     package init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(SQLiteOpenError) {
@@ -43,34 +44,32 @@ package final class OfflineSQLiteStore: OfflineStore {
         return replacement
     }
 
-    /// The tokens of the store that is there before the restore, and the limit of their versions; nil if there is none, or if it
-    /// cannot be read.
+    /// How many tokens the store has that is about to be replaced, and its version limit; nil if there is no store, or
+    /// if it cannot be read.
     private func formerCounts() -> (tokens: Int, versionLimit: Int64)? {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
-        // The WAL may hold newer counts than the database. If it cannot be read, or is of another state or store, those of the
-        // database have to do.
+        // The WAL may hold newer counts than the database. If it cannot be read, or is of another state or store, the
+        // database's counts are used.
         let finding = try? WALExaminer.examine(database.path + "-wal", of: database.path)
         return (finding == .foreign ? nil : counts(.readOnly)) ?? counts(.immutable)
     }
 
     private func counts(_ mode: SQLiteConnection.Mode) -> (tokens: Int, versionLimit: Int64)? {
         guard let former = try? SQLiteConnection(path: database.path, mode: mode),
-            let tokens = try? former.integer("SELECT tokens FROM store"),
-            let versionLimit = try? Schema.versionLimit(of: former)
+            let tokens = try? Schema.counts(of: former).tokens, let versionLimit = try? Schema.versionLimit(of: former)
         else { return nil }
-        // A manipulated file may hold any number of tokens.
-        return (max(0, tokens), versionLimit)
+        return (tokens, versionLimit)
     }
 
-    /// Opens the copy of a backup, checks it, decrypts each row, and removes what does not come back.
+    /// Opens the copy of a backup, checks it, decrypts each row, and removes the rows that are not restored.
     ///
-    /// - Parameter versionLimit: That of the replaced store; 0 for none.
+    /// - Parameter versionLimit: The version limit of the replaced store; 0 if there was none.
     private func complete(
         _ path: String, keepsSessions: Bool, versionLimit: Int64, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
-            // Reported under the path that the operator knows, here and below.
+            // Errors name the path that the operator knows, here and below.
             opened = try StoreOpener(
                 directory: directory.path, database: database.new, options: options, report: report
             ).openCopy()
@@ -84,7 +83,7 @@ package final class OfflineSQLiteStore: OfflineStore {
             throw .refused("\(path) is damaged: \(error)\(BackupFile.consequence)")
         }
         var erasures = try erasures()
-        // What does not come back.
+        // The rows that are not restored, and the row keys of erased users.
         var (slots, ended, users): ([Int64], [StoredSession], Set<[UInt8]>) = ([], [], [])
         var unreadable = 0
         let total = writer.tokenCount
@@ -104,7 +103,7 @@ package final class OfflineSQLiteStore: OfflineStore {
                 let isErased = try erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number))
                 if isErased { users.insert(row.userKey) }
                 if isErased || !keepsSessions { ended.append(row) }
-            // It is of no use.
+            // A session that does not open is of no use.
             case .session(let row, .failure): ended.append(row)
             }
         }
@@ -124,7 +123,7 @@ package final class OfflineSQLiteStore: OfflineStore {
                 for slot in slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
                 writer.noteRemoved(slots.count)
                 writer.sessionCount = max(0, writer.sessionCount - (try sessions.remove(ended)).count)
-                // What is written from now on must be newer than what there was, and than every erasure.
+                // Later writes must get larger versions than all rows of the replaced store, and than all erasures.
                 let limit = erasures.reduce(versionLimit) { max($0, $1.last?.rawValue ?? 0) }
                 try Schema.raiseVersionLimit(limit, in: writer.connection)
             }
@@ -135,7 +134,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         return replacement
     }
 
-    /// One for each file of erasures; empty if no user was ever erased.
+    /// The contents of the files of erasures; empty if no user was ever erased.
     private func erasures() throws(StoreError) -> [Erasures] {
         var erasures: [Erasures] = []
         for file in ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path) {

@@ -1,9 +1,10 @@
 internal import TokenStore
 
-/// Reads all rows of a database and opens them: tokens in the order of their slots, then sessions in that of their keys.
+/// Reads all rows of a database and opens them: tokens in the order of their slots, then sessions in the order of their
+/// keys.
 ///
-/// Reads some rows of one state of the database, the next ones of a later state, and so on: a long read of one state would keep
-/// the WAL from being written anew from its beginning, and it would grow with each write.
+/// Reads some rows from one state of the database, the next ones from a later state, and so on. A long read of one
+/// state would keep SQLite from restarting the WAL, which would grow with each write.
 ///
 /// Used on its connection's thread.
 final class OpenedRows {
@@ -12,11 +13,11 @@ final class OpenedRows {
         case session(StoredSession, Result<OpenedSession, SealingError>)
     }
 
-    /// How many were read.
+    /// How many tokens and sessions were read.
     private(set) var (tokens, sessions) = (0, 0)
-    /// When the last of the tokens was written, in seconds since 1970; nil without tokens.
+    /// When the latest of the tokens was written, in seconds since 1970; nil if there were none.
     private(set) var lastWrittenAt: Int64?
-    /// Why rows have not opened, and how many.
+    /// Rows that did not open: how many, by reason.
     private(set) var unreadable: [String: Int] = [:]
     /// Bytes of the tokens' values that were read.
     private(set) var valueBytes = 0
@@ -26,10 +27,10 @@ final class OpenedRows {
     private var coder: RowCoder
     private var (hasTokens, hasSessions) = (true, true)
 
-    /// Rows that are read of one state.
+    /// How many rows are read from one state.
     private static let together = 1_000
 
-    /// - Parameter slot: That before the first row.
+    /// - Parameter slot: The slot before the first token to read.
     init(_ connection: SQLiteConnection, _ sealing: Sealing, after slot: Int64 = .min) throws(SQLiteError) {
         self.connection = connection
         tokenRows = try SQLiteStatement(
@@ -85,9 +86,9 @@ final class OpenedRows {
     /// Reads all rows.
     ///
     /// - Parameter progress: Counted in tokens.
-    /// - Returns: What is wrong although they open.
+    /// - Returns: Damage that shows although the rows open.
     func readAll(_ progress: (StoreProgress) -> Void) throws(SQLiteError) -> [String] {
-        let total = try connection.integer("SELECT tokens FROM store")
+        let total = try Schema.counts(of: connection).tokens
         while let row = try next() {
             if case .token = row, tokens.isMultiple(of: Self.together) {
                 progress(StoreProgress(done: min(tokens, total), total: total))

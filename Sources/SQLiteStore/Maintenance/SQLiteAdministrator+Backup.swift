@@ -149,7 +149,7 @@ enum BackupFile {
         )
     }
 
-    /// Refuses what cannot be a backup, whatever is in its pages.
+    /// Refuses a file that cannot be a backup, whatever its pages contain.
     ///
     /// - Parameters:
     ///   - path: The file's path.
@@ -175,12 +175,12 @@ enum BackupFile {
         .refused("\(path) is no backup that token-cache has written\(consequence)")
     }
 
-    /// What a restore says beside the reason.
+    /// What a restore adds to the reason of a refusal.
     static let consequence = "; nothing was replaced"
 
-    /// Rephrases errors for a backup.
+    /// The error of opening a backup, in words about backups.
     ///
-    /// - Parameter copy: That which is restored; nil if the backup itself was opened.
+    /// - Parameter copy: The path of the backup's copy, if that was opened; nil if the backup itself was.
     static func refusal(_ error: SQLiteOpenError, of path: String, copiedTo copy: String? = nil) -> StoreError {
         let consequence = copy == nil ? "" : consequence
         switch error {
@@ -191,14 +191,14 @@ enum BackupFile {
         }
     }
 
-    /// Whether a file begins as a database of this program (sqlite.org/fileformat.html, section 1.3).
+    /// Whether a file begins like a database of this program (sqlite.org/fileformat.html, section 1.3).
     static func isOne(_ path: String) -> Bool {
         guard let head = TextFile.head(of: path, count: 72), head.count == 72 else { return false }
         let application = head[68..<72].reduce(0) { $0 << 8 | Int($1) }
         return head.starts(with: Self.signature) && application == Schema.applicationID
     }
 
-    /// Whether a file may be a backup that was interrupted, whose first page SQLite writes last.
+    /// Whether a file may be an interrupted backup: SQLite writes the first page of a backup last.
     static func mayBeUnfinished(_ path: String) -> Bool {
         guard FileStatus(path, followingLinks: false)?.isFile == true,
             let head = TextFile.head(of: path, count: Self.signature.count)
@@ -206,7 +206,7 @@ enum BackupFile {
         return head == Self.signature || head.allSatisfy { $0 == 0 }
     }
 
-    /// Removes what interrupted backups have left in a folder, before another one begins there.
+    /// Removes the files that interrupted backups have left in a folder.
     static func discardUnfinished(in folder: String) {
         for name in Folder.names(in: folder) ?? [] where name.hasSuffix(partialSuffix) {
             let path = "\(folder)/\(name)"
@@ -224,7 +224,8 @@ enum BackupFile {
 
 /// Refuses a backup that would fill its disk, before it begins.
 enum DiskRoom {
-    /// What stays free on the store's own disk, so that a backup there does not keep the server from storing tokens.
+    /// Bytes that stay free on the store's own disk, so that a backup there does not keep the server from storing
+    /// tokens.
     private static let reserve = 16 << 20
 
     /// Refuses a backup that does not fit.
@@ -239,7 +240,8 @@ enum DiskRoom {
         let isStoreDisk = FileStatus(store)?.identity.device == target.identity.device
         guard free < bytes + (isStoreDisk ? reserve : 0) else { return }
         let keptFree = ", and \(reserve >> 20) MiB must stay free for the store on the same disk"
-        // What is free is rounded down, and what is needed up, so that no message says that enough is free.
+        // The free space is rounded down and the need is rounded up, so that the message never seems to say that enough
+        // is free.
         throw .refused(
             """
             the backup needs \((bytes + (1 << 20) - 1) >> 20) MiB\(isStoreDisk ? keptFree : ""), \

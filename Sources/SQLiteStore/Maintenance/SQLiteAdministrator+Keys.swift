@@ -35,7 +35,8 @@ extension SQLiteAdministrator {
 
     package func retireKey(numbered number: Int) async throws(StoreError) {
         try refuseToRetire(number, of: try ringOfFile())
-        // From here on no row that it has sealed is accepted; those under way are committed when the empty job has run.
+        // From here on, rows that this key has sealed are refused; those accepted before are committed when the empty
+        // job has run.
         let sealing = store.state.sealing
         guard sealing.retiring.compareExchange(expected: 0, desired: number, ordering: .acquiringAndReleasing).exchanged
         else { throw .refused("another key is being retired; try again when that is done") }
@@ -75,7 +76,7 @@ extension SQLiteAdministrator {
         return ring
     }
 
-    /// Takes over the ring in the file, whose newest key seals.
+    /// Reads the ring in the file, and uses it from now on; its newest key seals.
     private func ringOfFile() throws(StoreError) -> KeyRing {
         _ = try ring()
         let found = try store.state.sealing.ring(in: store.options.keyRing)
@@ -94,7 +95,7 @@ extension SQLiteAdministrator {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
-        // Begins before the first valid slot, so that no key stays in use by a misplaced row.
+        // Begins before the first valid slot, so that a misplaced row does not keep a key in use.
         try await result.run(from: Int64.min, of: total, telling: progress) { (start) async throws(StoreError) in
             let sealing = store.state.sealing
             return try await store.writerThread.perform { (writer) throws(SQLiteError) in
@@ -108,7 +109,7 @@ extension SQLiteAdministrator {
                 try writer.rekeySessions(after: start, count: Self.rekeyingStep, sealing)
             }
         }
-        // The WAL still has values that older keys have sealed.
+        // Empties the WAL, which still has values that older keys have sealed.
         _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
         return result
     }

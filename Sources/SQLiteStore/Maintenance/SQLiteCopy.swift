@@ -33,14 +33,9 @@ final class SQLiteCopySource: CopySource {
     }
 
     init(_ connection: SQLiteConnection, _ keys: StoreKeys) throws(SQLiteError) {
-        // A manipulated file may hold any number.
-        func number(_ column: String) throws(SQLiteError) -> Int {
-            min(max(0, try connection.integer("SELECT \(column) FROM store")), Int.max / 4)
-        }
-        count = CopyCount(tokens: try number("tokens"), sessions: try number("sessions"))
+        count = try Schema.counts(of: connection)
         versionLimit = try Schema.versionLimit(of: connection)
-        let look = try SQLiteStatement("SELECT looked_at FROM store", on: connection)
-        clockLook = try look.step() ? look.optionalInteger(at: 0) : nil
+        clockLook = try Schema.clockLook(of: connection)
         rows = try OpenedRows(connection, Sealing(keys))
     }
 
@@ -63,11 +58,11 @@ final class SQLiteCopySource: CopySource {
     }
 }
 
-/// Makes a SQLite store of another one's rows, in a file that is renamed when it is complete.
+/// Makes a SQLite store from the rows of another store, in a file that is renamed when it is complete.
 ///
-/// The slot of a row is a hash with a key, and two stores have different keys. So rows come in a random order here: written at
-/// once, nearly each would change a page of its own. Instead they go into a temporary table, and SQLite sorts them by their slots,
-/// as for an index; then they fill one page after the other.
+/// The slot of a row is a keyed hash, and two stores have different keys. So rows arrive in random order: written at
+/// once, nearly each would change a different page. Instead they go into a temporary table, which SQLite sorts by slots
+/// as it does for an index; then they fill one page after the other.
 final class SQLiteCopyTarget: CopyTarget {
     private let database: DatabaseFile
     private let retention: Retention
@@ -87,25 +82,21 @@ final class SQLiteCopyTarget: CopyTarget {
     ///   - report: Told of a key ring that is made.
     init(
         in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) {
-        do throws(SQLiteOpenError) {
-            database = try DatabaseFile(in: directory.path)
-        } catch {
-            throw error.general
-        }
+    ) throws(SQLiteOpenError) {
+        func refusal(_ reason: String) -> SQLiteOpenError { .shared(.store(StoreFault(reason))) }
+        database = try DatabaseFile(in: directory.path)
         for path in [database.path, database.path + "-wal"] where FileStatus.exists(path) {
-            throw .store(
-                StoreFault(
-                    """
-                    there is a store already (\(path)), and rows are copied into an empty folder only; name another one, or \
-                    move that store away
-                    """))
+            throw refusal(
+                """
+                there is a store already (\(path)), and rows are copied into an empty folder only; name another one, or \
+                move that store away
+                """)
         }
         database.discardNew()
         do throws(StoreError) {
             try PrivateFile.create(database.new)
         } catch {
-            throw .store(StoreFault("\(error)"))
+            throw refusal("\(error)")
         }
         retention = options.retention
         var options = options
@@ -113,28 +104,25 @@ final class SQLiteCopyTarget: CopyTarget {
         (options.retention, options.byteLimit) = (Retention(), nil)
         // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
-        do throws(SQLiteOpenError) {
-            let opened = try StoreOpener(
-                directory: directory.path, database: database.new, options: options, report: report
-            ).openCopy()
-            (writer, keys) = (opened.writer, opened.keys)
-            coder = RowCoder(Sealing(keys))
-            (sessions, arrive) = try Schema.opening(database.new) { () throws(SQLiteError) in
-                let connection = opened.writer.connection
-                try connection.prepareForBulkWriting()
-                try connection.execute("PRAGMA temp_store_directory = '\(folder)'; \(Self.arrivals)")
-                return (
-                    try opened.writer.sessions(Sealing(opened.keys)),
-                    try SQLiteStatement("INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", on: connection)
-                )
-            }
-        } catch {
-            throw error.general
+        let opened = try StoreOpener(
+            directory: directory.path, database: database.new, options: options, report: report
+        ).openCopy()
+        (writer, keys) = (opened.writer, opened.keys)
+        coder = RowCoder(Sealing(keys))
+        (sessions, arrive) = try Schema.opening(database.new) { () throws(SQLiteError) in
+            let connection = opened.writer.connection
+            try connection.giveUpSafety()
+            try connection.execute("PRAGMA temp_store_directory = '\(folder)'; \(Self.arrivals)")
+            return (
+                try opened.writer.sessions(Sealing(opened.keys)),
+                try SQLiteStatement("INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", on: connection)
+            )
         }
     }
 
-    /// Beyond 32 MiB the table is in a file, which SQLite unlinks as soon as it has made it.
+    /// Beyond 32 MiB the table is in a file, which SQLite unlinks as soon as it has created it.
     private static let arrivals = """
+        PRAGMA main.cache_size = -65536;
         PRAGMA temp.cache_size = -32768;
         CREATE TEMP TABLE arrival (first_slot INTEGER, key BLOB, written_at INTEGER, expires_at INTEGER,
             key_number INTEGER, version INTEGER, value BLOB)
@@ -201,7 +189,7 @@ final class SQLiteCopyTarget: CopyTarget {
             if let clockLook { try writer.saveClockLook(clockLook) }
         }
         try PrivateFile.synchronize(database.new)
-        // It may be left of a database that was moved away.
+        // It may be left from a database that was moved away.
         CheckRequest(of: database.path).remove()
         try PrivateFile.rename(database.new, to: database.path)
     }
@@ -210,7 +198,7 @@ final class SQLiteCopyTarget: CopyTarget {
 }
 
 extension StoreOpener {
-    /// Opens a store that is only read: sealed or in the clear, as it is.
+    /// Opens a store for reading only, sealed or in the clear as it is.
     fileprivate func openForReading() throws(SQLiteOpenError) -> (connection: SQLiteConnection, keys: StoreKeys) {
         // As in `open`: SQLite would delete the WAL of an empty database.
         guard FileStatus.size(of: database) > 1 else {

@@ -2,14 +2,15 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Erases users: their rows, and, by a record beside the key ring, what older backups bring back.
+/// Erases users: removes their rows, and records the erasure beside the key ring, so that a restored backup does not
+/// bring them back.
 ///
-/// SQLite overwrites removed rows with zeros (`secure_delete`), and the WAL is truncated before an erasure is acknowledged. When
-/// SQLite distributes rows anew among neighbouring pages, a copy of one that has moved may stay in the unused part of a page
-/// until another row takes its place; such a copy is sealed as its row was.
+/// SQLite overwrites removed rows with zeros (`secure_delete`), and the WAL is truncated before an erasure is
+/// acknowledged. When SQLite redistributes rows among neighbouring pages, a copy of a moved row may stay in the unused
+/// part of a page until another row takes its place; such a copy is sealed as its row was.
 ///
-/// The file of that record, which lies on the key ring's disk, is changed on a queue of its own, for one user after the other: commits
-/// do not wait for it.
+/// Erasures are recorded on a queue of their own, one after the other, so that commits do not wait for the key ring's
+/// disk.
 actor UserEraser {
     private let store: OpenDatabase
     private let report: @Sendable (StoreEvent) -> Void
@@ -17,9 +18,10 @@ actor UserEraser {
 
     /// How long to wait for readers of an earlier state.
     private static let readerTime = Duration.seconds(30)
-    /// How long writes wait for readers at most: longer than most turns of a loop, which are all that many readers take.
+    /// For how many milliseconds writes wait for readers at most: longer than most turns of a loop, at whose end most
+    /// readers end.
     private static let writerTime: Int32 = 5
-    /// Between two attempts, in which writes are not held up.
+    /// The pause between two attempts, in which writes continue.
     private static let pause = Duration.milliseconds(100)
 
     init(_ store: OpenDatabase, report: @escaping @Sendable (StoreEvent) -> Void) {
@@ -56,7 +58,7 @@ actor UserEraser {
         return erased.erasure
     }
 
-    /// Records the erasure, and removes the copy of a damaged WAL, in which the user may be.
+    /// Records the erasure, and removes the copy of a damaged WAL, which may contain the user.
     private func record(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         try ErasuresFile(beside: store.options.keyRing, directory: store.directory.path).append(user, version)
         guard let copy = DatabaseFileName.damagedCopy(of: store.path) else { return }
@@ -65,7 +67,8 @@ actor UserEraser {
         report(.damagedWALErased(path: copy))
     }
 
-    /// Moves the WAL into the database, syncs that, and truncates the WAL for good; returns false if readers hold that up.
+    /// Moves the WAL into the database, syncs that, and truncates the WAL durably; returns false if readers hold that
+    /// up.
     private nonisolated func emptyWAL(of writer: WriterConnection) throws(SQLiteError) -> Result<Bool, StoreError> {
         guard try writer.checkpoint(.truncate, waiting: Self.writerTime, insists: true) == .complete else {
             return .success(false)
@@ -90,7 +93,7 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
         do throws(SealingError) {
-            // Not earlier, as the database may have been opened again meanwhile and be another one.
+            // Made only now, because the database may have been opened again meanwhile, and be another one.
             var coder = RowCoder(sealing)
             try coder.key(of: user, into: &key)
         } catch {

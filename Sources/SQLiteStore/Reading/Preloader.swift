@@ -10,8 +10,8 @@ internal import TokenStore
 /// Sequential reads are many times as fast, and fill the page cache with large folios, in which the kernel finds pages
 /// with less work: with ten million tokens, a GET then takes three to eight per cent less processor time.
 ///
-/// After each step it pauses for as long as the step took, so that it takes at most half of a core and of the disk. It
-/// skips databases larger than half of the memory.
+/// After each step it pauses for as long as the step took, at most `longestPause`, so that it usually takes at most
+/// half of a core and of the disk. It skips databases larger than half of the memory.
 final class Preloader: Sendable {
     private let path: String
     private let memory: Int

@@ -51,7 +51,8 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Nil: reads end at once, and the writer ends the waits of writes.
     ///
-    /// Writes in the queue fail when the disk stalls; those that are being committed wait for the disk, as they may be stored yet.
+    /// Writes in the queue fail when the disk stalls; those that are being committed wait for the disk, as they may
+    /// still be stored.
     var timeLimit: Duration? { nil }
 
     var unixTime: Int64 { database.state.clock.unixTime }
@@ -128,7 +129,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func erase(_ user: [UInt8], completion: Completion<Erasure>) {
-        // What was asked for before it happens before it.
+        // Changes that were requested earlier must be made first.
         submitGathered()
         let number = erasureNumber
         erasureNumber += 1
@@ -145,7 +146,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
-        // Without its key the use cannot be noted, and nobody waits for it.
+        // A use whose key cannot be made is dropped; nobody waits for it.
         guard let rowKey = try? coder.rowKey(of: key) else { return }
         uses[rowKey] = max(unixTime, uses[rowKey] ?? 0)
     }

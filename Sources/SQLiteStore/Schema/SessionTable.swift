@@ -15,7 +15,7 @@ final class SessionTable {
     private let delete: SQLiteStatement
     private let selectNext: SQLiteStatement
     private let updateUser: SQLiteStatement
-    /// Opens the rows of sessions that end.
+    /// Opens the rows of sessions that are ended or sealed again.
     var coder: RowCoder
 
     init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
@@ -32,7 +32,7 @@ final class SessionTable {
             """
         )
         selectByID = try statement("\(all) id = ?1")
-        // Those beyond the newest ones, as many as ?2 says.
+        // All but the ?2 newest ones.
         selectByUser = try statement("\(all) user_key = ?1 ORDER BY number DESC LIMIT -1 OFFSET ?2")
         selectExpired = try statement("\(all) expires_at <= ?1 ORDER BY expires_at LIMIT ?2")
         selectUnused = try statement("\(all) used_at < ?1 ORDER BY used_at LIMIT ?2")
@@ -76,7 +76,7 @@ final class SessionTable {
         return try rows(of: selectNext)
     }
 
-    /// Replaces what is sealed of a session.
+    /// Replaces the sealed part of a session.
     func replaceUser(of row: SessionRow) throws(SQLiteError) {
         try updateUser.bind(row.key, at: 1)
         try updateUser.bind(row.user, at: 2)
@@ -136,7 +136,7 @@ final class SessionTable {
 
 /// A session's row in the table `session`.
 extension StoredSession {
-    /// For a statement's text.
+    /// The columns in the text of a statement that sessions are read from.
     static let columns = "key, id, user_key, key_number, created_at, expires_at, used_at, number, user"
 
     /// Reads the current row of a statement that selects `columns`.

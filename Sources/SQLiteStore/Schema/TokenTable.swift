@@ -92,7 +92,7 @@ struct StoredToken {
     let times: RowTimes
     let version: TokenVersion
 
-    /// For a statement's text.
+    /// The columns in the text of a statement that tokens are read from.
     static let columns = "slot, key, key_number, written_at, expires_at, version, value"
 
     /// Reads all but the value of the current row of a statement that selects `columns`.
@@ -107,9 +107,9 @@ struct StoredToken {
     /// Opens the token of the statement's current row.
     ///
     /// - Parameters:
-    ///   - select: That which this was read from.
+    ///   - select: The statement that this was read from.
     ///   - coder: Has the store's keys.
-    ///   - bytes: The bytes of the value are added to it.
+    ///   - bytes: Increased by the number of the value's bytes.
     func token(
         of select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int
     ) -> Result<Token, SealingError> {

@@ -4,11 +4,11 @@ internal import TokenStore
 
 /// Examines the WAL that a crash has left, before SQLite opens it (sqlite.org/fileformat2.html, section 4).
 ///
-/// SQLite reads a WAL up to the first frame with a wrong checksum, which covers all frames before it, and then
-/// overwrites the rest. After a power cut that is correct: each group is synced before the next one is written, so only
-/// the last group can be incomplete, and it was not acknowledged. A group ends with the one frame that marks a commit.
-/// A frame that follows such a mark after the first bad frame was written when the bad frame had already been synced:
-/// so the WAL is damaged, and SQLite would drop acknowledged commits.
+/// A frame's checksum covers all frames before it, too. SQLite reads a WAL up to the first frame with a wrong checksum,
+/// and then overwrites the rest. After a power cut that is correct: each group is synced before the next one is
+/// written, so only the last group can be incomplete, and it was not acknowledged. A group ends with the one frame that
+/// marks a commit. If such a mark comes after the first bad frame, and another frame after the mark, that frame was
+/// written when the bad one had already been synced: so the WAL is damaged, and SQLite would drop acknowledged commits.
 ///
 /// Damage in the last group looks like an incomplete group and is not found. Frames from before the WAL was restarted
 /// have other salts and do not count; what is left of a failed group is cut off at once (see `WALWriteBuffer`). SQLite
@@ -18,14 +18,14 @@ internal import TokenStore
 /// the two was written before a power cut, a part of the header is still that of an older frame, perhaps with the mark of
 /// that frame. So in such a header a mark counts only if the frame's checksum is right.
 ///
-/// A WAL beside a database that is whole without one is of another state or store, as after a backup was copied over a store's
-/// database by hand, or a crash in a restore. SQLite would mix the two: it applies any WAL with right checksums. Each database that
-/// this program writes to be moved to another place leaves WAL mode, which its header tells (section 1.3); a store's has WAL mode
-/// before it gets a WAL. That is all that is recognized: the file of another store in WAL mode, copied by hand beside a WAL, is not
-/// told from the WAL's own, which SQLite does not name in either file.
+/// A WAL beside a database that is not in WAL mode (section 1.3) belongs to another state or store, for example because
+/// a backup was copied over the database by hand, or a restore crashed. SQLite would mix the two, because it applies
+/// any WAL with right checksums. This program takes databases that are to be moved, such as backups, out of WAL mode,
+/// and a store enters WAL mode before it gets a WAL. Nothing else is recognized: if the database of another store in
+/// WAL mode is copied by hand beside a WAL, neither file shows that.
 struct WALExaminer {
     enum Finding: Equatable {
-        /// Or there is none.
+        /// The WAL is sound, or there is none.
         case sound
         case damaged(WALDamage)
         /// The database is not in WAL mode.
@@ -35,12 +35,12 @@ struct WALExaminer {
     private static let headerSize = 32
     private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
-    /// Where the database's header tells its mode, and the number of a mode without a WAL.
+    /// Where the mode is in the database's header, and the number of a mode without a WAL.
     private static let (modeOffset, rollbackMode): (Int, UInt8) = (18, 1)
     /// The smallest size of a disk's sectors, in bytes; all larger sizes are multiples of it.
     private static let sectorSize = 512
 
-    /// The checksum of everything before.
+    /// The checksum of everything up to some place.
     private struct Checksum: Equatable {
         var first: UInt32 = 0
         var second: UInt32 = 0
@@ -68,7 +68,7 @@ struct WALExaminer {
     }
 
     private let descriptor: Int32
-    /// That of all our databases, as the header's may be what is damaged.
+    /// The page size of all our databases; the one in the header may be damaged.
     private let pageSize = PageSize.ofNew
     private let isBigEndian: Bool
     private let isHeaderSound: Bool
@@ -82,7 +82,7 @@ struct WALExaminer {
         // A WAL without a frame holds nothing.
         guard beginning.count == headerSize + frameHeaderSize else { return .sound }
         var head = [UInt8](repeating: 0, count: modeOffset + 1)
-        // Closing a descriptor of ours would release SQLite's locks on the file.
+        // Read through SQLite: closing a descriptor of our own would release SQLite's locks on the database.
         guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
             throw .system("read", of: "database")
         }

@@ -4,9 +4,10 @@ internal import TokenStore
 /// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///
 /// The WAL is checkpointed one second after the last commit, so that replaced values do not stay in it, and when it has
-/// grown to 8 MiB, so that it stays small. Unless the database is small, it is then copied into the database, which is synced in
-/// the background while commits continue, so that the checkpoint has little left to do. A WAL of 32 MiB is checkpointed
-/// at once, as far as readers allow; so is one that has taken half of the space that was free on its disk.
+/// grown to 8 MiB, so that it stays small. Unless the database is small, the WAL is then first copied into the
+/// database, which is synced in the background while commits continue, so that the checkpoint has little left to do. A
+/// WAL of 32 MiB is checkpointed at once, as far as readers allow; so is one that has taken half of the space that was
+/// free on its disk.
 ///
 /// Under load the WAL's file is then overwritten from its beginning, because a commit that makes a file longer costs
 /// the file system a commit of its own. One minute after its first commit, and in quiet times, it is truncated.
@@ -25,11 +26,13 @@ struct MaintenanceSchedule {
 
     /// Bytes of the WAL at which it is checkpointed although commits continue.
     ///
-    /// To copy it takes some ten milliseconds. With less, pages that change often would be copied more often.
+    /// Copying that much takes some ten milliseconds. With a smaller limit, pages that change often would be copied
+    /// more often.
     static let comfortableWAL = 8 << 20
     /// Bytes of the WAL at which a checkpoint waits for readers.
     static let largestWAL = 32 << 20
-    /// The most that the WAL may have grown since the last sync in the background when the whole WAL is checkpointed, in bytes.
+    /// Bytes by which the WAL may have grown since the last sync in the background, at most, when the whole WAL is
+    /// checkpointed.
     static let restOfWAL = 4 << 20
     /// Time after the last commit until the WAL is checkpointed.
     private static let quietTime = Duration.seconds(1)
@@ -48,7 +51,7 @@ struct MaintenanceSchedule {
     private var checkpointAllowed: ContinuousClock.Instant
     /// When to checkpoint if no commit comes; nil if the WAL is empty.
     private var quietCheckpoint: ContinuousClock.Instant?
-    /// The first commit since the WAL was truncated; nil if there was none.
+    /// When the first commit since the last truncation of the WAL was made; nil if there was none.
     private var filledSince: ContinuousClock.Instant?
     /// Whether the database is being synced in the background, which precedes the checkpoint of the whole WAL.
     private var isSynchronizing = false
@@ -58,7 +61,7 @@ struct MaintenanceSchedule {
     ///
     /// Pages that were still being read then may not have been copied.
     private var preparedWAL = 0
-    /// Whether rows were deleted since the WAL was last truncated because of that.
+    /// Whether rows were deleted since a truncation of the WAL was last scheduled because of that.
     private var hasRemoved = false
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
@@ -68,7 +71,7 @@ struct MaintenanceSchedule {
         nextExpiry = expiryInterval.map { _ in now }
         checkpointAllowed = now
         filledSince = now
-        // What an earlier run has left in the WAL.
+        // An earlier run may have left something in the WAL.
         quietCheckpoint = now + Self.quietTime
     }
 
@@ -99,7 +102,7 @@ struct MaintenanceSchedule {
     mutating func noteAttempt(_ step: Step, at now: ContinuousClock.Instant) {
         switch step {
         case .lookAfterFiles: nextFileLook = now + Self.fileInterval
-        // They are noted whether they fail or not.
+        // Their outcomes are noted whether they fail or not.
         case .checkpoint, .prepareCheckpoint: break
         case .expire: noteExpiry(removed: 0, isDone: true, at: now)
         }
@@ -181,9 +184,9 @@ struct MaintenanceSchedule {
 
 /// How large the WAL may grow without taking the space that its checkpoint needs on the disk.
 ///
-/// A checkpoint copies the WAL's pages into the database, which may grow by as much as the WAL contains. If the WAL has used up
-/// all free space, the checkpoint fails, and the WAL cannot be truncated either. From then on nothing can be stored until
-/// somebody frees some space.
+/// A checkpoint copies the WAL's pages into the database, which may grow by as much as the WAL contains. If the WAL has
+/// used up all free space, the checkpoint fails, and the WAL cannot be truncated either. From then on nothing can be
+/// stored until space is freed.
 struct WALRoom {
     /// The smallest limit, in bytes.
     ///

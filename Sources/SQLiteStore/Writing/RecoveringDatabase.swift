@@ -2,7 +2,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// The writer's database: commits, the look at its files after each, and the recovery from errors of the disk.
+/// The writer's database: makes commits, checks the files after each, and recovers from errors of the disk.
 ///
 /// After an error of the disk it is unknown how much of a commit has reached it, and whether the page cache matches it
 /// (a failed fsync is reported only once). So the connection is closed, and before the next write the database is
@@ -17,7 +17,7 @@ final class RecoveringDatabase {
         case open(WriterConnection)
         /// Closed after this error; to be opened again before the next use.
         case closed(StoreError)
-        /// This cannot be mended while the server runs.
+        /// Ended by this error, which cannot be repaired while the server runs.
         case ended(StoreError)
     }
 
@@ -25,7 +25,8 @@ final class RecoveringDatabase {
     private struct Failure {
         /// Changes that were not made.
         var count = 0
-        /// Bytes of the largest group that has failed, up to a limit, or a part of that: writes work again when as much can be written.
+        /// Bytes that must be written before writes count as working again: those of the largest group that has failed,
+        /// up to a limit, or less if the disk stays nearly full.
         var bytes = 0
         /// Whether something has failed since the last check.
         var isRecent = true
@@ -69,7 +70,7 @@ final class RecoveringDatabase {
         self.state = state
         access = .open(writer)
         files = StoreFiles(directory, of: writer.connection)
-        lastClockLook = writer.lastClockLook
+        lastClockLook = try? Schema.clockLook(of: writer.connection)
         state.metrics.note(tokens: writer.tokenCount, sessions: writer.sessionCount)
         prepare(writer)
         do throws(SQLiteError) {
@@ -87,8 +88,8 @@ final class RecoveringDatabase {
         // A checkpoint may cut the files, also one that then fails.
         files?.forgetSizes()
         try opener.settle(writer)
-        // What the operator has accepted is the WAL of a start. If one is found damaged while its index is in use, the index still
-        // has the bad frames, and a checkpoint would take them into the database.
+        // The operator has accepted a WAL that is found damaged at the start. If one is found damaged later, while its
+        // index is in use, the index still lists the bad frames, and a checkpoint would copy them into the database.
         opener.options.acceptsDamagedWAL = false
     }
 
@@ -141,7 +142,8 @@ final class RecoveringDatabase {
     ///
     /// - Parameters:
     ///   - ids: The unique ids whose tokens it changes.
-    ///   - looksBefore: Whether to look at the files before, too: a checkpoint makes a database that was cut as long as it was.
+    ///   - looksBefore: Whether to check the files before as well: a checkpoint gives a truncated database its former
+    ///     length, and so hides the damage.
     ///   - body: What to do.
     func perform<Result>(
         writing ids: [[UInt8]] = [], looksBefore: Bool = false, _ body: (WriterConnection) throws(SQLiteError) -> Result
@@ -163,7 +165,7 @@ final class RecoveringDatabase {
         do throws(SQLiteError) {
             result = try body(writer)
         } catch {
-            // The cause may be a file that was cut.
+            // The cause may be a truncated file.
             if !error.isTransient { try look(at: writer) }
             throw failed(error)
         }
@@ -175,7 +177,7 @@ final class RecoveringDatabase {
 
     /// Closes the database, then unlocks it.
     func close() {
-        // Otherwise the end could hide that the WAL was removed in the last second.
+        // Otherwise closing could hide that the WAL was removed in the last second.
         if let writer { try? look(at: writer, withLocks: true) }
         if let writer {
             // If this fails, the WAL stays, and the next start reads it.
@@ -187,7 +189,7 @@ final class RecoveringDatabase {
 
     // MARK: - Looks
 
-    /// Looks at the files, opens the database again if it is closed, and finds out whether writes and reads work again.
+    /// Checks the files, opens the database again if it is closed, and finds out whether writes and reads work again.
     ///
     /// Called once a second. If writes have failed, it writes by itself: a load balancer may keep clients away until the
     /// server is ready.
@@ -204,15 +206,18 @@ final class RecoveringDatabase {
         }
     }
 
-    /// Writes as many bytes as have failed, or as a full disk has room for now, and ends the failure if nothing has failed since the last look either, so that a disk
-    /// that fails now and then is reported once.
+    /// Writes as many bytes as have failed; if a full disk has no room for them, only halves their number for the next time.
+    ///
+    /// Ends the failure if nothing has failed since the last check either, so that a disk that fails now and then is
+    /// reported once.
     ///
     /// Only this proves that the disk works: other operations that succeed, such as checkpoints and small tokens, may need no
     /// free space.
     private func tryToWrite() throws(StoreError) {
         let (bytes, isRecent) = (failure?.bytes ?? 0, failure?.isRecent ?? false)
-        // They are in the WAL first, and then in the database, with what the WAL has: otherwise the probe itself would fill the disk.
-        // What failed may be larger than what comes, so where there is less room, half of it is tried the next time.
+        // The bytes go into the WAL and then, with the rest of the WAL, into the database: without room for both, the
+        // probe itself would fill the disk. Later writes may be smaller than those that failed, so half as much is
+        // tried the next time.
         if state.fault?.cause == .diskFull, bytes > 0, let free = FileSystem(of: opener.database).freeBytes,
             free < 2 * bytes + walSize
         {
@@ -226,7 +231,7 @@ final class RecoveringDatabase {
         opener.report(.writesRecovered(failed: ended.count))
     }
 
-    /// Opens the database again if reads fail for no passing reason, and reports when none has failed for a while.
+    /// Opens the database again if reads fail for a lasting reason, and reports when none has failed for a while.
     private func checkReads() {
         guard let found = state.readFaults else {
             isReadFaultReported = false
@@ -275,7 +280,7 @@ final class RecoveringDatabase {
         return error
     }
 
-    /// Fails if the files are not as they were, or if that cannot be found out.
+    /// Fails if the files were removed, truncated or replaced, or if that cannot be found out.
     ///
     /// - Parameters:
     ///   - writer: Nil if the database is closed.
@@ -297,14 +302,14 @@ final class RecoveringDatabase {
         throw fault
     }
 
-    /// Has the next start check the database, as a part of the lost WAL may be in it; completes the database if the WAL is still
-    /// open here.
+    /// Makes the next start check the database, because a part of the lost WAL may be in it; completes the database if
+    /// the WAL is still open here.
     ///
     /// - Returns: Whether nothing is lost.
     private func save(after accident: StoreFiles.Accident, from writer: WriterConnection?) -> Bool {
         guard accident != .lockRemoved else { return false }
-        // If that is impossible, the next start finds the damage only when it meets it, and begins an empty store in the place of
-        // a database that is gone.
+        // If that is impossible, damage is found only when a damaged page is read, and the next start makes an empty
+        // store in the place of a missing database.
         try? opener.checkRequest.make()
         guard accident == .walRemoved, files?.isLocked == true, let writer else { return false }
         guard (try? writer.checkpoint(.restart, waiting: 1_000, insists: true)) == .complete else { return false }
@@ -328,7 +333,7 @@ final class RecoveringDatabase {
     private func reopen() throws(StoreError) -> WriterConnection {
         try look(at: nil, withLocks: true)
         let writer = try opening { () throws(SQLiteOpenError) in try opener.reopen(state.retention).writer }
-        // A WAL that has just been put in the place of the store's must not get into the database.
+        // A WAL that has just replaced the store's own must not get into the database.
         try look(at: nil)
         try opening { () throws(SQLiteOpenError) in
             try Schema.opening(opener.database) { () throws(SQLiteError) in try settle(writer) }

@@ -16,7 +16,7 @@ struct StoreOpener: Sendable {
     struct Opened {
         let writer: WriterConnection
         let keys: StoreKeys
-        /// Numbers of keys that the ring lacks and rows are sealed with, see `KeyNumbers`.
+        /// Numbers of keys that seal rows but are missing from the ring, see `KeyNumbers`.
         let missingKeys: [Int]
     }
 
@@ -26,9 +26,9 @@ struct StoreOpener: Sendable {
     func open() throws(SQLiteOpenError) -> Opened {
         // SQLite treats a file of one byte as empty (unixFileSize in its os_unix.c).
         let isEmpty = FileStatus.size(of: database) <= 1
-        // With an empty database SQLite would delete the WAL, and the commits in it. A crash while a database is created does
-        // not look like this, because its first page is written before it gets a WAL.
-        // Nor does it have a mark, which says that the database of a store was lost.
+        // With an empty database, SQLite would delete the WAL and the commits in it; and a check request says that the
+        // database of a store was lost. A crash while a database is created leaves neither, because its first page is
+        // written before it gets a WAL.
         guard !isEmpty || FileStatus.size(of: database + "-wal") == 0 && !checkRequest.exists else {
             throw .emptied(path: database)
         }
@@ -118,7 +118,8 @@ struct StoreOpener: Sendable {
     /// Refuses a WAL that does not belong to the database, and one of which SQLite would drop acknowledged commits, unless
     /// the operator has accepted that; then a copy of it is kept.
     ///
-    /// What of an accepted WAL cannot be read may have been checkpointed in part, so the database is to be checked.
+    /// The unreadable part of an accepted WAL may have been checkpointed in part, so a check of the database is
+    /// requested.
     private func examineWAL() throws(SQLiteOpenError) {
         let path = database + "-wal"
         let found = try Schema.opening(database) { () throws(SQLiteError) in
@@ -129,7 +130,8 @@ struct StoreOpener: Sendable {
         guard options.acceptsDamagedWAL else { throw .damagedWAL(path: path, damage) }
         let copy = database + DatabaseFileName.damagedWALSuffix
         do throws(StoreError) {
-            // When the store is opened again, the copy is there, and the disk may be full. The first bytes of no two WALs are the same.
+            // When the store is opened again after a fault, the copy exists already, and the disk may be full. No two
+            // WALs begin with the same bytes.
             if FileStatus.size(of: path) != FileStatus.size(of: copy)
                 || TextFile.head(of: path, count: 32) != TextFile.head(of: copy, count: 32)
             {
@@ -189,7 +191,7 @@ struct StoreOpener: Sendable {
 
     // MARK: - Sealing
 
-    /// The keys of the store; an empty one gets a key ring.
+    /// The keys of the store; an empty store gets a key ring.
     ///
     /// - Returns: The keys, and the identity of their ring if the database does not have it yet.
     private func keys(
@@ -205,7 +207,7 @@ struct StoreOpener: Sendable {
         return (try keys(chosen.ring, connection), newIdentity)
     }
 
-    /// The keys of a store that is only read, for which no ring is made.
+    /// The keys of a store that is only read; no ring is made for it.
     func presentKeys(of connection: SQLiteConnection) throws(SQLiteOpenError) -> StoreKeys {
         let (identity, isEmpty) = try ringIdentity(in: connection)
         if identity.isEmpty && isEmpty { return try keys(nil, connection) }
@@ -231,7 +233,7 @@ struct StoreOpener: Sendable {
         }
     }
 
-    func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
+    private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
         do throws(StoreOpenError) {
             return try options.keyRing.ring(
                 fitting: identity, isEmpty: isEmpty, isSealed: options.isSealed, of: database)

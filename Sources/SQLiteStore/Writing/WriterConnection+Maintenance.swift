@@ -11,7 +11,7 @@ extension WriterConnection {
     /// Removes some expired tokens and sessions, the oldest first.
     ///
     /// - Parameters:
-    ///   - retention: The one in force.
+    ///   - retention: The retention in force.
     ///   - now: In seconds since 1970.
     ///   - sealing: Opens the sessions that end.
     /// - Returns: How many tokens were removed, and whether nothing is left that has expired.
@@ -35,13 +35,6 @@ extension WriterConnection {
             ended = noteEnded(rows, sessions).count
         }
         return (removed, max(removed, ended) < Self.expiryBatch)
-    }
-
-    /// When the clock was last found right, in seconds since 1970; nil if that was never stored.
-    var lastClockLook: Int64? {
-        guard let select = try? SQLiteStatement("SELECT looked_at FROM store", on: connection) else { return nil }
-        defer { select.reset() }
-        return (try? select.step()) == true ? select.optionalInteger(at: 0) : nil
     }
 
     func saveClockLook(_ time: Int64) throws(SQLiteError) {
@@ -110,7 +103,7 @@ extension WriterConnection {
         do throws(SQLiteError) {
             if try checkpoint(.restart, waiting: 100, insists: true) == .complete { return true }
         } catch {
-            // A full disk, above all, is no such error.
+            // After a transient error, above all a full disk, the connection can still be used.
             guard error.isTransient else { throw error }
         }
         lastRoomFailure = .now
@@ -131,7 +124,7 @@ extension WriterConnection {
         backgroundSync = sync
         defer { sync.release() }
         do throws(SQLiteError) {
-            // The commit that is kept out of the database; it changes nothing.
+            // This commit is kept out of the database, because the read has begun before it; it changes nothing.
             try transaction { () throws(SQLiteError) in
                 try connection.execute("PRAGMA user_version = \(Schema.version)")
             }

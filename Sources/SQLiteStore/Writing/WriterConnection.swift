@@ -21,7 +21,7 @@ final class WriterConnection {
     var tokenCount: Int
     /// Sessions in the store, including the open transaction.
     var sessionCount: Int
-    /// The limit that new ids are refused for, as of the last group; nil if none is.
+    /// The limit because of which new ids are refused, as of the last group; nil if they are accepted.
     var reachedLimit: StoreLimit?
     /// The sessions that the open transaction has ended; nil for those whose rows do not open.
     private var endedSessions: [SessionKey?] = []
@@ -49,9 +49,8 @@ final class WriterConnection {
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
         pageSize = try connection.integer("PRAGMA page_size")
-        // A manipulated file may hold any number.
-        tokenCount = min(max(0, try connection.integer("SELECT tokens FROM store")), Int.max / 2)
-        sessionCount = min(max(0, try connection.integer("SELECT sessions FROM store")), Int.max / 2)
+        let counts = try Schema.counts(of: connection)
+        (tokenCount, sessionCount) = (counts.tokens, counts.sessions)
     }
 
     /// Runs a transaction that may add and remove tokens and sessions; whatever changes the database goes through here.
@@ -138,7 +137,7 @@ final class WriterConnection {
         return try statement.step() ? statement.integer(at: 0) : 0
     }
 
-    /// - Parameter identity: That of the ring whose keys seal the store; empty for a store in the clear.
+    /// - Parameter identity: The identity of the ring whose keys seal the store; empty for a store in the clear.
     func setKeyRing(_ identity: [UInt8]) throws(SQLiteError) {
         let update = try SQLiteStatement("UPDATE store SET key_ring = nullif(?1, x'')", on: connection)
         try update.bind(identity, at: 1)

@@ -12,8 +12,7 @@ struct WriteBatch: Sendable {
     var admittedBytes = 0
     /// Takes an outcome for each change.
     ///
-    /// Usually called on the writer's thread; on another one if the writer has stalled or
-    /// is closed.
+    /// Usually called on the writer's thread; on another one if the writer has stalled or is closed.
     let finish: @Sendable ([Result<ChangeOutcome, StoreError>]) -> Void
 }
 

@@ -6,25 +6,25 @@ package protocol KeyRingAdministrator: Sendable {
     /// The numbered keys, the oldest first.
     func keys() async throws(StoreError) -> [SealingKey]
 
-    /// The numbers of keys that rows are sealed with and the ring lacks, in ascending order, as far as a short look shows;
-    /// nil for a store that does not look.
+    /// The numbers of keys that seal rows but are missing from the ring, in ascending order, as far as a look at some
+    /// rows shows; nil for a store that does not look.
     func missingKeys() async throws(StoreError) -> [Int]?
 
-    /// Makes a new key, which seals from now on, or waits for `useKey` in a store that servers share; what the older ones have sealed
-    /// stays readable.
+    /// Adds a new key. It seals from now on, or after `useKey` in a store that servers share. Rows that older keys have
+    /// sealed stay readable.
     func addKey() async throws(StoreError) -> SealingKey
 
-    /// Has a key seal from now on, on all servers that share the store.
+    /// Makes all servers that share the store seal with a key from now on.
     func useKey(numbered number: Int) async throws(StoreError) -> SealingKey
 
-    /// Takes a key out of the ring, for good.
+    /// Removes a key from the ring.
     ///
-    /// The newest key stays, and so do the one that seals and those that a row is still sealed with.
+    /// Refused for the newest key, for the key that seals, and for a key that a row is still sealed with.
     func retireKey(numbered number: Int) async throws(StoreError)
 
-    /// Seals every row with the key that seals, a few at a time, while the store is in use.
+    /// Seals every row again with the key that seals now, a few at a time, while the store is in use.
     ///
-    /// It may be interrupted at any point: each row opens before and after, and the next run goes on with the rest.
+    /// It may be interrupted at any point: every row opens at all times, and the next run continues with the rest.
     ///
     /// - Parameter progress: Counted in tokens.
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying
@@ -35,13 +35,13 @@ package struct SealingKey: Codable, Hashable, Sendable {
     package var number: Int
     /// Seconds since 1970.
     package var createdAt: Int64
-    /// Tells it from another key of its number.
+    /// Distinguishes it from another key with the same number.
     package var fingerprint: String
-    /// Whether it seals what is written.
+    /// Whether new rows are sealed with it.
     package var seals: Bool
 
     /// - Parameters:
-    ///   - key: In a ring.
+    ///   - key: A key of a ring.
     ///   - active: The number of the key that seals.
     package init(_ key: KeyRing.NumberedKey, sealing active: Int) throws(StoreError) {
         (number, createdAt, seals) = (key.number, key.createdAt, key.number == active)
@@ -53,10 +53,10 @@ package struct SealingKey: Codable, Hashable, Sendable {
     }
 }
 
-/// What a rekeying has done.
+/// The result of a rekeying.
 package struct Rekeying: Codable, Sendable {
     package var tokens = 0
-    /// Rows that this run has sealed with the key that seals; the others were already.
+    /// Rows that this run has sealed again; the others were sealed with that key already.
     package var rekeyed = 0
     /// Rows that could not be opened and stay as they are.
     package var unreadable = 0
@@ -66,9 +66,9 @@ package struct Rekeying: Codable, Sendable {
 
 /// The result of one step of a rekeying.
 package struct RekeyingStep<Place: Sendable>: Sendable {
-    /// The row after which the next step begins; nil when there is none.
+    /// The place after which the next step begins; nil when no row is left.
     package var next: Place?
-    /// Tokens that were looked at.
+    /// Tokens that were examined.
     package var seen = 0
     package var rekeyed = 0
     package var unreadable = 0
@@ -82,10 +82,10 @@ extension Rekeying {
     /// Takes steps until no row is left; fails when the task is cancelled.
     ///
     /// - Parameters:
-    ///   - start: Before the first row.
+    ///   - start: The place before the first row.
     ///   - total: How many tokens there are.
-    ///   - progress: Called after each step; nil for rows that are no tokens.
-    ///   - step: Seals some rows again, those after a place.
+    ///   - progress: Called after each step; nil for rows other than tokens.
+    ///   - step: Seals the next rows after a place again.
     package nonisolated(nonsending) mutating func run<Place: Sendable>(
         from start: Place, of total: Int, telling progress: ((StoreProgress) -> Void)? = nil,
         _ step: (Place) async throws(StoreError) -> RekeyingStep<Place>
@@ -106,7 +106,7 @@ extension Rekeying {
 }
 
 extension KeyRing {
-    /// The ring with one more key, which then seals.
+    /// A copy of the ring with one more key, which seals.
     package func addingKey(createdAt: Int64) throws(StoreError) -> KeyRing {
         guard newest.number < Self.numbers.upperBound else {
             throw .refused("the key ring is at its last number, \(newest.number)")
@@ -120,9 +120,10 @@ extension KeyRing {
     }
 }
 
-/// The changes of a key ring's file while its store is open.
+/// Changes to a key ring's file while its store is open.
 extension Sealing {
-    /// The ring in the file; fails if it is another store's, or lacks a key in use, which saving it would lose.
+    /// Reads the ring in the file; fails if it belongs to another store or lacks a key in use, which saving it would
+    /// lose.
     package func ring(in file: KeyRingFile) throws(StoreError) -> KeyRing {
         guard let present = ring else { preconditionFailure("the store is sealed") }
         do throws(KeyRingError) {
@@ -130,16 +131,16 @@ extension Sealing {
             for key in present.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
                 throw .lacksKey(number: key.number, path: file.path)
             }
-            // With the index key's object, which rows under way refer to.
+            // Keeps the index key's object, to which rows that wait to be written refer.
             return KeyRing(index: present.index, keys: found.keys, active: present.active.number)
         } catch {
             throw .keyRing(error)
         }
     }
 
-    /// Keeps the ring in the file under another name, before a key is retired that earlier backups need.
+    /// Keeps the present file under a second name before a key is retired, because earlier backups may need that key.
     ///
-    /// - Returns: The path with that name; nil if it was there before.
+    /// - Returns: The second path; nil if it existed already.
     @discardableResult
     package func keepFile(_ file: KeyRingFile, with key: KeyRing.NumberedKey) throws(StoreError) -> String? {
         _ = try ring(in: file)
@@ -150,10 +151,10 @@ extension Sealing {
         }
     }
 
-    /// Puts a ring into the file, and then into use.
+    /// Saves a ring to the file, and then uses it.
     package func save(_ new: KeyRing, to file: KeyRingFile) throws(StoreError) {
         do throws(KeyRingError) {
-            // Must be on disk before a key seals.
+            // The file must be on disk before the new key seals anything.
             try file.save(new)
         } catch {
             if case .notDurable = error { replace(.sealed(new)) }
@@ -163,26 +164,27 @@ extension Sealing {
     }
 }
 
-/// The key ring of a store that is opened.
+/// The key ring with which a store is opened.
 package struct KeyRingChoice: Sendable {
     /// Nil in the clear.
     package let ring: KeyRing?
-    /// Of the ring; empty in the clear.
+    /// The ring's identity; empty in the clear.
     package let identity: [UInt8]
-    /// Whether the ring and its file were made just now.
+    /// Whether the ring and its file were just created.
     package let isNew: Bool
 }
 
 extension KeyRingFile {
-    /// Chooses the ring of a store when it is opened: that which the store was sealed with.
+    /// Chooses the ring of a store that is being opened: the one that the store was sealed with.
     ///
     /// An empty store accepts any ring, or gets a new one.
     ///
     /// - Parameters:
-    ///   - identity: That of the ring that has sealed the store, as the store says; empty for none.
-    ///   - isEmpty: Whether nothing is in the store.
+    ///   - identity: The identity of the ring that has sealed the store, as the store records it; empty if it records
+    ///     none.
+    ///   - isEmpty: Whether the store has no rows.
     ///   - isSealed: Whether the settings ask for sealing.
-    ///   - place: The store's, for errors.
+    ///   - place: Where the store is, for error texts.
     package func ring(
         fitting identity: [UInt8], isEmpty: Bool, isSealed: Bool, of place: String
     ) throws(StoreOpenError) -> KeyRingChoice {
@@ -206,7 +208,7 @@ extension KeyRingFile {
         guard mayMake else { throw .missing(path: path) }
         let ring = try KeyRingFile.newRing()
         return try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
-            // Another server that names the same file may have made one: the file must not get another ring than that one uses.
+            // Another server with the same file may have made a ring meanwhile, which must not be replaced.
             if let other = try load() { return (other, false) }
             try save(ring)
             return (ring, true)

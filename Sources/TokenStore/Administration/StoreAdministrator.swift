@@ -1,6 +1,6 @@
 /// What operators do with an open store, beside what clients do through handles.
 ///
-/// It holds up clients no longer than other clients do. What only some stores can do is nil for the others; see
+/// Delays clients no longer than other clients do. Capabilities that only some stores have are nil for the others; see
 /// `StoreCapability`.
 ///
 /// Any thread; calls may block it.
@@ -10,16 +10,17 @@ package protocol StoreAdministrator: Sendable {
     var verifier: (any StoreVerifier)? { get }
     var users: any UserAdministrator { get }
 
-    /// Reads some tokens, in an order that says nothing of them.
+    /// Reads some tokens, in no meaningful order.
     ///
-    /// Pages that follow one another have every token once that is there all the while.
+    /// Successive pages contain each token once that is stored throughout.
     ///
     /// - Parameters:
-    ///   - cursor: The `next` of the page before; nil for the first page.
-    ///   - limit: How many rows to return at most; fewer are returned when they are large.
+    ///   - cursor: The `next` of the previous page; nil for the first page.
+    ///   - limit: The maximum number of rows; fewer are returned when they are large.
     func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
 
-    /// - Parameter exactly: Whether the tokens are counted where that takes a while, as in a large database of another program.
+    /// - Parameter exactly: Whether to count the tokens even if that takes long; otherwise a store may estimate their
+    ///   number.
     func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
 }
 
@@ -37,7 +38,7 @@ extension StoreAdministrator {
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] { try await users.remove(ids) }
 }
 
-/// Where a listing goes on; only the store that made it knows what it means.
+/// Where a listing continues; only the store that made it can interpret it.
 package struct StoreCursor: Hashable, Sendable, Codable {
     package let text: String
 
@@ -55,7 +56,7 @@ package struct StoreCursor: Hashable, Sendable, Codable {
     }
 }
 
-/// Some tokens of a listing.
+/// A page of a listing.
 package struct TokenPage: Sendable {
     package var entries: [Entry] = []
     /// Where the next page begins; nil when there is none.
@@ -63,13 +64,13 @@ package struct TokenPage: Sendable {
 
     package init() {}
 
-    /// A token as it lies in the store.
+    /// A token as the store holds it.
     package struct Entry: Sendable {
         /// Seconds since 1970.
         package let writtenAt: Int64
-        /// When it expires by its own account, in seconds since 1970.
+        /// When it expires according to its token info, in seconds since 1970; nil if that does not say.
         package let expiresAt: Int64?
-        /// Or why it cannot be opened.
+        /// The token, or why its row cannot be opened.
         package let token: Result<Token, SealingError>
 
         package init(writtenAt: Int64, expiresAt: Int64?, token: Result<Token, SealingError>) {
@@ -80,7 +81,7 @@ package struct TokenPage: Sendable {
     }
 }
 
-/// How far a long piece of work has come.
+/// The progress of a long operation.
 package struct StoreProgress: Hashable, Sendable, Codable {
     package var done: Int
     package var total: Int
@@ -91,7 +92,7 @@ package struct StoreProgress: Hashable, Sendable, Codable {
     }
 }
 
-/// What operators do with the tokens and sessions of an open store's users, as clients do through handles.
+/// Operators' access to the tokens and sessions of an open store's users, as clients have through handles.
 package protocol UserAdministrator: Sendable {
     /// The token info of an id; nil when nothing is stored under it.
     func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
@@ -99,7 +100,7 @@ package protocol UserAdministrator: Sendable {
     /// Stores tokens, replacing those of the same id; they are durable when it returns.
     ///
     /// - Parameters:
-    ///   - tokens: With the time of their writing in seconds since 1970, nil for now.
+    ///   - tokens: The tokens, and when each was written, in seconds since 1970; nil for now.
     ///   - keepsNewer: As in `WriteCondition`.
     /// - Returns: An outcome for each.
     func store(
@@ -118,7 +119,7 @@ package protocol UserAdministrator: Sendable {
     /// The sessions of a user, the oldest first.
     func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession]
 
-    /// Ends a session; nil if there is none.
+    /// Ends a session; returns nil if there is none.
     func endSession(id: SessionID) async throws(StoreError) -> EndedSession?
 
     /// Ends all sessions of a user; returns how many there were.
@@ -127,7 +128,7 @@ package protocol UserAdministrator: Sendable {
     func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure
 }
 
-/// A store in numbers; nil for what a store does not know.
+/// Figures about a store; nil for those that a store does not know.
 package struct StoreStatistics: Codable, Sendable {
     package var tokens: Int
     /// Whether `tokens` is an estimate; nil means no.
@@ -154,7 +155,7 @@ package struct StoreStatistics: Codable, Sendable {
     }
 }
 
-/// Checks the whole of an open store.
+/// Checks all of an open store.
 package protocol StoreVerifier: Sendable {
     /// Checks the store's structure, and opens every row.
     ///
@@ -162,14 +163,15 @@ package protocol StoreVerifier: Sendable {
     func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
 }
 
-/// What a verification has found.
+/// The result of a verification.
 package struct StoreVerification: Codable, Sendable {
     package var tokens = 0
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
-    /// What is wrong with the structure, whose rows are then not opened, or else with the rows; empty when it is sound.
+    /// Damage to the structure, in which case no row was opened, or otherwise to the set of rows; empty if there is
+    /// none.
     package var damages: [String] = []
-    /// The copy of a damaged WAL beside the store, in which there may be tokens that it lacks; nil if there is none.
+    /// The copy of a damaged WAL beside the store, which may hold tokens that the store lacks; nil if there is none.
     package var damagedCopy: String?
 
     /// Whether the store has every token, and every token opens.
@@ -178,17 +180,17 @@ package struct StoreVerification: Codable, Sendable {
     package init() {}
 }
 
-/// Makes the tables of a store that several servers share; the servers themselves never do that.
+/// Creates the tables of a store that several servers share; the servers themselves never do that.
 package protocol SchemaMigrator: Sendable {
-    /// Makes the tables if there are none, and what else the servers need; may be repeated.
+    /// Creates the tables and whatever else the servers need, unless they exist already; may be repeated.
     func migrate() throws(StoreOpenError) -> SchemaMigration
 }
 
-/// What a migration has done.
+/// The result of a migration.
 package struct SchemaMigration: Codable, Sendable {
     /// The version of the tables.
     package var version: Int
-    /// Whether there were none.
+    /// Whether this migration created the tables.
     package var isNew: Bool
 
     package init(version: Int, isNew: Bool) {

@@ -2,11 +2,11 @@
 package protocol StoreBackups: Sendable {
     /// Writes a copy of the store as of one moment, while the store is in use.
     ///
-    /// The copy is made beside its place, checked, synced and only then renamed into it, replacing what was there. It is
-    /// sealed as the store is; the key ring is no part of it.
+    /// The copy is written beside its final path, checked and synced, and only then renamed to it, replacing the file
+    /// there. It is sealed if the store is, and does not contain the key ring.
     ///
-    /// One that fails counts as the last backup, unless it could not even begin: a mistyped path is no failed backup. One that
-    /// succeeds counts when `recordBackup` is called, after what else had to be done with it.
+    /// A backup that fails is recorded as the last one, unless it could not even begin, as with a mistyped path. For a
+    /// backup that succeeds, the caller calls `recordBackup` when it has done everything else with it.
     ///
     /// - Parameters:
     ///   - path: An absolute path; this process writes it.
@@ -15,7 +15,7 @@ package protocol StoreBackups: Sendable {
         to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup
 
-    /// Notes how the last backup has ended.
+    /// Records how the last backup ended.
     func recordBackup(isSuccessful: Bool) async
 }
 
@@ -32,20 +32,20 @@ package struct StoreBackup: Codable, Sendable {
     }
 }
 
-/// Looks at files that `StoreBackups` has written, and changes nothing.
+/// Examines files that `StoreBackups` has written, without changing anything.
 package protocol BackupVerifier: Sendable {
-    /// Checks that a backup could be restored: opens every row with the key ring that there is.
+    /// Checks that a backup could be restored: opens every row with the present key ring.
     ///
     /// - Parameters:
-    ///   - path: Of the backup.
+    ///   - path: The backup's path.
     ///   - progress: Counted in tokens.
     func verify(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> BackupVerification
 
-    /// Whether a file begins as a backup does.
+    /// Whether a file begins like a backup.
     func isBackup(_ path: String) -> Bool
 }
 
-/// What the verification of a backup has found.
+/// The result of verifying a backup.
 package struct BackupVerification: Codable, Sendable {
     package var path: String
     package var bytes: Int
@@ -53,7 +53,7 @@ package struct BackupVerification: Codable, Sendable {
     package var schemaVersion: Int
     package var tokens = 0
     package var sessions = 0
-    /// When the last of its tokens was stored, in seconds since 1970; nil if it has none.
+    /// When the latest of its tokens was written, in seconds since 1970; nil if it has none.
     package var lastWrittenAt: Int64?
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
@@ -70,29 +70,30 @@ package struct BackupVerification: Codable, Sendable {
     }
 }
 
-/// A store that no server has open, for the work that needs it so; locked until this is released.
+/// A store that no server has open, for work that requires this; its data folder is locked until this object is
+/// released.
 package protocol OfflineStore: AnyObject {
-    /// Puts a backup in the place of the store, without the users that were erased after it was made.
+    /// Replaces the store by a backup, without the users that were erased after the backup was made.
     ///
     /// - Parameters:
-    ///   - path: What `StoreBackups` has written.
-    ///   - keepsSessions: Whether its sessions count again; some may have been ended after it was made.
+    ///   - path: A file that `StoreBackups` has written.
+    ///   - keepsSessions: Whether the backup's sessions become valid again, although some may have been ended since.
     ///   - progress: Counted in tokens.
     func restore(
         _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement
 }
 
-/// The backup that was put in the place of a store.
+/// The result of replacing a store by a backup.
 package struct StoreReplacement: Codable, Sendable {
     package var tokens = 0
     package var bytes = 0
     package var isSealed = false
-    /// Users that were erased after the backup had been made, and are left out therefore.
+    /// Users that were left out because they were erased after the backup was made.
     package var erasedUsers = 0
     /// Sessions that were left out.
     package var endedSessions = 0
-    /// Tokens of the store that is gone; nil if there was none, or if it could not be read.
+    /// Tokens of the store that was replaced; nil if there was none, or if it could not be read.
     package var replacedTokens: Int?
 
     package init() {}

@@ -1,4 +1,5 @@
-/// A row on its way to another store: opened, as the other store has keys of its own, with its times and its version.
+/// A row that is copied to another store, with its times and version; opened, because the other store has keys of its
+/// own.
 package enum CopiedRow: Sendable {
     case token(Token, RowTimes, TokenVersion)
     case session(OpenedSession, number: Int64)
@@ -8,18 +9,18 @@ package enum CopiedRow: Sendable {
 ///
 /// Used by one thread, which it blocks.
 package protocol CopySource: AnyObject {
-    /// What the store says it holds.
+    /// How many rows the store says it has.
     var count: CopyCount { get }
     /// The moment whose rows are read, in seconds since 1970; nil for a store that nobody else can change meanwhile.
     var moment: Int64? { get }
-    /// A number that no version of the store has exceeded, also none of a token that was removed.
+    /// A number that no version in the store has ever exceeded, those of removed tokens included.
     var versionLimit: Int64 { get }
     /// When the store last found its clock right, in seconds since 1970; nil if that is not known.
     var clockLook: Int64? { get }
-    /// Why rows were left out, and how many, as they do not open.
+    /// Rows that were left out because they do not open: how many, by reason.
     var unreadable: [String: Int] { get }
 
-    /// Reads some more rows, in any order; none at the end.
+    /// Reads the next rows, in any order; returns none at the end.
     func next() throws(StoreError) -> [CopiedRow]
 }
 
@@ -32,17 +33,17 @@ package protocol CopyTarget: AnyObject {
     /// Seals rows with this store's keys, and adds them.
     func add(_ rows: [CopiedRow]) throws(StoreError)
 
-    /// Puts the rows in their final places, and reads them from there.
+    /// Moves the rows to their final places, and returns a source that reads them there.
     func reread() throws(StoreError) -> any CopySource
 
     /// Makes the store durable and usable.
     ///
     /// - Parameters:
-    ///   - versionLimit: Further versions are larger.
-    ///   - clockLook: As the source has it.
+    ///   - versionLimit: All later versions are larger.
+    ///   - clockLook: The source's.
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError)
 
-    /// Drops what was added, as far as that is possible; the next copy begins anew in any case.
+    /// Discards the added rows as far as possible; the next copy starts from scratch in any case.
     func abandon()
 }
 
@@ -57,12 +58,12 @@ package struct CopyCount: Codable, Hashable, Sendable {
     var total: Int { tokens + sessions }
 }
 
-/// What was copied.
+/// The result of a copy.
 package struct CopySummary: Codable, Sendable {
     package var copied = CopyCount()
-    /// The source's own count, if other rows were found.
+    /// The source's own count, if it differs from the rows that were found.
     package var wrongCount: CopyCount?
-    /// Why rows were left out, and how many.
+    /// Rows that were left out: how many, by reason.
     package var unreadable: [String: Int] = [:]
     /// The moment whose rows were copied, in seconds since 1970; nil for a store that was closed.
     package var moment: Int64?
@@ -70,7 +71,7 @@ package struct CopySummary: Codable, Sendable {
     package var isComplete: Bool { wrongCount == nil && unreadable.isEmpty }
 }
 
-/// Copies all rows of one store to another, which is empty, and compares what was read with what was written.
+/// Copies all rows of a store to an empty one, and compares the rows that were read with those that were written.
 package struct StoreCopy {
     package enum Stage: String, CaseIterable, Sendable {
         case copying = "Copying"
@@ -88,7 +89,8 @@ package struct StoreCopy {
         (self.source, self.target, self.progress) = (source, target, progress)
     }
 
-    /// - Parameter skipsUnreadable: Whether rows that do not open are left out; otherwise nothing is copied.
+    /// - Parameter skipsUnreadable: Whether to leave out rows that do not open; otherwise such a row makes the copy
+    ///   fail.
     package func run(skipsUnreadable: Bool) throws(StoreError) -> CopySummary {
         do throws(StoreError) {
             return try copy(skipsUnreadable: skipsUnreadable)
@@ -148,14 +150,14 @@ package struct StoreCopy {
     }
 }
 
-/// Stands for a set of rows, in whatever order they come: their number, and the sum of their hashes.
+/// Represents a set of rows, regardless of their order, by their number and the sum of their hashes.
 private struct RowDigest: Equatable {
     private(set) var count = CopyCount()
     private var sum = 0
 
     /// - Returns: The row's version.
     mutating func add(_ row: CopiedRow) -> Int64 {
-        // Its hashes differ from one process to the next, so that nobody can have made rows with equal ones.
+        // Its hashes differ between processes, so nobody can have prepared rows with equal hashes.
         var hasher = Hasher()
         let version: Int64
         switch row {

@@ -2,16 +2,16 @@ internal import Cryptography
 internal import Glibc
 internal import System
 
-/// The file that remembers which users were erased, so that a backup from before cannot bring them back.
+/// The file that remembers which users were erased, so that an earlier backup cannot bring them back.
 ///
-/// A user is there as an HMAC, under a key that the file itself begins with: without the file, it says nothing, and with it,
-/// a guessed user can be confirmed. It lies beside the key ring, as it must outlive the database:
+/// Each user is recorded as an HMAC under a key at the file's beginning: the HMAC alone reveals nothing, but the file
+/// shows whether a guessed user is in it. The file lies beside the key ring, because it must outlive the database:
 ///
 ///     key 9c1f...
 ///     1795000000123456 03ab...
 ///
-/// The first word of an erasure is a version that every token and session had not reached by then, see `TokenVersion`: what
-/// was written later is kept by a restore.
+/// An erasure begins with a version (see `TokenVersion`) above those of all tokens and sessions that were written
+/// before it: a restore keeps what was written after it.
 package struct ErasuresFile: Hashable, Sendable {
     /// The file's name beside a key ring of the standard name; otherwise it is a suffix of the ring's name.
     package static let standardName = "erasures"
@@ -19,7 +19,7 @@ package struct ErasuresFile: Hashable, Sendable {
     package let path: String
 
     /// - Parameters:
-    ///   - keyRing: The store's, also of one in the clear.
+    ///   - keyRing: The store's key ring; its path counts even if the store is in the clear.
     ///   - directory: The data folder, for a key ring that systemd provides, beside which nothing can be written.
     package init(beside keyRing: KeyRingFile, directory: String) {
         let ring = keyRing.isCredential ? "\(directory)/\(KeyRingFile.standardName)" : keyRing.path
@@ -31,13 +31,13 @@ package struct ErasuresFile: Hashable, Sendable {
         self.path = path
     }
 
-    /// The files that a restore follows: the one beside the key ring, and one in the data folder.
+    /// The files that a restore reads: the one beside the key ring, and one in the data folder.
     ///
     /// A server that has its ring as a credential writes the one in the data folder. Root's commands read the ring at the
     /// credential's source instead, beside which there is no such file.
     ///
     /// - Parameters:
-    ///   - keyRing: The store's.
+    ///   - keyRing: The store's key ring.
     ///   - directory: The data folder.
     package static func followed(byStoreWith keyRing: KeyRingFile, in directory: String) -> [ErasuresFile] {
         let beside = ErasuresFile(beside: keyRing, directory: directory)
@@ -51,7 +51,7 @@ package struct ErasuresFile: Hashable, Sendable {
 
         """
 
-    /// Bytes in which the key is found at the file's beginning, and the last whole line at its end.
+    /// Bytes that are read at the file's beginning to find the key, and at its end to find the last complete line.
     private static let block = 4_096
 
     /// Adds an erasure, which is durable when this returns.
@@ -59,8 +59,8 @@ package struct ErasuresFile: Hashable, Sendable {
     /// One writer at a time.
     ///
     /// - Parameters:
-    ///   - user: Whom.
-    ///   - version: One that nothing of the user had reached, and everything later will exceed.
+    ///   - user: The erased user.
+    ///   - version: Larger than those of all of the user's rows, and smaller than all later ones.
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
             guard let descriptor = try open() else {
@@ -69,7 +69,7 @@ package struct ErasuresFile: Hashable, Sendable {
                 let text = Self.heading + "key \(key)\n" + (try line(user, version, &new))
                 return try FileReplacement.replace(path, with: Array(text.utf8))
             }
-            // Not the whole file, as there may be many erasures.
+            // The whole file is not read, because it may hold many erasures.
             var found = try parse(
                 try BlockingIO.read(from: descriptor.number, at: 0, count: Self.block), isHead: true)
             let size = try FileStatus.read(descriptor.number).size
@@ -77,7 +77,7 @@ package struct ErasuresFile: Hashable, Sendable {
             let tail = try BlockingIO.read(from: descriptor.number, at: start, count: size - start)
             guard let last = tail.lastIndex(of: UInt8(ascii: "\n")) else { throw Self.damage }
             let end = start + last + 1
-            // What a crash has left of a line was never acknowledged.
+            // A line that a crash has cut off was never acknowledged.
             if end < size { try BlockingIO.truncate(descriptor.number, to: end) }
             try BlockingIO.write(ArraySlice(try line(user, version, &found).utf8), to: descriptor.number, at: end)
             try BlockingIO.synchronize(descriptor.number)
@@ -98,7 +98,7 @@ package struct ErasuresFile: Hashable, Sendable {
             return try parse(try BlockingIO.read(from: descriptor.number))
         } catch {
             throw .refused(
-                "the erasures \(path) cannot be used (\(error.call): \(error.reason)); see what became of the file")
+                "the erasures \(path) cannot be read (\(error.call): \(error.reason)); put a copy of the file there")
         }
     }
 
@@ -115,7 +115,7 @@ package struct ErasuresFile: Hashable, Sendable {
     private func parse(_ bytes: [UInt8], isHead: Bool = false) throws(SystemError) -> Erasures {
         var erasures: Erasures?
         let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-        // The last one has no end: it is empty, or what a crash has left of one.
+        // The last one has no line feed: it is empty, or a crash has cut it off.
         for line in lines.dropLast() where line.first != UInt8(ascii: "#") && !line.isEmpty {
             let words = line.split(separator: UInt8(ascii: " "))
             guard words.count == 2, let hash = Hexadecimal.decode(words[1]), hash.count == KeyedHash.length
@@ -143,7 +143,7 @@ package struct ErasuresFile: Hashable, Sendable {
         return "\(version) \(Hexadecimal.text(hash))\n"
     }
 
-    /// A failure of OpenSSL, which no call of the system explains.
+    /// Runs a closure, and converts errors of OpenSSL, which have no `errno`.
     private func library<Value>(_ body: () throws(CryptographyError) -> Value) throws(SystemError) -> Value {
         do throws(CryptographyError) {
             return try body()
@@ -171,7 +171,7 @@ package struct Erasures {
         versions[hash] = max(versions[hash] ?? version, version)
     }
 
-    /// The latest version of all; nil without erasures.
+    /// The largest version; nil if there are no erasures.
     package var last: TokenVersion? { versions.values.max() }
 
     fileprivate mutating func hash(_ user: [UInt8]) throws(CryptographyError) -> [UInt8] {
@@ -182,8 +182,8 @@ package struct Erasures {
     /// Whether a user was erased after something was written.
     ///
     /// - Parameters:
-    ///   - user: Whose it is.
-    ///   - version: Of the token or session.
+    ///   - user: The user to whom it belongs.
+    ///   - version: The version of the token or session.
     package mutating func finds(_ user: [UInt8], writtenAs version: TokenVersion) throws(StoreError) -> Bool {
         do throws(CryptographyError) {
             return versions[try hash(user)].map { version < $0 } ?? false

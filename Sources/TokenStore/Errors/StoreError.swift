@@ -1,21 +1,21 @@
 /// A failed read, write or request of an operator; the store itself continues.
 ///
-/// It tells the cause, whether a retry may help, and a text for operators. Errors of a particular store's library are
+/// It gives the cause, whether a retry may help, and a text for operators. Errors of a particular store's library are
 /// in a `StoreFault`.
 package enum StoreError: Error, Hashable, CustomStringConvertible {
     case read(StoreFault)
     case write(StoreFault)
     /// The store's files or its server are missing; the store continues by itself when they are back.
     case unavailable(StoreFault)
-    /// The row cannot be opened; the others can.
+    /// The row cannot be opened; other rows can.
     case sealing(SealingError)
     /// A limit of the store allows no new id.
     case full(StoreLimit)
     /// A token that was written later is stored under the id, and had to be kept.
     case newer
-    /// What is stored under the id is not what the write was made for; its version, nil if nothing is stored.
+    /// The condition of the write does not hold; with the version of the stored token, nil if there is none.
     case preconditionFailed(current: TokenVersion?)
-    /// The session that the write was made for does not exist any more.
+    /// The session that the write depends on no longer exists.
     case sessionEnded
     /// The key that the row was sealed with is being retired, or the ring was changed.
     case staleKey
@@ -30,7 +30,7 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
     /// The store is being closed.
     case closed
 
-    /// Kinds of failures that ask for different things to be done.
+    /// Kinds of failures that require different actions.
     package enum Cause: String, CaseIterable, Sendable {
         /// No room on the disk.
         case diskFull = "disk_full"
@@ -38,13 +38,14 @@ package enum StoreError: Error, Hashable, CustomStringConvertible {
         case limit
         /// The row or its key, see `SealingError`.
         case sealing
-        /// The files were removed, cut or replaced while they were open, which only a restart can answer: the server ends.
+        /// The files were removed, truncated or replaced while they were open. Only a restart helps, so the server
+        /// ends.
         case vanished
-        /// Anything else of the disk or the database.
+        /// Any other error of the disk or the database.
         case database
-        /// Too much waited to be written already.
+        /// Too many writes were waiting already.
         case overloaded
-        /// The request could not be carried out just then.
+        /// The request could not be carried out at that moment.
         case refused
     }
 
@@ -119,13 +120,13 @@ package struct StoreFault: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Why a request is refused at once, or no longer waited for.
+/// Why a request is refused at once, or given up.
 package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
     /// Waiting requests and answers take all of `limits.buffers`.
     case buffers
-    /// Waiting rows take all that they may: half of `limits.buffers`.
+    /// Waiting rows take all the memory that they may: half of `limits.buffers`.
     case queue(bytes: Int)
-    /// The largest number of requests is waiting for the database already.
+    /// As many requests as allowed are waiting for the database already.
     case requests(Int)
     /// One write to the disk has taken longer than `store.queue.max_wait`.
     case stalled(limit: Duration)
@@ -142,7 +143,7 @@ package enum StoreOverload: Hashable, Sendable, CustomStringConvertible {
             the token was not stored
             """
         case .requests(let limit):
-            "\(limit) requests wait for the database, as many as may; this one was refused at once"
+            "\(limit) requests wait for the database, as many as are allowed; this one was refused at once"
         case .stalled(let limit):
             """
             a write to the disk has taken longer than the \(limit) that store.queue.max_wait allows; \

@@ -48,7 +48,7 @@ package enum PrivateFile {
         }
     }
 
-    /// Puts a file in the place of another one, durably.
+    /// Renames a file, replacing the target, and makes that durable.
     package static func rename(_ path: String, to target: String) throws(StoreError) {
         try? FileDescriptor(opening: path, O_RDONLY | O_NOFOLLOW).adoptOwner(of: target)
         guard unsafe Glibc.rename(path, target) == 0 else { throw refused("renamed to \(target)", path) }

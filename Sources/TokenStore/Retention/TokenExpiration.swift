@@ -1,15 +1,16 @@
 internal import System
 
-/// When a token expires according to its token info, into which the Facebook SDK writes that.
+/// Finds when a token expires according to its token info, where the Facebook SDK writes that.
 ///
 /// The token info is a JSON object with the member `com.facebook.sdk:TokenInformationExpirationDateKey`, a date as in
-/// `ExpirationDate`. The sample client sends it unencoded in a form, which cuts it at the first `&`; so it need not be valid JSON,
-/// and its text is searched for the member. No encoder of JSON writes the member's name with escapes.
+/// `ExpirationDate`. The sample client sends it in a form without encoding it, which cuts it at the first `&`. So it
+/// may not be valid JSON, and is searched as text. No JSON encoder escapes anything in the member's name.
 package enum TokenExpiration {
-    /// The date in seconds since 1970; nil if there is none, or it is invalid.
+    /// The date in seconds since 1970; nil if there is no valid one.
     ///
-    /// If the member is there more than once, the latest date counts, so that no token is deleted too early. Takes time in
-    /// proportion to the number of bytes, whatever they are: 30 ns for a usual token info of 350 bytes without the member.
+    /// If the member occurs more than once, the latest date counts, so that no token is deleted too early. The time is
+    /// proportional to the number of bytes, whatever they are: 30 ns for a usual token info of 350 bytes without the
+    /// member.
     package static func expiration(of tokenInfo: Span<UInt8>) -> Int64? {
         var latest: Int64?
         var position = 0
@@ -22,14 +23,14 @@ package enum TokenExpiration {
 
     private static let member = Array("\"com.facebook.sdk:TokenInformationExpirationDateKey\"".utf8)
 
-    /// How far the search moves on if this byte is below the member's end.
+    /// How far the search advances, by the byte that was compared with the member's last one.
     private static let shifts: [Int] = {
         var shifts = [Int](repeating: member.count, count: 256)
         for (index, byte) in member.dropLast().enumerated() { shifts[Int(byte)] = member.count - 1 - index }
         return shifts
     }()
 
-    /// The position behind the member's next name; nil if there is none (Horspool's algorithm).
+    /// The position after the next occurrence of the member's name; nil if there is none (Horspool's algorithm).
     private static func endOfMember(_ text: Span<UInt8>, from start: Int) -> Int? {
         let (member, shifts) = (member, shifts)
         var end = start + member.count - 1
@@ -46,10 +47,10 @@ package enum TokenExpiration {
         return true
     }
 
-    /// The longest text that may be a date.
+    /// Bytes of the longest text that may be a date.
     private static let longestDate = 40
 
-    /// The date in a string behind a colon; nil if there is none.
+    /// The date in a string after a colon; nil if there is none.
     private static func date(_ text: Span<UInt8>, at start: Int) -> Int64? {
         var position = start
         for byte in [UInt8(ascii: ":"), UInt8(ascii: "\"")] {
@@ -67,13 +68,14 @@ package enum TokenExpiration {
 /// A date as the Facebook SDK writes it: `yyyy-MM-dd'T'HH:mm:ss.SSSZZZ`, for example `2013-08-14T19:24:05.123+0000`.
 ///
 /// - The fraction has one to nine digits, or is missing together with its point.
-/// - The zone is `Z`, `+hhmm`, `+hh:mm`, or either with seconds: the formatter writes those for times before there were
-///   time zones, the SDK's distant past among them (`0001-12-31T16:07:02.000-075258` in Los Angeles).
-/// - A space stands for the zone's plus sign, as form decoding turns one into the other.
+/// - The zone is `Z`, `+hhmm`, `+hh:mm`, or either with seconds, which the formatter writes for times before time zones
+///   existed, such as the SDK's distant past (`0001-12-31T16:07:02.000-075258` in Los Angeles).
+/// - A space counts as the zone's plus sign, because form decoding turns a plus sign into a space.
 /// - Every date is Gregorian, also before 1582, and every minute has 60 seconds.
 ///
-/// A date before 2004, when there was no Facebook, is that of another calendar: a device writes the years of its own, such as
-/// 1448, 1405 or 0009. When it is cannot be known, so it is no date. Only the SDK's distant past is one.
+/// A date before 2004, when Facebook did not exist, comes from a device with another calendar, which writes that
+/// calendar's years, such as 1448, 1405 or 0009. Its moment cannot be known, so it is invalid. Only the SDK's distant
+/// past is accepted.
 package enum ExpirationDate {
     /// Seconds since 1970 without the fraction; nil if the text is not such a date.
     package static func seconds(_ text: Span<UInt8>) -> Int64? {
@@ -102,7 +104,7 @@ package enum ExpirationDate {
         return hour * 3_600 + minute * 60 + second
     }
 
-    /// Where the zone begins; the position of the point, which is no zone, if the fraction is invalid.
+    /// Where the zone begins; if the fraction is invalid, the position of its point, where no zone can begin.
     private static func endOfFraction(_ text: Span<UInt8>, at start: Int) -> Int {
         guard text[start] == UInt8(ascii: ".") else { return start }
         var end = start + 1
@@ -119,7 +121,7 @@ package enum ExpirationDate {
         case UInt8(ascii: "-"): sign = -1
         default: return nil
         }
-        // Two digits each, and the colons between all of them or none.
+        // Each part has two digits. There are colons between all parts, or none.
         let hasColons = start + 3 < text.count && text[start + 3] == UInt8(ascii: ":")
         var (offset, unit, position): (Int64, Int64, Int) = (0, 3_600, start + 1)
         while unit > 0 {

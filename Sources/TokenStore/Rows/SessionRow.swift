@@ -7,9 +7,9 @@ package struct SessionRow: Sendable {
     /// The session's key, or its keyed hash in a sealed store.
     package let key: [UInt8]
     package let id: SessionID
-    /// The key of the row that the user's token has.
+    /// The key of the row of the user's token.
     package let userKey: [UInt8]
-    /// Of the key that sealed `user`; 0 in the clear.
+    /// The number of the key that sealed `user`; 0 in the clear.
     package let keyNumber: Int
     /// The user, or in a sealed store the sealed user and session key.
     package let user: [UInt8]
@@ -31,10 +31,10 @@ package struct StoredSession: Sendable {
     package let createdAt: Int64
     package let expiresAt: Int64
     package let usedAt: Int64
-    /// Larger than those of all sessions that were made before.
+    /// Larger than the numbers of all earlier sessions.
     package let number: Int64
 
-    /// The times that a sealed user is bound to; that of the last use changes without a new seal.
+    /// The times that a sealed user is bound to; the time of the last use changes without sealing the user again.
     package var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
 }
 
@@ -59,16 +59,17 @@ package struct OpenedSession: Sendable {
 
 /// Rows of sessions.
 ///
-/// A session's key is the SHA-256 of a label and its secret. In a store in the clear it is the row's key; as secrets have
-/// 256 random bits, nobody finds one that fits. In a sealed store the row's key is its HMAC, under a key that is derived
-/// from the index key, and the session's key itself is sealed together with the user, so that a copy of the store can be in the clear.
+/// A session's key is the SHA-256 of a label and its secret. In a store in the clear it is also the row's key; as
+/// secrets have 256 random bits, nobody can find the secret of a key. In a sealed store, the row's key is the HMAC of
+/// the session's key under a key that is derived from the index key, and the session's key is sealed together with the
+/// user, so that the store can be copied to one in the clear.
 ///
 /// A sealed user is bound to the whole row except the time of the last use: the associated data are those of a token's
-/// row, with the session's row key, id and user key, 80 bytes, in the place of the row key, which always has 32.
+/// row, but with the session's row key, id and user key (80 bytes) instead of the token's row key (32 bytes).
 extension RowCoder {
-    /// The label before the secret; no unique id of a client has a NUL.
+    /// The label before the secret; it ends with a NUL, which no unique id of a client contains.
     private static let sessionLabel = Array("token-cache session\0".utf8)
-    /// Whose HMAC under the index key is the key for the row keys of sessions.
+    /// Its HMAC under the index key is the key that makes the row keys of sessions.
     private static let sessionKeyLabel = Array("token-cache session keys\0".utf8)
 
     /// The key of a session.
@@ -134,7 +135,7 @@ extension RowCoder {
         rowKey + id + userKey
     }
 
-    /// Makes row keys of sessions; nil in the clear.
+    /// The hash that makes row keys of sessions; nil in the clear.
     private mutating func hashOfKeys() throws(SealingError) -> KeyedHash? {
         let hash = try refresh()
         guard sealer != nil else { return nil }

@@ -3,7 +3,8 @@ internal import System
 
 /// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///
-/// One of the keys seals: the newest, unless a shared store says otherwise. All of them open.
+/// One of the numbered keys seals: the newest, unless a shared store says otherwise. All of them open what they have
+/// sealed.
 package struct KeyRing: Sendable {
     package struct NumberedKey: Sendable {
         /// From 1, never used twice.
@@ -12,8 +13,8 @@ package struct KeyRing: Sendable {
         package let createdAt: Int64
         package let key: SecretKey
 
-        /// Tells this key from another one of its number, and is no secret: the beginning of the key's hash of a constant, in
-        /// hexadecimal.
+        /// Distinguishes this key from another one with the same number, and is not secret: the beginning of a
+        /// constant's hash under the key, in hexadecimal.
         package func fingerprint() throws(KeyRingError) -> String {
             KeyRing.fingerprint(try KeyRing.hash(of: "token-cache sealing key", under: key))
         }
@@ -30,7 +31,7 @@ package struct KeyRing: Sendable {
 
     /// - Parameters:
     ///   - index: The index key.
-    ///   - keys: At least one, of different numbers.
+    ///   - keys: At least one, with different numbers.
     ///   - active: The number of the key that seals; nil for the newest.
     package init(index: SecretKey, keys: [NumberedKey], active: Int? = nil) {
         precondition(!keys.isEmpty, "a key ring has a key")
@@ -58,18 +59,18 @@ package struct KeyRing: Sendable {
         numberedKey(number)?.key
     }
 
-    /// The ring with another key that seals.
+    /// A copy of the ring in which another key seals.
     package func activating(_ number: Int) -> KeyRing {
         KeyRing(index: index, keys: keys, active: number)
     }
 
-    /// The ring without a key, which must be neither the newest nor the one that seals.
+    /// A copy of the ring without one key, which must be neither the newest nor the one that seals.
     package func removingKey(numbered number: Int) -> KeyRing {
         precondition(number != newest.number && number != activeNumber, "the newest key and the one that seals stay")
         return KeyRing(index: index, keys: keys.filter { $0.number != number }, active: activeNumber)
     }
 
-    /// Identifies the ring and is no secret: the index key's hash of a constant.
+    /// Identifies the ring, and is not secret: a constant's hash under the index key.
     package func identity() throws(KeyRingError) -> [UInt8] {
         try Self.hash(of: "token-cache key ring", under: index)
     }
@@ -104,11 +105,11 @@ package struct KeyRing: Sendable {
 ///     1 1795000000 03ab...
 ///     2 1795100000 77d0...
 ///
-/// The second word of a numbered key is when it was made, in seconds since 1970.
+/// The second word of a numbered key is the time when it was made, in seconds since 1970.
 enum KeyRingText {
     /// An error in a line; does not contain the line, which may hold a key.
     struct Malformed: Error, Hashable {
-        /// From 1; 0 for the file as a whole.
+        /// Counted from 1; 0 for the whole file.
         let line: Int
         let reason: String
     }
@@ -119,9 +120,9 @@ enum KeyRingText {
 
         """
 
-    /// The text; the caller wipes it.
+    /// The text of a ring; the caller must wipe it.
     static func bytes(of ring: KeyRing) -> [UInt8] {
-        // Enough capacity, so that growing leaves no copies in memory.
+        // With enough capacity the array does not grow, which would leave copies of keys in memory.
         var bytes: [UInt8] = []
         bytes.reserveCapacity(heading.utf8.count + 160 * (ring.keys.count + 1))
         bytes += heading.utf8
@@ -139,7 +140,7 @@ enum KeyRingText {
         bytes.append(UInt8(ascii: "\n"))
     }
 
-    /// Reads a ring out of the text.
+    /// Reads a ring from its text.
     static func ring(of bytes: [UInt8]) throws(Malformed) -> KeyRing {
         var index: SecretKey?
         var keys: [KeyRing.NumberedKey] = []

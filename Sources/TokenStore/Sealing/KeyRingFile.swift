@@ -10,13 +10,14 @@ package struct KeyRingFile: Hashable, Sendable {
     package static let credentialName = "token-cache.keys"
 
     package let path: String
-    /// Whether systemd provides the file, which is then not created, changed or checked for its mode.
+    /// Whether systemd provides the file, which is then neither created nor changed, and whose mode is not checked.
     package let isCredential: Bool
 
     /// The file that holds the ring of a data directory.
     ///
     /// - Parameters:
-    ///   - path: From the settings; empty for the credential if there is one, otherwise for a file in the directory.
+    ///   - path: The path in the settings; if it is empty, the credential is used if there is one, otherwise a file in
+    ///     the directory.
     ///   - credentials: systemd's `$CREDENTIALS_DIRECTORY`, if it is set.
     ///   - directory: The data directory.
     package init(path: String, credentials: String?, directory: String) {
@@ -33,14 +34,14 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
-    /// False only if there certainly is no such file.
+    /// Whether a file may exist; false only if it certainly does not.
     ///
-    /// A credential that cannot be reached must end the start, which would otherwise make a new key ring.
+    /// If the credential cannot be reached, the start must fail: otherwise it would make a new key ring.
     private static func mayExist(_ path: String) -> Bool {
         unsafe access(path, F_OK) == 0 || errno != ENOENT && errno != ENOTDIR
     }
 
-    /// Longer than any ring.
+    /// Bytes; more than any ring has.
     private static let sizeLimit = 1 << 20
 
     /// Reads the ring; nil when there is no such file.
@@ -67,14 +68,14 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
-    /// Reads the ring, which must be that of the same store as another one.
+    /// Reads the ring; fails unless it belongs to the same store as another one.
     package func load(like present: KeyRing) throws(KeyRingError) -> KeyRing {
         guard let found = try load() else { throw .missing(path: path) }
         guard found.index.hasBytes(of: present.index) else { throw .ofAnotherStore(path: path) }
         return found
     }
 
-    /// The group of the volume that may read the ring too, in a pod of Kubernetes; nil for none.
+    /// The group of a Kubernetes pod's volume, if that group may read the ring as well; nil otherwise.
     package var volumeGroup: UInt32? { isCredential ? nil : FileStatus(path)?.volumeGroup }
 
     /// Nil if there is no such file.
@@ -138,12 +139,13 @@ package struct KeyRingFile: Hashable, Sendable {
 }
 
 extension KeyRingFile {
-    /// Gives the present file a second name, by which it stays when it is replaced: backups may need a key that is to be retired.
+    /// Gives the present file a second name before it is replaced, because backups may need the key that is about to be
+    /// retired.
     ///
-    /// The name has the key's fingerprint, because another store in the same folder may have had a key of that number. An earlier
-    /// attempt may have kept the key already.
+    /// The name contains the key's fingerprint, because another store in the same folder may have had a key with that
+    /// number. An earlier attempt may have kept the key already.
     ///
-    /// - Returns: The path with that name; nil if it was there before.
+    /// - Returns: The second path; nil if it existed already.
     func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) -> String? {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
@@ -156,7 +158,7 @@ extension KeyRingFile {
     }
 }
 
-/// An error of a key ring's file; says what to do about it, and nothing of its contents.
+/// An error of a key ring's file; says what to do about it, and reveals nothing of its contents.
 package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case file(path: String, SystemError)
     /// The file was replaced, but after a power cut the former one may be back.
@@ -165,13 +167,13 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case noFolder(path: String)
     /// The path is a link that is not followed.
     case link(LinkError)
-    /// Other users than its owner may read or write the file.
+    /// Users other than its owner may read or write the file.
     case open(path: String, mode: UInt32)
     /// Lines count from 1; 0 stands for the whole file.
     case malformed(path: String, line: Int, reason: String)
-    /// A credential of systemd's cannot be changed from here.
+    /// The file is a credential of systemd, which cannot be changed here.
     case credential(path: String)
-    /// There is a file already, where a new ring is to be made.
+    /// There already is a file where a ring is to be made or kept.
     case exists(path: String)
     /// The store is sealed, and there is no such file.
     case missing(path: String)
@@ -179,7 +181,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case ofAnotherStore(path: String)
     /// The file was replaced by one without a key that the running server has.
     case lacksKey(number: Int, path: String)
-    /// The ring has another key of a number than the store; both by their fingerprints.
+    /// The ring and the store have different keys with the same number; with the fingerprints of both.
     case otherKey(number: Int, path: String, own: String, stores: String)
     case library(SealingError)
 
@@ -189,7 +191,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             "the key ring \(path) cannot be used (\(error))\(error.fileAdvice(otherwise: "give the server's user access to it"))"
         case .notDurable(let path, let code):
             """
-            the key ring \(path) was changed, and may be as it was before after a power cut \
+            the key ring \(path) was changed, but a power cut may undo that \
             (fsync: \(SystemError.reason(code))); back it up at once
             """
         case .noFolder(let path):
@@ -241,7 +243,7 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
 }
 
 extension KeyRingFile {
-    /// The text of a new ring with one key, as its file has it.
+    /// The text of a file with a new ring of one key.
     package static func newText() throws(KeyRingError) -> [UInt8] {
         KeyRingText.bytes(of: try newRing())
     }
@@ -255,14 +257,14 @@ extension KeyRingFile {
     package func create() throws(KeyRingError) {
         let ring = try Self.newRing()
         try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
-            // Only now: a server that starts may just have made its own ring here, under the same lock.
+            // Checked under the lock: a starting server may just have made its own ring here.
             guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }
             try save(ring)
         }
     }
 }
 
-/// The public facts about a key ring.
+/// Facts about a key ring that are not secret.
 package struct KeyRingExamination: Sendable {
     /// The numbers of its keys, the newest last.
     package let numbers: [Int]

@@ -3,9 +3,9 @@ internal import Cryptography
 
 /// XAES-256-GCM under one key (C2SP, XAES-256-GCM).
 ///
-/// Each text is encrypted with AES-256-GCM under a key of its own, which is derived from this key and the first half of the nonce.
-/// Random nonces of 192 bits do not repeat, so nobody has to count how often a key has sealed. With AES-GCM alone, whose nonces
-/// have 96 bits, a key may seal 2^32 texts only (NIST SP 800-38D, section 8.3).
+/// Each text is encrypted with AES-256-GCM under a key of its own, which is derived from this key and the first half of
+/// the nonce. Random nonces of 192 bits do not repeat, so nobody has to count how often a key has sealed. With AES-GCM
+/// alone, whose nonces have 96 bits, a key may seal only 2^32 texts (NIST SP 800-38D, section 8.3).
 ///
 /// Used by one thread at a time.
 @safe final class TokenCipher {
@@ -14,12 +14,13 @@ internal import Cryptography
 
     /// AES-256 of single blocks under this key, which makes the derived keys.
     private let derivation: CipherContext
-    /// AES-256-GCM, which is given a derived key where a nonce has another first half than the one before.
+    /// AES-256-GCM, which gets a new derived key when a nonce's first half differs from the previous one's.
     private let sealing: CipherContext
     private let opening: CipherContext
     /// The two blocks whose encryption is the derived key (NIST SP 800-108, KDF in counter mode with CMAC), without the nonce.
     ///
-    /// Words whose bytes are in memory as they are encrypted; not an array, as the compiler checks each access to one in a class.
+    /// Words, whose bytes are in memory in the order in which they are encrypted. Not an array, because the compiler
+    /// checks each access to an array in a class.
     private var blocks = SIMD8<UInt32>()
 
     init(_ key: SecretKey) throws(SealingError) {
@@ -35,9 +36,9 @@ internal import Cryptography
         for index in 0..<4 {
             subkey[index] = UInt32(bigEndian: zeros[index]) << 1 | UInt32(bigEndian: zeros[(index + 1) % 4]) >> 31
         }
-        // The highest bit has come to the other end, where it stands for the field's polynomial.
+        // The highest bit was rotated into the lowest place, where it stands for the field's polynomial.
         if subkey[3] & 1 == 1 { subkey[3] ^= 1 ^ 0x87 }
-        // In each block a counter in two bytes, and a label and a zero.
+        // Each block begins with a counter of two bytes, a label and a zero.
         for (block, counter) in [(0, UInt32(1)), (4, 2)] {
             for index in 0..<4 { blocks[block + index] = subkey[index].bigEndian }
             blocks[block] = (subkey[0] ^ (counter << 16 | UInt32(UInt8(ascii: "X")) << 8)).bigEndian
@@ -60,7 +61,7 @@ internal import Cryptography
         }
     }
 
-    /// Gives a context a nonce, and the key that is derived from the nonce's first half unless it has that.
+    /// Gives a context a nonce and, unless it has it already, the key that is derived from the nonce's first half.
     private func begin(_ context: CipherContext, _ nonce: Span<UInt8>) -> Bool {
         func word(_ start: Int) -> UInt32 {
             UInt32(
@@ -73,7 +74,8 @@ internal import Cryptography
         if context.prefix == prefix { return unsafe context.begin(nil, rest) }
         context.prefix = nil
         var key = SIMD8<UInt32>()
-        // Made, used and wiped in one place: as an argument it would be copied, and the copies would stay on the stack.
+        // The key is made, used and wiped in one place: passed as an argument it would be copied, and the copies would
+        // stay on the stack.
         let isReady = unsafe withUnsafeMutableBytes(of: &key) { key in
             defer { unsafe OPENSSL_cleanse(key.baseAddress, key.count) }
             return unsafe derive(blocks ^ SIMD8(lowHalf: prefix, highHalf: prefix), into: key)
@@ -90,7 +92,7 @@ internal import Cryptography
     ///   - tail: Its second part, which need not lie beside the first.
     ///   - nonce: `nonceLength` random bytes. Nonces that follow one another may share their first half, which saves the derivation.
     ///   - associated: Associated data, which the tag covers as well.
-    ///   - output: They are appended to it.
+    ///   - output: Where they are appended.
     func seal(
         _ head: Span<UInt8>, _ tail: Span<UInt8>, nonce: Span<UInt8>, associated: Span<UInt8>,
         into output: inout [UInt8]
@@ -127,7 +129,7 @@ internal import Cryptography
     /// - Parameters:
     ///   - sealed: What `seal` wrote.
     ///   - associated: As it was given to `seal`.
-    ///   - text: Where the text goes.
+    ///   - text: Where the text is appended.
     func open(_ sealed: Span<UInt8>, associated: Span<UInt8>, into text: inout [UInt8]) -> Bool {
         let length = sealed.count - Self.nonceLength - Self.tagLength
         guard length >= 0 else { return false }
@@ -159,13 +161,13 @@ internal import Cryptography
 /// Owns one of OpenSSL's cipher contexts; wipes the key's schedule when it is released.
 @safe private final class CipherContext {
     let pointer: OpaquePointer
-    /// Of AES-GCM: zero and the first half of the nonce whose key it has; nil if it has none.
+    /// For AES-GCM: zero, and the first half of the nonce from which the present key was derived; nil without a key.
     var prefix: SIMD4<UInt32>?
 
     /// - Parameters:
     ///   - algorithm: OpenSSL's name.
     ///   - key: Nil if it gets one later.
-    ///   - encrypts: Otherwise it decrypts.
+    ///   - encrypts: Whether it encrypts; otherwise it decrypts.
     init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool = true) throws(SealingError) {
         guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { throw .library("EVP_CIPHER_fetch") }
         defer { unsafe EVP_CIPHER_free(cipher) }
@@ -188,8 +190,8 @@ internal import Cryptography
     /// Begins another text.
     ///
     /// - Parameters:
-    ///   - key: Nil for the one that it has.
-    ///   - nonce: Of AES-GCM.
+    ///   - key: Nil to keep the present one.
+    ///   - nonce: The nonce of AES-GCM.
     func begin(_ key: UnsafePointer<UInt8>?, _ nonce: Span<UInt8>) -> Bool {
         unsafe nonce.withUnsafeBufferPointer { nonce in
             unsafe EVP_CipherInit_ex2(pointer, nil, key, nonce.baseAddress, -1, nil) == 1

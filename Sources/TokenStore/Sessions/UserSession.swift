@@ -1,6 +1,8 @@
 package import Cryptography
 
-/// A session as it is stored: a client that shows its secret stands for the user.
+/// A session as it is stored.
+///
+/// A client that presents its secret acts as the user.
 ///
 /// All times are in seconds since 1970.
 package struct UserSession: Hashable, Sendable {
@@ -22,18 +24,18 @@ package struct UserSession: Hashable, Sendable {
 }
 
 extension UserSession {
-    /// A session that is stored now.
+    /// A session that has just been created.
     package init(_ new: NewSession) {
         self.init(
             id: new.id, user: new.user, createdAt: new.createdAt, expiresAt: new.expiresAt, lastUsedAt: new.createdAt)
     }
 }
 
-/// What a search for a session has found.
+/// The result of a search for a session.
 package enum FoundSession: Hashable, Sendable {
     /// There is none, or it has expired.
     case nothing
-    /// It is there; whether it has been idle for too long is for the caller to judge.
+    /// It exists; the caller must check whether it has been idle for too long.
     case found(UserSession)
 }
 
@@ -46,7 +48,7 @@ package struct NewSession: Sendable {
     package var id: SessionID
     package var createdAt: Int64
     package var expiresAt: Int64
-    /// How many sessions the user may have, with this one; the oldest ones beyond that end.
+    /// How many sessions the user may have, including this one; the oldest ones beyond that are ended.
     ///
     /// At least 1.
     package var perUser: Int
@@ -66,7 +68,7 @@ package struct CreatedSession: Hashable, Sendable {
     package let id: SessionID
     /// Seconds since 1970.
     package let expiresAt: Int64
-    /// How many of the user's oldest sessions were ended, so that there are not too many.
+    /// How many of the user's oldest sessions were ended because there were too many.
     package let ended: Int
 
     package init(id: SessionID, expiresAt: Int64, ended: Int) {
@@ -79,7 +81,7 @@ package struct CreatedSession: Hashable, Sendable {
 /// A session that was ended.
 package struct EndedSession: Hashable, Sendable {
     package let id: SessionID
-    /// Whom it stood for; nil if its row does not open, as after a key was lost.
+    /// The user whose session it was; nil if its row does not open, for example after a key was lost.
     package let user: [UInt8]?
 
     package init(id: SessionID, user: [UInt8]?) {
@@ -88,28 +90,28 @@ package struct EndedSession: Hashable, Sendable {
     }
 }
 
-/// Names a session towards operators and backends; no secret, and of no use to a client.
+/// Identifies a session to operators and backends; it is not secret, and of no use to a client.
 ///
-/// Its text is that of `length` random bytes in base64url, 22 characters.
+/// Its text is `length` random bytes in base64url, 22 characters.
 package struct SessionID: Hashable, Sendable, CustomStringConvertible {
     /// Bytes of an id.
     package static let length = 16
 
     package let bytes: [UInt8]
 
-    /// - Parameter bytes: As `bytes` of another id.
+    /// - Parameter bytes: Exactly `length` bytes.
     package init(_ bytes: [UInt8]) {
         precondition(bytes.count == Self.length, "the id of a session has 16 bytes")
         self.bytes = bytes
     }
 
-    /// Reads the text; nil if it is not that of an id.
+    /// Reads the text of an id; nil if it is not one.
     package init?(_ text: String) {
         guard let bytes = Base64URL.decode(Array(text.utf8).span), bytes.count == Self.length else { return nil }
         self.bytes = bytes
     }
 
-    /// A new id, whose text does not begin with a hyphen: a command would take that for an option.
+    /// A new id, whose text does not begin with a hyphen, because a command would take it for an option.
     package static func random() throws(CryptographyError) -> SessionID {
         while true {
             let bytes = try RandomBytes.published(length)
@@ -121,9 +123,9 @@ package struct SessionID: Hashable, Sendable, CustomStringConvertible {
     package var description: String { Base64URL.encode(bytes.span) }
 }
 
-/// Stands for a session's secret in the memory of the server: a hash of it, from which the secret cannot be found.
+/// Represents a session's secret in the server's memory: a hash, from which the secret cannot be found.
 ///
-/// `StoreHandle.sessionKey` makes it. It is the same in a copy of the store, whatever seals that.
+/// `StoreHandle.sessionKey` makes it. It is the same in a copy of the store, whichever key ring seals the copy.
 package struct SessionKey: Hashable, Sendable {
     /// Bytes of a key.
     package static let length = 32
@@ -145,7 +147,7 @@ package struct SessionKey: Hashable, Sendable {
         (first, second, third, fourth) = (word(0), word(8), word(16), word(24))
     }
 
-    /// The bytes that it was made of.
+    /// The bytes that it was made from.
     package var bytes: [UInt8] {
         [first, second, third, fourth].flatMap { word in
             stride(from: 56, through: 0, by: -8).map { UInt8(truncatingIfNeeded: word >> UInt64($0)) }

@@ -8,7 +8,8 @@ package struct Token: Hashable, Sendable {
         self.info = info
     }
 
-    /// Bytes of memory that a token takes while it waits to be written: its own, and what is kept beside them.
+    /// Bytes of memory that a token takes while it waits to be written: its own bytes, and those of the data kept with
+    /// it.
     package static func waitingBytes(id: [UInt8], info: [UInt8]) -> Int {
         id.count + info.count + 512
     }
@@ -26,7 +27,7 @@ package struct RowTimes: Hashable, Sendable {
     }
 }
 
-/// Tells one state of a stored token from every other: it grows with each write of a store.
+/// Distinguishes one state of a stored token from all others: it grows with each write to the store.
 ///
 /// The same number is never given twice, not even after a crash, a removal, a restored backup, or a clock that was set back.
 /// 0 stands for all tokens that were written before there were versions; the next write of such a token gives it one.

@@ -3,14 +3,14 @@ internal import Cryptography
 internal import System
 package import TokenStore
 
-/// The store in the database that `store.url` names.
+/// Opens the store in the database that `store.url` names.
 package struct PostgresStoreProvider: StoreProvider {
     private let postgres: PostgresOptions
     private var options: StoreOptions
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
-    ///   - options: What the operator has decided.
+    ///   - options: The settings that all stores have.
     package init(_ postgres: PostgresOptions, options: StoreOptions) {
         self.postgres = postgres
         self.options = options
@@ -38,13 +38,13 @@ package struct PostgresStoreProvider: StoreProvider {
         try open(Upkeep.Times(), report: report)
     }
 
-    /// - Parameter times: Shorter ones for tests.
+    /// - Parameter times: Those of the background work; tests use shorter ones.
     func open(
         _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
         let state: PostgresState
         do throws(CryptographyError) {
-            // Until the store is open, nothing is stored or looked for with this key.
+            // A placeholder: until the store is open and its keys are known, nothing is stored or looked up.
             let sealing = Sealing(.clear(index: try .random()))
             state = PostgresState(sealing: sealing, versions: try VersionClock(), postgres, options, report: report)
         } catch {
@@ -56,7 +56,7 @@ package struct PostgresStoreProvider: StoreProvider {
         return store
     }
 
-    /// Refuses a key ring that cannot be read, for which no database is needed.
+    /// Refuses a key ring that cannot be read, even before the database can be reached.
     private func checkKeyRing() throws(StoreOpenError) {
         guard options.isSealed else { return }
         do throws(KeyRingError) {
@@ -82,7 +82,9 @@ package struct PostgresStoreProvider: StoreProvider {
         try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in try keys(nil, report) }
     }
 
-    /// Opens the store as a command does, for its keys and its clock of versions.
+    /// Opens the store and closes it again; returns its state for the keys and the version clock.
+    ///
+    /// - Parameter isSealed: Nil for what the settings say.
     private func keys(
         _ isSealed: Bool?, _ report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresState {

@@ -6,7 +6,7 @@ package import TokenStore
 
 /// A store on PostgreSQL, which other servers may use at the same time.
 ///
-/// Each handle has connections of its own to the primary, in pipeline mode. What is written is sealed before it is sent.
+/// Each handle has its own connections to the primary, in pipeline mode. Rows are sealed before they are sent.
 package final class PostgresTokenStore: TokenStore {
     private let postgres: PostgresOptions
     private let options: StoreOptions
@@ -20,12 +20,12 @@ package final class PostgresTokenStore: TokenStore {
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
-    ///   - options: What the operator has decided.
-    ///   - state: Has the keys.
-    ///   - times: Shorter ones for tests.
+    ///   - options: The settings that all stores have.
+    ///   - state: Holds the keys.
+    ///   - times: Those of the background work.
     init(
         _ postgres: PostgresOptions, _ options: StoreOptions, _ state: PostgresState,
-        _ times: Upkeep.Times = Upkeep.Times()
+        _ times: Upkeep.Times
     ) {
         (self.postgres, self.options, self.state) = (postgres, options, state)
         connections = PrimaryConnections(postgres, state)
@@ -39,16 +39,18 @@ package final class PostgresTokenStore: TokenStore {
             }
         }
         users = WaitingHandle { [finder] (deliver) throws(StoreError) in
-            // One is enough for commands, which wait for one another.
+            // One connection is enough for commands, which run one after the other.
             var one = postgres
             one.connections = 1
-            // A command's process first waits until it may use a primary that it has just found, see Dial.
+            // The process of a command has just found the primary, and must wait before it may use it; see Dial.
             one.timeout = max(postgres.timeout, PostgresAdministrator.stepTime)
             return try Self.handle(state, one, finder, deliver)
         }
     }
 
-    /// Opens the store; a server's whose database cannot be reached is opened later, and serves nobody until then.
+    /// Opens the store.
+    ///
+    /// If the database cannot be reached, a server's store is opened later, and serves nobody until then.
     func open() throws(StoreOpenError) {
         do throws(StoreOpenError) {
             try agreement.open(within: options.waitsForDatabase ? Upkeep.openingTime : .seconds(30))
@@ -80,7 +82,7 @@ package final class PostgresTokenStore: TokenStore {
     package var seesAllWrites: Bool { false }
 
     package func report(writesTo observer: any WriteObserver) {
-        preconditionFailure("nobody learns of the writes of other servers")
+        preconditionFailure("a store that other servers write to cannot report all writes")
     }
 
     package func makeHandle(
@@ -108,7 +110,7 @@ package final class PostgresTokenStore: TokenStore {
 
     package func finishWrites() {
         state.isClosed.store(true, ordering: .releasing)
-        // The handles' loops go on with what was handed over.
+        // Meanwhile the handles' loops carry out the requests that they have accepted.
         let end = MonotonicTime.now + Nanoseconds(postgres.timeout)
         while state.waitingRequests.load(ordering: .acquiring) > 0, .now < end { usleep(1_000) }
     }

@@ -1,4 +1,4 @@
-"""Commands on a PostgreSQL database: beside servers, copies, tables, roles, keys and the doctor."""
+"""Commands on a PostgreSQL database: beside servers, for copies, tables, roles and keys, and the doctor."""
 import json
 import re
 import shutil
@@ -20,7 +20,7 @@ from test_transfer import copy, fill, folder_beside
 
 @pytest.fixture(autouse=True)
 def program(postgres_binary, monkeypatch):
-    """Has all of these tests use the program with PostgreSQL."""
+    """Makes all tests of this file use the program with PostgreSQL."""
     monkeypatch.setenv("TOKEN_CACHE_BINARY", postgres_binary)
 
 
@@ -45,7 +45,7 @@ def printed(environment, *command, status=0):
 def test_commands_work_beside_a_server_of_another_folder(serve, url, tmp_path):
     server = serve({"store": {"url": url}})
     elsewhere = settings_of(url, folder_beside(server.data, tmp_path))
-    # The folder in which the server runs, whose server is asked, and one without a server.
+    # With the folder of the server the command asks the server; with another one it asks the database.
     for name, environment in (("here", settings_of(url, server.data)), ("elsewhere", elsewhere)):
         assert printed(environment, "put", name, "a token") == "stored\n"
         assert exchange(server.address, get(name)).body == found("a token")
@@ -96,7 +96,7 @@ def test_while_a_copy_runs_no_server_uses_the_store_and_one_that_is_killed_leave
     fill(server, range(1_200))
     assert server.stop() == 0
     with postgres.session() as session:
-        # Holds it up.
+        # Holds up the copy.
         session.sql("BEGIN")
         session.sql("LOCK TABLE token IN SHARE MODE")
         process = subprocess.Popen(
@@ -126,7 +126,7 @@ ROLES = Path(__file__).parents[2] / "deploy" / "postgresql" / "roles.sql"
 
 @pytest.fixture
 def pass_file(postgres, tmp_path, monkeypatch):
-    """Gives commands and servers the passwords of all roles there are."""
+    """Gives commands and servers the passwords of all roles."""
     path = tmp_path / "pass"
     monkeypatch.setenv("PGPASSFILE", str(path))
     postgres.server.pass_file(path)
@@ -135,7 +135,7 @@ def pass_file(postgres, tmp_path, monkeypatch):
 
 @pytest.fixture
 def migrate(postgres, pass_file, tmp_path):
-    """A function that runs the command for the test's database, and returns what it prints."""
+    """A function that runs `migrate` on the test's database, and returns what it prints."""
     def run_it(*arguments, url=None):
         done = run("migrate", "--url", url or postgres.url(), "--data-directory", str(tmp_path / "none"), *arguments)
         assert (done.returncode, done.stderr) == (0, ""), done
@@ -154,7 +154,7 @@ def failure(*command):
 
 
 def served(server):
-    """Whether a server stores a token and finds it."""
+    """Whether a server stores a token and then finds it."""
     name = fresh_id()
     stored = exchange(server.address, post(name, "token")).body
     return stored == STORED and exchange(server.address, get(name)).body == found("token")
@@ -211,7 +211,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
                 f"ALTER ROLE {server} CREATEROLE"):
             with pytest.raises(psql.SQLError, match="42501"):
                 postgres.server.sql(statement, database, server)
-        # Nobody else comes in.
+        # No other role may connect.
         with pytest.raises(psql.SQLError, match="permission denied for database"):
             postgres.server.sql("SELECT 1", database, postgres.user)
         running.stop()
@@ -220,7 +220,7 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
 
 
 def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
-    # Threads that dial are in the middle of libpq and OpenSSL then, and nobody waits for them.
+    # Threads that dial are then inside libpq or OpenSSL, and the end of the process does not wait for them.
     migrate()
     values = {**settings(postgres.url()), "sealing": {"key_ring": str(tmp_path / "keys")}}
     assert serve(values).stop() == 0

@@ -1,4 +1,4 @@
-"""What a database can do to a server: the answer that a client gets, and the line in the log that an operator needs."""
+"""Faults of a database: what clients are answered, and what the log tells operators."""
 import concurrent.futures
 import contextlib
 import re
@@ -20,7 +20,7 @@ from server_process import until
 
 @contextlib.contextmanager
 def in_background(function, *arguments):
-    """Runs a function in a thread meanwhile; gives its future, and waits for it in the end."""
+    """Runs a function in a thread beside the block; gives its future, and waits for it at the end."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         yield pool.submit(function, *arguments)
 
@@ -49,7 +49,7 @@ def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
 
 @pytest.fixture(name="direct")
 def store_without_a_proxy(postgres_binary, postgres, tmp_path):
-    """A store of the same database and the same keys."""
+    """A store on the same database, with the same keys."""
     with PostgresStore(postgres_binary, tmp_path / "store", postgres) as of_all:
         yield of_all
 
@@ -57,7 +57,7 @@ def store_without_a_proxy(postgres_binary, postgres, tmp_path):
 # Commits
 
 def end_of_a_write():
-    """A condition on messages: whether a statement that has stored something was committed."""
+    """A condition on the database's messages: a statement that has stored something was committed."""
     stored = []
 
     def is_end(kind, content):
@@ -86,13 +86,13 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated_on_a_later_write(behind, 
         lost.wait()
         assert store(other, "me", "third") == STORED
         proxy.heal()
-        # Whether it was stored, nobody can tell any more.
+        # Nobody can tell any longer whether it was stored.
         assert second.result() == WRITE_FAILED
     assert fetch(server, "me") == fetch(other, "me") == found("third")
 
 
 def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, proxy):
-    """Its client has gone meanwhile, and stored something else through another server."""
+    """Meanwhile its client has left, and has stored something else through another server."""
     server, other = behind.serve("server"), direct.serve("other")
     assert store(server, "me", "first") == STORED
     proxy.refuse()
@@ -104,7 +104,7 @@ def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, pr
     assert store(other, "me", "third") == STORED
     until(lambda: time.monotonic() - began > 1.1)
     proxy.heal()
-    # Sent behind the other one.
+    # This is sent after the write that has waited.
     assert store(server, "you", "x") == STORED
     assert fetch(server, "me") == fetch(other, "me") == found("third")
 
@@ -116,7 +116,7 @@ def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated
         assert store(server, "me", "first") == STORED
         databases.standbys[0].freeze()
         with in_background(store, server, "me", "second") as second:
-            # What an operator does whose standby is away.
+            # Operators do this when a standby is down.
             until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query LIKE 'INSERT INTO token%'"))
             assert second.result() == WRITE_FAILED
         (line,) = [line for line in troubles(server) if "committed the write" in line]
@@ -133,7 +133,7 @@ def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_the_default_isolation_of_the_database_changes_nothing(direct, postgres, level):
-    """Otherwise a statement that has waited for a lock would fail, or not see what it has waited for."""
+    """With these levels a statement that has waited for a lock would fail, or not see what was committed meanwhile."""
     postgres.sql(f"ALTER ROLE {postgres.user} SET default_transaction_isolation = '{level}'")
     server = direct.serve("server")
     assert store(server, "me", "first") == STORED
@@ -149,7 +149,7 @@ def test_the_default_isolation_of_the_database_changes_nothing(direct, postgres,
 
 
 def waits_for_a_lock(postgres):
-    """Whether a transaction of the servers waits for another one."""
+    """Whether a transaction of a server waits for another transaction."""
     return postgres.sql(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{postgres.user}' AND wait_event_type = 'Lock'")
 
 
@@ -159,8 +159,8 @@ def troubles(server):
 
 
 def test_a_deadlock_with_others_is_repeated(direct, postgres):
-    # A transaction looks for a deadlock once, this long after it began to wait: so the server's must begin to wait first, and the
-    # other one before the time is over.
+    # A transaction looks for a deadlock once, this long after it began to wait. So the server's must begin to wait first, and the
+    # other one within this time.
     postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '2s'")
     server = direct.serve("server", {"loops": 1})
     for unique_id in ("one", "two"):
@@ -168,10 +168,10 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
     # In the order in which the server locks them.
     first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
     with postgres.session() as session, Connection(server.address) as one, Connection(server.address) as two:
-        # It never looks, so the server's transaction is the one that is ended.
+        # This transaction never looks, so PostgreSQL ends the server's.
         session.sql(f"SET deadlock_timeout = '1h'; BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
         with server.paused():
-            # For one transaction.
+            # Both arrive in one turn of the loop, and so share a transaction.
             one.send(post("one", "second"))
             two.send(post("two", "second"))
         until(lambda: waits_for_a_lock(postgres))
@@ -194,7 +194,7 @@ def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postg
         assert (store(server, "me", "first"), fetch(server, "me")) == (STORED, found("first"))
         database.configure(default_transaction_read_only="on")
         assert store(server, "me", "second") == WRITE_FAILED
-        # Connections for reads find nothing wrong.
+        # Reads go on.
         assert fetch(server, "me") == found("first")
         until(lambda: any(
             line.startswith("error: tokens cannot be stored") and "default_transaction_read_only is on" in line
@@ -209,7 +209,7 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
         folder.mkdir()
     good = make_certificate(folders["good"], "-addext", "subjectAltName=DNS:localhost")
     expired = certificate_until(folders["expired"], "20240101000000Z", "20250101000000Z")
-    # Both are their own authorities.
+    # Both are self-signed.
     authorities = tmp_path / "authorities.pem"
     authorities.write_text("".join(Path(file).read_text() for file, _ in (good, expired)))
     with Postgres(tmp_path, certificate=good) as database:
@@ -219,7 +219,7 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
             server = of_all.serve("server", BRIEF)
             until(lambda: store(server, "me", "first") == STORED)
             database.use_certificate(*expired)
-            # Present connections go on.
+            # Existing connections go on.
             assert store(server, "me", "second") == STORED
             database.terminate()
             assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
@@ -237,7 +237,7 @@ def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
         server = direct.serve("server", BRIEF, environment={"TOKEN_CACHE_STORE_URL": url}, prefix=names.prefix)
         until(lambda: store(server, "me", "first") == STORED)
         names.set("database.test", "127.0.0.2")
-        # Nothing comes through any more, and nobody says so.
+        # From now on nothing comes through, and connections are not closed.
         old.swallow()
         old.freeze()
         until(lambda: store(server, "me", "second") == STORED)

@@ -13,12 +13,12 @@ from test_page import figure, opened
 
 SERVERS = 3
 CLIENTS = 32
-# Many are longer than what HAProxy can send to another server once it has sent it to one (tune.bufsize).
+# Many values are longer than HAProxy's buffer (tune.bufsize): such a request cannot be sent again to another server.
 LONGEST_VALUE = 60_000
 
 
 class Fleet:
-    """Servers that share a database, and the proxy before them."""
+    """Servers that share a database, behind a proxy."""
 
     def __init__(self, store, folder, certificate):
         self.store, self.certificate = store, certificate
@@ -30,7 +30,7 @@ class Fleet:
             self.start(number)
         self.proxy = HAProxyForSeveral(
             folder / "proxy", [(f"127.0.0.1:{port}", administration) for port, administration in self.places], certificate)
-        # What `Load` takes for a server.
+        # `Load` uses these of a server.
         self.address, self.folder = ("127.0.0.1", self.proxy.https_port), self.proxy.folder
 
     def start(self, number):
@@ -41,7 +41,7 @@ class Fleet:
             {"listen": f"127.0.0.1:{port}", "admin": {"listen": f"127.0.0.1:{administration}"}})
 
     def is_used(self, number):
-        """Whether the proxy has sent it a request since it started."""
+        """Whether the proxy has sent a server a request since the server started."""
         return any(
             value for name, value in metrics(self.servers[number]).items() if name.startswith("token_cache_requests_total{"))
 
@@ -52,7 +52,7 @@ class Fleet:
         return Load([self], CLIENTS, longest=LONGEST_VALUE, connect=connect)
 
     def restart(self, load, number):
-        """Restarts a server as an operator does, while clients go on; the next one may follow."""
+        """Restarts a server as an operator does, while clients go on; returns when it is used again."""
         assert self.servers[number].stop() == 0
         load.go_on()
         self.start(number)
@@ -110,7 +110,7 @@ def page_in_a_browser(server, tmp_path):
 
 
 def shown(page):
-    """The rows of all facts, by their labels; those that do not concern this server are not there."""
+    """The visible rows of facts on the page, by their labels."""
     return dict(page.evaluate(
         "[...document.querySelectorAll('.fact:not([hidden]) .row:not([hidden]) dt')]"
         ".map(term => [term.textContent, term.nextElementSibling.textContent])"))
@@ -124,7 +124,7 @@ def test_the_page_shows_the_database_and_its_failover(databases, server, page, t
     old = databases.primary
     assert [title for title in panels(page) if "atabase" in title] == [
         "POST, until the database has it", "To the database and back", "Waiting for the database"]
-    # What a store on this machine has.
+    # Panels of a store on this machine.
     assert not {"Shares of GET", "Commit to the disk", "Tokens stored"} & set(panels(page))
     rows = shown(page)
     assert (rows["primary"], rows["software"].partition(" ")[0]) == (f"{old.address}:{old.port}", "PostgreSQL")

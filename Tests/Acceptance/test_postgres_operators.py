@@ -13,7 +13,6 @@ from postgres_store import NamedDatabase, PostgresStore
 from registers import Load
 from server_process import until
 from test_metrics import REMOTE, check_uses
-from test_page import ask
 
 # How long a server is ready in spite of trouble with its database, in seconds (StoreHealth.grace).
 GRACE = 3
@@ -21,12 +20,12 @@ CANARY = "canary4711"
 
 
 def remote(server):
-    """The metrics of the database, without the beginning that they share."""
+    """The metrics of the database, by their names without the common prefix."""
     return {name.removeprefix(REMOTE): value for name, value in metrics(server).items() if name.startswith(REMOTE)}
 
 
 def hosts(server):
-    """The role of each host, by its name, and the open connections to it."""
+    """For each host, by name: its role, and how many connections to it are open."""
     matches = [
         (re.fullmatch(r'host_connections\{host="(.*)",role="(.*)",version="(.*)"\}', name), value)
         for name, value in remote(server).items()]
@@ -34,7 +33,7 @@ def hosts(server):
 
 
 def log_lines(server):
-    """The lines that an operator should read, each with its level."""
+    """The lines of the log from the level notice on, each with its level."""
     return re.findall(r"(?m)^\S+ ((?:notice|warning|error|critical): (?!made the key ring).*)$", server.log())
 
 
@@ -43,7 +42,7 @@ class Watch:
 
     def __init__(self, server):
         self.server, self.over = server, threading.Event()
-        # The moment, the status, and the reasons.
+        # For each answer: when it came, its status and its body.
         self.answers = []
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -57,7 +56,7 @@ class Watch:
 
     def _run(self):
         while not self.over.wait(0.02):
-            answer = ask(self.server, "/readyz")
+            answer = fetched(self.server.administration[0], "/readyz")
             self.answers.append((time.monotonic(), answer.status, answer.body.decode()))
 
     def refusals(self):
@@ -92,7 +91,7 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     until(lambda: [remote(server)[f'connections{{state="{kind}"}}'] for kind in ("open", "pending", "wanted")] == [6, 0, 6])
     told = hosts(server)
     assert told.pop(name(databases.primary)) == ("primary", 6)
-    # Unless the primary has kept the server waiting, nobody has asked them.
+    # The standbys are asked only if the primary has kept the server waiting.
     assert set(told) == {name(node) for node in databases.standbys}
     assert set(told.values()) <= {("unknown", 0), ("standby", 0)}
     check_uses(metrics(server), lambda metric: metric.startswith(REMOTE))
@@ -103,10 +102,10 @@ def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     assert now['proofs_total{outcome="proven"}'] >= 6 and now['proofs_total{outcome="failed"}'] == 0
     assert 0 <= now["proof_age_seconds"] < 60 and now["round_trip_duration_seconds_count{kind=\"proof\"}"] >= 0
     assert (now["timeline"], now["failovers_total"], now["unacknowledged_writes_total"]) == (1, 0, 0)
-    # The same clock.
+    # Both use the same clock.
     assert abs(now["clock_difference_seconds"]) < 1
     assert (now["missing_keys"], now['refusals_total{limit="requests"}'], now['refusals_total{limit="bytes"}']) == (0, 0, 0)
-    # A new process waits for longer before it uses the primary.
+    # The process of a command waits 750 ms before it uses a primary (Fence.validity), also with this shorter timeout.
     store.environment["TOKEN_CACHE_STORE_TIMEOUT"] = "500ms"
     done = store.run("get", "me", "--data-directory", str(store.folder / "none"))
     assert done.stdout == "4\n", done
@@ -125,7 +124,7 @@ def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store)
     server = store.serve("server")
     assert exchange(server.address, post(CANARY, CANARY)).body == STORED
     with Load([server], clients=8) as load, Watch(server) as watch:
-        # All requests that are under way at the kill have begun since.
+        # No request that is under way at the kill began before this.
         began = time.monotonic()
         load.go_on()
         failover = databases.failover("kill")
@@ -134,7 +133,7 @@ def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store)
         until(lambda: "(timeline 2), after" in server.log() and watch.is_ready())
         load.go_on()
     load.check()
-    # None, unless this machine is so slow that it takes longer than the grace.
+    # There are none, unless this machine is so slow that the failover takes longer than the grace.
     assert all(moment - began >= GRACE for moment, _ in watch.refusals())
     begun, lost, *others, taken, again = log_lines(server)
     assert begun.startswith("notice: connected to PostgreSQL ") and begun.endswith(" (timeline 1)")
@@ -152,7 +151,8 @@ def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store)
 
 def check_silence(server, databases):
     """No secret is anywhere in what an operator sees."""
-    text = server.log() + fetched(server)[0] + ask(server, "/status").body.decode() + ask(server, "/readyz").body.decode()
+    pages = (fetched(server.administration[0], path).body.decode() for path in ("/metrics", "/status", "/readyz"))
+    text = server.log() + "".join(pages)
     assert CANARY not in text
     for password in databases.primary.passwords.values():
         assert password not in text
@@ -184,7 +184,7 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(old)} is lost, looking for the primary: ")
     assert re.match(r"error: PostgreSQL has no primary for [0-9.]+ s, clients are told that tokens can be neither stored nor read; ", gone)
     check_end(taken, again, old, databases.primary)
-    # Ten seconds later at the earliest, with other reasons: the standbys had not followed the new primary yet.
+    # Further lines come after ten seconds, with other reasons, if the standbys do not follow the new primary yet.
     assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
     assert json.loads(ask(server, "/readyz").body) == {"ready": True, "reasons": []}
     check_silence(server, databases)

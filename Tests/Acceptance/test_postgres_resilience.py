@@ -12,12 +12,12 @@ BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
 
 
 def begin(server):
-    """Stores a first token, as soon as a server that waits for its database no longer than a second is connected."""
+    """Stores a first token as soon as the server is connected."""
     until(lambda: not reasons(server))
     until(lambda: store(server, "me", "first") == STORED)
 
 
-# Settings of the database; which are unsafe is tested with the rules (DurabilityRulesTests).
+# Settings of the database. DurabilityRulesTests has those that are unsafe.
 
 def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(replicated_postgres, postgres_binary, tmp_path):
     databases = replicated_postgres(standbys=1)
@@ -27,9 +27,9 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
         begin(server)
         before, text = primary.settings.get("synchronous_standby_names"), "synchronous_standby_names is empty on"
         primary.configure(synchronous_standby_names="")
-        # Although no client asks for anything.
+        # The server notices this although no client asks for anything.
         until(lambda: text in reasons(server))
-        # What was sent before may be stored, although that is not acknowledged.
+        # Until then, a write may be stored, though it is not acknowledged.
         until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
         assert store(server, "me", "unsafe") == WRITE_FAILED
         assert any(text in line for line in troubles(server))
@@ -60,12 +60,12 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(po
 # Connections on which commits wait
 
 def waiting(database, event):
-    """How many of the database's processes wait."""
+    """How many of the database's processes fulfil a condition on pg_stat_activity."""
     return int(database.value(f"SELECT count(*) FROM pg_stat_activity WHERE {event}"))
 
 
 def is_bounded(server, database, event, round_count=8):
-    """Fails writes for a while; returns the most processes of the database that have waited at once."""
+    """Sends writes, which must fail; returns how many processes of the database have waited at the same time."""
     most = 0
     for number in range(round_count):
         assert store(server, f"user {number}", "x") == WRITE_FAILED
@@ -79,7 +79,7 @@ def test_commits_that_wait_for_a_standby_leave_few_processes_behind(replicated_p
         server = of_all.serve("server", BRIEF)
         begin(server)
         databases.standbys[0].freeze()
-        # A connection for writes, what the server does for itself, and attempts to connect.
+        # The connection for writes, administration, and attempts to connect.
         assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
         databases.standbys[0].thaw()
         until(lambda: store(server, "me", "second") == STORED)

@@ -1,4 +1,4 @@
-"""A server whose database cannot be reached when it starts: it serves nobody, says why, and goes on by itself."""
+"""Starts with a PostgreSQL URL: while the database cannot be used, without the trait, and with passwords from everywhere."""
 import os
 import subprocess
 from pathlib import Path
@@ -33,7 +33,7 @@ def store_of_a_stopped_database(postgres_binary, database, tmp_path):
 
 
 def answers(server):
-    """What clients get: of a POST, and of a GET."""
+    """What a POST and a GET are answered."""
     return exchange(server.address, post("me", "x")).body, exchange(server.address, get("me")).body
 
 
@@ -56,7 +56,7 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
             assert "Connection refused" in reasons(server)
             (line,) = troubles(server)
             assert line.startswith(UNREACHABLE) and "Connection refused" in line
-        # Whether there is one, only the database knows.
+        # Only the database knows whether there is one.
         assert not (store.folder / "key-ring").exists()
         refused = store.run("get", "me", "--data-directory", str(servers[0].data))
         assert refused.returncode == 1 and "Connection refused" in refused.stderr
@@ -148,7 +148,7 @@ def test_a_trait_that_there_is_not_is_named(script):
 
 # Without PostgreSQL
 
-# For commands that look at the ports of the settings, beside a server on the default ones.
+# Some commands check the ports of the settings; the default ones may be in use.
 FREE_PORTS = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"}
 
 
@@ -204,7 +204,7 @@ def test_a_credential_that_is_no_password_is_named(postgres_binary, tmp_path, co
 
 
 def sessions(postgres):
-    """How many connections to a database were let in."""
+    """How many connections to a database were accepted."""
     return int(postgres.server.value(f"SELECT sessions FROM pg_stat_database WHERE datname = '{postgres.name}'"))
 
 
@@ -214,7 +214,7 @@ def test_the_password_comes_from_where_it_is_not_shown(postgres_binary, postgres
     (tmp_path / "credentials").mkdir()
     (tmp_path / "credentials" / "token-cache.postgresql-password").write_text(f"{postgres.password}\n")
     given = {
-        # Before all others.
+        # It goes before all others.
         "credential": {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials"), "PGPASSWORD": "wrong"},
         "PGPASSWORD": {"PGPASSWORD": postgres.password, "PGPASSFILE": "/none"}, "PGPASSFILE": {"PGPASSFILE": str(file)},
         "passfile": {},

@@ -53,7 +53,7 @@ import Testing
             SELECT sha256(n::text::bytea), 1, 1, 1, ''::bytea FROM generate_series(1, 100500) AS n
             """,
             "INSERT INTO token (key, version, written_at, key_number) VALUES ('removed', 1, 1, 1)")
-        // Nothing is counted for long unless that is asked for, also where there is no estimate yet.
+        // Counting stops at 100,001 unless an exact count is asked for, even if PostgreSQL has no estimate yet.
         let least = try await store.administrator.statistics()
         #expect(least.tokensAreEstimated == true && least.tokens == 100_001)
         try store.database.sql("ANALYZE token")

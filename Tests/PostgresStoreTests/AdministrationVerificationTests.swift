@@ -55,7 +55,7 @@ import Testing
         let store = try await store(tokens: 2_000)
         let task = Task {
             try await store.administrator.verify { progress in
-                // From the first page on.
+                // After the first page.
                 if progress.done > 0 { withUnsafeCurrentTask { $0?.cancel() } }
             }
         }

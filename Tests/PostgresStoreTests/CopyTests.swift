@@ -19,7 +19,7 @@ import Testing
 
     private func reader() throws -> any CopySource {
         let directory = DataDirectory(withoutLock: source.folder.path)
-        // Sealed as it is, whatever the settings say.
+        // The store is sealed, whatever the settings say.
         return try TestServer.provider(source.database, source.folder, isSealed: false)
             .copySource(in: directory) { _ in }
     }

@@ -5,7 +5,7 @@ import TokenStore
 @testable import PostgresStore
 
 @Suite struct DurabilityRulesTests {
-    /// A setting, its value, and whether it is refused, warned of or accepted: durability synchronous and local.
+    /// A setting, its value, and the verdicts with durability synchronous and with local.
     struct Case: Sendable, CustomStringConvertible {
         var setting: String
         var value: String
@@ -19,7 +19,7 @@ import TokenStore
         case refused, warned, accepted
     }
 
-    /// Of a host on which nothing is wrong.
+    /// The facts of a host on which nothing is wrong.
     private static let facts = HostFacts(
         address: "db1:5432", version: "15.18", isInRecovery: false, isReadOnly: false, timeline: 1,
         synchronousCommit: "on", synchronousStandbyNames: "ANY 1 (db2, db3)", fsync: "on", fullPageWrites: "on",
@@ -33,7 +33,7 @@ import TokenStore
         #expect(plain.isWritable && plain.timeline == 1 && plain.fsync == "on" && plain.fullPageWrites == "on")
         #expect(plain.synchronousCommit == "on" && plain.synchronousStandbyNames == "")
         #expect(plain.version.split(separator: ".").first.flatMap { Int($0) } ?? 0 >= 13)
-        // Both clocks are this machine's.
+        // Both clocks are that of this machine.
         #expect(abs(plain.clockDifference) < 10_000_000)
         try database.sql(
             "ALTER DATABASE \(database.name) SET default_transaction_read_only = on",
@@ -66,7 +66,7 @@ import TokenStore
             #expect(rules.refusals.count == (verdict == .refused ? 1 : 0))
             #expect(rules.warnings.count == (verdict == .warned ? 1 : 0))
             for sentence in rules.refusals + rules.warnings {
-                // The setting, the host and what to do.
+                // Each names the setting and the host, and says what to do.
                 #expect(sentence.hasPrefix("\(example.setting) is "))
                 #expect(sentence.contains(" on db1:5432, so "))
                 #expect(sentence.contains(": set it to on ") || sentence.contains(": name the standbys "))

@@ -6,7 +6,7 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// An erasure and what other transactions, which are not committed yet, do to the same user.
+/// Erasures beside uncommitted transactions on the same user.
 @Suite struct ErasureTests {
     private let database: TestDatabase
     private let store: PostgresTokenStore
@@ -16,7 +16,7 @@ import Testing
         store = try PostgresTokenStore(database)
     }
 
-    /// The key of a user's row, for a statement.
+    /// The key of a user's row, as an SQL literal.
     private func key(of user: String) throws -> String {
         var coder = RowCoder(store.state.sealing)
         var key = RowKey()
@@ -28,7 +28,7 @@ import Testing
         "'\\x\(bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())'::bytea"
     }
 
-    /// A transaction of another server that has run a statement, and is not committed.
+    /// Begins a transaction, as another server would, and runs a statement in it.
     private func transaction(_ statements: String...) throws -> BlockingConnection {
         let connection = try database.connection()
         for statement in ["BEGIN"] + statements { try connection.run(statement) }
@@ -39,7 +39,7 @@ import Testing
         try connection.run("COMMIT")
     }
 
-    /// Waits until that many statements of the store wait for a lock.
+    /// Waits until this many statements of the store wait for a lock.
     private func waiting(_ count: Int64) async throws {
         try await eventually {
             try database.number(
@@ -67,10 +67,10 @@ import Testing
         async throws
     {
         let (handle, delayed) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
-        // A connection that comes sends what has gathered, so both of them, for reads and for writes, have to be there.
+        // A new connection sends what has gathered, so both connections, for reads and for writes, must be there first.
         _ = try await delayed.get("anna")
         _ = try await delayed.remove("anna")
-        // Its version is given now, and it reaches the database after the erasure.
+        // It gets its version now, and reaches the database after the erasure.
         _ = try await delayed.begin([("anna", "delayed")])
         #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))
         await delayed.flush()
@@ -128,7 +128,7 @@ import Testing
     @Test func `a login that an erasure overlaps leaves no session`() async throws {
         let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
         try await handle.begin("s1", of: "anna")
-        // Holds up the login, after it has stored the session and before it is committed.
+        // Holds up the login after it has stored the session and before it commits.
         let blocking = try transaction("SELECT FROM session FOR UPDATE")
         async let login = handle.begin("s2", of: "anna", perUser: 1)
         try await waiting(1)

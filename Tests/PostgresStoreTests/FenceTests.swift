@@ -18,7 +18,7 @@ import Testing
         )
         one.note(at(1_000))
         var (former, present) = (HeldAnswers<String>(one), HeldAnswers<String>(two))
-        // It was cut off, and answers from what it has.
+        // It was cut off, and answers with the data that it has.
         former.hold("stale", answeredAt: at(2_000))
         former.hold("staler", answeredAt: at(2_100))
         present.hold("fresh", answeredAt: at(2_000))
@@ -39,12 +39,12 @@ import Testing
         #expect(held.takeProven() == [1])
     }
 
-    /// A row that each case may change, and whether the commit asks standbys.
+    /// Each case has statements, and says whether they change a row, so that standbys must acknowledge the commit.
     @Test(arguments: [
         ([Statement.lockUser], false), ([.lockUser, .trimSessions], false), ([.lockUser, .eraseToken], true),
         ([.findSession], false), ([.endSession], true),
     ])
-    func `what has changed a row proves its server, also if it returns the row`(
+    func `a transaction that has changed a row proves its server, also if it returns the row`(
         statements: [Statement], isProof: Bool
     ) throws {
         let database = try TestDatabase()

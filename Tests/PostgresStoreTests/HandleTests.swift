@@ -28,7 +28,7 @@ private final class Shared: Sendable {
         let second = try PostgresTokenStore(database, versions: behind)
         let (one, other) = (try await ConformanceHandle.open(first), try await ConformanceHandle.open(second))
         try await one.put("1", under: "a")
-        // It has not read the row before, so its first version is too early, and nothing is changed by it.
+        // This server has not read the row, so its first version is too early and changes nothing.
         try await other.put("2", under: "a")
         #expect(try await one.get("a") == "2")
         try await one.put("3", under: "a")
@@ -44,7 +44,7 @@ private final class Shared: Sendable {
         let handle = try await ConformanceHandle.open(store)
         try await handle.put("1", under: "a")
         #expect(try await handle.remove("a"))
-        // As a connection that was lost before its statement arrived would have it carried out now.
+        // A statement that a lost connection has sent, and that arrives only now.
         try database.sql(
             """
             INSERT INTO token (key, version, written_at, key_number, value)
@@ -76,7 +76,7 @@ private final class Shared: Sendable {
             isClosed.set(order.value)
         }
         while !store.state.isClosed.load(ordering: .acquiring) { await Task.yield() }
-        // So long that a store that does not wait is closed by now.
+        // Long enough for a store that does not wait to close.
         try connection.run("SELECT pg_sleep(0.5)")
         order.set(1)
         try connection.run("ROLLBACK")
@@ -101,7 +101,7 @@ private final class Shared: Sendable {
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
                 == 1
         }
-        // As a write that depends on the session: otherwise each would wait for the other.
+        // A write that depends on the session locks it like this; if that had to wait, each would wait for the other.
         #expect(throws: Never.self) { try other.run("SELECT 1 FROM session FOR KEY SHARE NOWAIT") }
         try other.run("ROLLBACK")
         #expect(try await ending?.id == made.id)

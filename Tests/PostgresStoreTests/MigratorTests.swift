@@ -5,12 +5,11 @@ import Testing
 
 @testable import PostgresStore
 
+/// How the tables are made, and what a server needs of them.
 @Suite struct MigratorTests {
     private func version(_ database: TestDatabase) throws -> [[String?]] {
         try database.sql("SELECT schema_version::text FROM store")
     }
-
-    // MARK: - Making the tables
 
     @Test func `the tables are made, and making them again changes nothing`() throws {
         let database = try TestDatabase(isEmpty: true)
@@ -44,17 +43,15 @@ import Testing
         #expect(try version(database) == [["\(Schema.version)"]])
     }
 
-    @Test func `tables of which one cannot be made are not made`() throws {
+    @Test func `if one table or index cannot be made, none is`() throws {
         let database = try TestDatabase(isEmpty: true)
-        // Another program's, as it would be found last.
-        try database.sql("CREATE TABLE store (a int)")
+        // Another program's table has the name of the index that is made last.
+        try database.sql("CREATE TABLE session_by_use (a int)")
         #expect(throws: PostgresError.self) { try Schema.makeTables(database.connection()) }
         #expect(try database.number("SELECT count(*) FROM pg_class WHERE relname IN ('token', 'session')") == 0)
     }
 
-    // MARK: - Roles
-
-    @Test func `a role that may not make tables is told whose task that is`() throws {
+    @Test func `the error of a role that may not make tables says which role may`() throws {
         let database = try TestDatabase(isEmpty: true)
         let role = "\(database.name)_\"odd name"
         try database.sql("CREATE ROLE \"\(role.replacing("\"", with: "\"\""))\" LOGIN")
@@ -63,8 +60,6 @@ import Testing
         let text = "the role \(role) may not make the tables (permission denied for schema public"
         #expect(error?.description.hasPrefix(text) == true)
     }
-
-    // MARK: - What a server says
 
     @Test func `a server says what is missing`() throws {
         let database = try TestDatabase(isEmpty: true)

@@ -12,10 +12,10 @@ import Testing
             once.isNew(text, at: start + Nanoseconds(.seconds(seconds)))
         }
         #expect(isNew("a", after: 0) && isNew("b", after: 0))
-        // It stays: for longer than an absence would be.
+        // It is seen again and again, for longer than an absence lasts.
         for seconds in stride(from: 5, through: 300, by: 5) { #expect(!isNew("a", after: seconds)) }
         #expect(isNew("b", after: 301) && !isNew("a", after: 359) && isNew("a", after: 420))
-        // What differs each time does not fill the memory, nor the log for longer than it lasts.
+        // Texts that differ each time fill neither the memory nor the log.
         #expect((0..<1_000).count { isNew("\($0)", after: 500) } == 100)
         #expect(isNew("a", after: 560))
     }

@@ -5,10 +5,10 @@ import Testing
 
 @testable import PostgresStore
 
-// One after the other: making a database blocks its thread, and with all of them at once no thread would be left for answers.
+// Serialized, because making a database blocks its thread: if all tests did so at once, no thread would be left for answers.
 @Suite(.serialized) struct PostgresConformanceTests {
     @Test(
-        // The number of tokens is for the database to limit.
+        // PostgreSQL, and not the store, limits the number of tokens.
         arguments: StoreConformance.behaviours.filter { !$0.description.hasPrefix("at the limit of tokens") },
         [true, false])
     func `a store on PostgreSQL does what every store does`(

@@ -68,7 +68,6 @@ import Testing
         let readOnly = PrimaryConnections(database.options(user: "reader_\(database.name)"))
         let refusal = #expect(throws: PostgresError.self) { try readOnly.connect(until: TestDatabase.deadline) }
         #expect(refusal?.text.contains("takes no writes") == true)
-        // The first one refuses connections.
         func connections(_ folders: String...) -> PrimaryConnections {
             PrimaryConnections(
                 PostgresOptions(
@@ -76,6 +75,7 @@ import Testing
                     hosts: folders.map { DatabaseHost(name: $0, address: "", port: "5432") }, password: { nil },
                     connections: 1, timeout: .seconds(60), durability: .local))
         }
+        // The first host refuses connections.
         let both = connections("/nowhere", database.cluster.folder)
         #expect(try number(both) != nil)
         let none = connections("/nowhere", "/elsewhere")
@@ -96,7 +96,10 @@ import Testing
         #expect(error?.description.contains("has not answered in time") == true)
         #expect(try number(connections) != nil)
         try database.sql(
-            "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'")
+            """
+            SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity
+            WHERE query LIKE 'SELECT pg_sleep%' AND datname = current_database()
+            """)
     }
 
     @Test func `two calls run at the same time, a third one waits, though not for ever, and long work holds up none`()

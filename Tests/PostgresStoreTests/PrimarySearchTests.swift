@@ -17,7 +17,7 @@ struct PrimarySearchTests {
     private let refused = Dial.Refusal.failed(
         .connection("connection to server at \"db\", port 5432 failed: Connection refused"))
 
-    /// The hosts of the dials that begin now, each of which is to end some time.
+    /// The hosts of the dials that begin now.
     private func hosts(_ search: inout PrimarySearch, _ orders: Int = 1, at time: UInt64) -> [Int] {
         search.dials(for: orders, replaceOnly: false, at: at(time)).map(\.host)
     }
@@ -40,7 +40,7 @@ struct PrimarySearchTests {
         #expect(hosts(&search, 2, at: 1_000) == [0, 0])
         #expect(hosts(&search, 2, at: 1_299).isEmpty)
         #expect(hosts(&search, 2, at: 1_300) == [1, 2])
-        // One that does not answer holds up no other.
+        // A dial without an answer does not hold up others.
         #expect(hosts(&search, 2, at: 2_000) == [0, 0])
         search.noteLoss(of: server(0, 1), at: at(2_100))
         #expect(hosts(&search, 0, at: 2_100).isEmpty)
@@ -85,7 +85,7 @@ struct PrimarySearchTests {
             search.take(server(0, timeline), from: 0, begunAt: at(1_099), at: at(5_000))
                 == .outdated)
         #expect(search.primary == 1)
-        // That it takes writes shows that it may be the primary.
+        // It takes writes, so it may be the primary.
         #expect(search.evidence == nil)
     }
 
@@ -108,7 +108,7 @@ struct PrimarySearchTests {
             ended.take(refusal, from: 1, begunAt: at(2_000), at: at(2_900))
             #expect(verdict(&ended, server(0, 1)) == .used(isFailover: true))
         }
-        // The same host, with a database that was restored.
+        // On the same host, a restored database may be of an earlier timeline.
         var restored = search()
         #expect(
             restored.take(server(1, 1), from: 1, begunAt: at(3_000), at: at(3_100))
@@ -126,7 +126,7 @@ struct PrimarySearchTests {
         search.take(refused, from: 1, begunAt: at(3_010), at: at(3_020))
         let dials = search.dials(for: 1, replaceOnly: false, at: at(3_250))
         #expect(dials.map(\.trial) == [.none(evidence: at(3_010)), .asNeeded])
-        // Evidence does not count for long, as a standby may have been promoted since.
+        // Evidence counts only for a short time, as a standby may have been promoted since.
         search.take(.unproven, from: 0, begunAt: at(3_250), at: at(3_260))
         let later = search.dials(for: 1, replaceOnly: false, at: at(3_800))
         #expect(later == [PrimarySearch.NextDial(host: 0, trial: .asNeeded)])

@@ -20,16 +20,16 @@ import Testing
         #expect(key.number == 2 && !key.seals)
         try await first.put("token", under: "before")
         #expect(try await first.keyNumber(of: "before") == 1)
-        // Neither the key that waits is retired nor the one that seals, and another one has to wait for it.
+        // Neither the waiting key nor the one that seals can be retired, and no further key can be added.
         for number in [1, 2] {
             await #expect(throws: StoreError.self) { try await first.keys.retireKey(numbered: number) }
         }
         await #expect(throws: StoreError.self) { try await first.keys.addKey() }
-        // The other one lacks it, which changes nothing yet.
+        // The other server lacks the key, which changes nothing yet.
         try await eventually { second.said("the key ring \(second.folder.path)/keys lacks key 2 of the database") }
         #expect(second.store.fault == nil && second.store.metrics.remote?.missingKeys == 1)
         await #expect(throws: StoreError.self) { try await second.keys.useKey(numbered: 2) }
-        // Nor can it make a key of that number.
+        // Nor can it add a key of the same number.
         await #expect(throws: StoreError.self) { try await second.keys.addKey() }
 
         try first.copyRing(to: second.folder)
@@ -59,7 +59,7 @@ import Testing
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.useKey(numbered: 2) }
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.addKey() }
         await #expect(throws: StoreError.self) { try await second.put("token", under: "id") }
-        // The right file mends it, without a restart.
+        // The right file mends this without a restart.
         try TestServer.ringFile(second.folder).save(try #require(try TestServer.ringFile(first.folder).load()))
         try await eventually { second.store.fault == nil }
         try await second.put("token", under: "id")
@@ -78,7 +78,7 @@ import Testing
         }
         try FileManager.default.removeItem(atPath: server.folder.path + "/keys")
         try await eventually { server.said("the store is sealed and its key ring") }
-        // After a restart, nobody could read what the key seals.
+        // Otherwise, after a restart, no server could read what the key has sealed.
         await #expect(throws: StoreError.self) { try await server.keys.useKey(numbered: 1) }
         try TestServer.ringFile(server.folder).save(ring)
         #expect(try await server.keys.addKey().number == 2)
@@ -107,7 +107,7 @@ import Testing
         _ = try await second.keys.keys()
 
         await #expect(throws: Self.needed) { try await first.keys.retireKey(numbered: 1) }
-        // What was to be kept of the key ring would be the present one by another name.
+        // A ring that was kept for the retirement would be the present one under another name.
         #expect(try !FileManager.default.contentsOfDirectory(atPath: first.folder.path).joined().contains("retired"))
         let versions = try database.sql("SELECT sum(version)::text FROM token")
         let result = try await second.keys.rekey { _ in }
@@ -120,13 +120,13 @@ import Testing
         #expect(try database.number("SELECT count(*) FROM session WHERE key_number = 1") == 0)
         #expect(try await second.keys.rekey { _ in }.rekeyed == 0)
 
-        // What another store in the folder has left does not matter.
+        // A kept ring of another store in the folder does not matter.
         try KeyRingFile(path: first.folder.path + "/keys.retired-1", credentials: nil, directory: "").save(
             try KeyRing.random(createdAt: 1))
         try await first.keys.retireKey(numbered: 1)
         #expect(try await first.keys.keys().map(\.number) == [2])
         #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0") == [["2"]])
-        // The other one takes it over with the file.
+        // The other server takes this over from the file.
         try first.copyRing(to: second.folder)
         #expect(try await second.keys.keys().map(\.number) == [2])
         for number in [0, 449] { #expect(try await second.get("\(number)") == "token \(number)") }
@@ -150,7 +150,7 @@ import Testing
             database, .sealed(try #require(try TestServer.ringFile(server.folder).load())))
         let stale = try #require(try admin.row(of: "replaced"))
         try await server.put("new", under: "replaced")
-        // As a rekeying that has read the row before the write.
+        // A rekeying that has read the row before the write.
         let connection = try database.connection()
         try connection.transaction { () throws(PostgresError) in
             let row = Row(
@@ -164,14 +164,13 @@ import Testing
         #expect(result.unreadable == 1)
         #expect(try await server.keyNumber(of: "damaged") == 1)
         await #expect(throws: StoreError.self) { try await server.keys.retireKey(numbered: 1) }
-        // The refused retirement leaves everything as it was.
+        // A refused retirement changes nothing.
         #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0 ORDER BY 1") == [["1"], ["2"]])
         #expect(try await server.keys.keys().map(\.number) == [1, 2])
         server.store.close()
     }
 
-    /// As one that was paused while the others have gone on.
-    @Test func `a server that does not know it brings a retired key not back, and then looks at once`() async throws {
+    @Test func `a server that was paused does not bring a retired key back, and then looks at once`() async throws {
         let database = try TestDatabase()
         let first = try TestServer(database)
         let paused = try TestServer(database, folder: try first.copyOfRing(), lookingEvery: .seconds(3_600))
@@ -192,7 +191,7 @@ import Testing
     }
 
     @Test(arguments: [true, false])
-    func `a key is not retired before the rows that are on their way with it have ended`(isStored: Bool) async throws {
+    func `a key is not retired before uncommitted rows with it have ended`(isStored: Bool) async throws {
         let database = try TestDatabase()
         let server = try TestServer(database)
         defer { server.store.close() }
@@ -243,7 +242,7 @@ import Testing
         try database.sql("UPDATE store SET schema_version = 9")
         try await eventually { server.said("the database has schema 9, and this version") && server.store.fault != nil }
         try database.sql("UPDATE store SET schema_version = \(Schema.version), key_ring = 'other'")
-        try await eventually { server.said("the database is sealed with another key ring now") }
+        try await eventually { server.said("the database is now sealed with another key ring") }
         await #expect(throws: StoreError.self) { try await server.put("token", under: "id") }
     }
 }

@@ -6,11 +6,11 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// What requests of one turn do that share a statement.
+/// Requests of one turn that share a statement.
 @Suite struct SharedStatementTests {
     private func id(_ number: Int) -> String { "id \(number)" }
 
-    /// Whether the last statement of a connection to the database begins so.
+    /// Whether the last statement of some connection to the database begins with this text.
     private func hasSent(_ beginning: String, to database: TestDatabase) throws -> Bool {
         try database.number(
             """
@@ -28,13 +28,13 @@ import Testing
         let tokens = (0..<count).map { number in
             (id: id(number), value: [UInt8](repeating: UInt8(number & 0xff), count: lengths[number % lengths.count]))
         }
-        // The second time there are rows already.
+        // The second time, the rows exist already.
         for _ in 0..<2 {
             for outcome in try await handle.putAll(tokens) { _ = try outcome.get() }
         }
         #expect(try hasSent("INSERT INTO token", to: database) == (count > 1))
         #expect(try database.number("SELECT count(*) FROM token") == Int64(count))
-        // Also ids that are not there, and one that is asked for twice.
+        // Among the ids are missing ones, and one that is asked for twice.
         let missing = (0..<4).map { "missing \($0)" }
         let asked = tokens.map(\.id) + missing + [tokens[0].id]
         let limit = 50_000
@@ -162,7 +162,7 @@ import Testing
         }
     }
 
-    /// Plans of prepared statements are kept, also when a table grows that was empty when they were made.
+    /// PostgreSQL keeps the plan of a prepared statement, even if the table was empty when it was made and has grown since.
     @Test(arguments: [Statement.fetch, .fetchAll], [0, 1, 3_000])
     func `rows are found by the index, whatever the statistics say`(_ statement: Statement, rows: Int) throws {
         let database = try TestDatabase()

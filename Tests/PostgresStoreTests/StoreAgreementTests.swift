@@ -67,7 +67,7 @@ import Testing
         for error in outcomes.compactMap(\.1) {
             guard case .keyRing(.missing) = error else { throw error }
         }
-        // What the others had made is gone, as nothing was sealed with it.
+        // The others have removed the rings they had made, as nothing was sealed with them.
         #expect(folders.count { FileManager.default.fileExists(atPath: $0.path + "/keys") } == 1)
         for store in opened { store.close() }
     }

@@ -5,7 +5,9 @@ import TokenStore
 
 @testable import PostgresStore
 
-/// What operators are told, and when the server is not ready; times are in milliseconds.
+/// What operators are told, and when the server is not ready.
+///
+/// Times are in milliseconds.
 struct StoreHealthTests {
     private static let start: UInt64 = 1_000_000
     private let server = "PostgreSQL 15.18 at db1:5432 (timeline 1)"
@@ -16,7 +18,7 @@ struct StoreHealthTests {
         MonotonicTime(nanoseconds: (Self.start + milliseconds) * 1_000_000)
     }
 
-    /// One that has a connection.
+    /// The health of a store that has a connection.
     private func connected(_ count: Int = 1) -> StoreHealth {
         var health = StoreHealth(places: "db1:5432, db2:5432", at: at(0))
         for _ in 0..<count { _ = health.noteConnected("db1:5432", server, at: at(0)) }
@@ -32,7 +34,7 @@ struct StoreHealthTests {
         let told = texts(health.noteNotFound("db1:5432: connection refused", at: at(10)))
         #expect(told.count == 1 && told[0].hasSuffix(": db1:5432: connection refused"))
         #expect(health.noteNotFound("b", at: at(9_000)).isEmpty)
-        // Readiness has the present one.
+        // The reason for not being ready is the latest one.
         #expect("\(health.fault(at: at(9_000))!)".hasSuffix(": b"))
         #expect(health.noteNotFound("b", at: at(10_010)).count == 1)
         #expect(health.noteNotFound("b", at: at(60_000)).isEmpty)
@@ -103,12 +105,12 @@ struct StoreHealthTests {
     @Test func `a server that gets no requests any more is not ready until a trial succeeds`() {
         var health = connected()
         _ = health.noteFailure(diskFull, isWrite: true, since: at(0), at: at(5_000))
-        // While requests fail, none is needed.
+        // While requests fail, no trial is needed.
         #expect(!health.needsTrial(ofWrites: true, at: at(6_999)))
         #expect(health.needsTrial(ofWrites: true, at: at(7_000)))
         #expect(!health.needsTrial(ofWrites: false, at: at(7_000)))
         #expect(health.fault(at: at(3_600_000)) == .write(diskFull))
-        // Reads show nothing of writes.
+        // Successful reads say nothing of writes.
         #expect(health.noteSuccess(isWrite: false, at: at(3_600_000)).isEmpty)
         #expect(health.fault(at: at(3_600_000)) == .write(diskFull))
         #expect(health.noteSuccess(isWrite: true, at: at(3_600_000)) == [.writesRecovered(failed: 1)])
@@ -124,7 +126,7 @@ struct StoreHealthTests {
         #expect(health.noteFailure(diskFull, isWrite: false, since: at(1_010), at: at(6_010)).isEmpty)
         #expect(health.noteFailure(diskFull, isWrite: true, since: at(1_010), at: at(6_010)).isEmpty)
         #expect(health.fault(at: at(6_010)) == nil)
-        // Those that began later show that the new connection does not help.
+        // Requests that began later show that the new connection does not help.
         #expect(health.noteFailure(diskFull, isWrite: false, since: at(6_000), at: at(11_000)).count == 1)
         #expect(health.fault(at: at(11_000)) == .read(diskFull))
     }

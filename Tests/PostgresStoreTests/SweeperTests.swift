@@ -10,7 +10,7 @@ import Testing
 @Suite struct SweeperTests {
     private var now: Int64 { Int64(Date.now.timeIntervalSince1970) }
 
-    /// As `migrate` does.
+    /// Makes the indexes, as `migrate` does.
     private func makeIndexes(_ store: TestAdministration, _ retention: Retention) throws {
         try Schema.makeIndexes(for: retention, store.database.connection())
     }
@@ -44,7 +44,7 @@ import Testing
         #expect(try await store.sessions(of: "anna").map(\.id) == [kept.id])
         #expect(store.state.metrics.expired == 601)
         #expect(store.events.all.contains(.expired(count: 601)))
-        // For the next start, which may find another clock.
+        // It is kept for the next start, when the clock may be wrong.
         #expect(try store.database.number("SELECT looked_at FROM store") ?? 0 >= began)
     }
 
@@ -68,7 +68,7 @@ import Testing
         while try store.database.number("SELECT count(*) FROM session") != 0 { sweeper.proceed() }
         #expect(try await store.get("a") == "1")
         store.state.change(Retention(sinceWritten: .seconds(60)))
-        // Without the index every look would read all tokens.
+        // Nothing is deleted without the index, as each step would read all tokens.
         for _ in 0..<1_000 { sweeper.proceed() }
         let texts = store.said
         #expect(texts.count == 1 && texts[0].contains("no index token_by_writing"), "\(texts)")

@@ -5,7 +5,7 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// How a server without requests finds out that they would not fail any more.
+/// How a server that gets no requests finds out that they would no longer fail.
 @Suite struct UpkeepTests {
     @Test(arguments: [true, false])
     func `a trial that succeeds ends the trouble, and leaves nothing behind`(isWrite: Bool) async throws {
@@ -29,7 +29,7 @@ import Testing
         let handle = try await ConformanceHandle.open(store)
         try await handle.put("1", under: "a")
         try database.sql("CREATE TABLE trials (number serial)")
-        // Of a sequence what is taken is not given back.
+        // A rollback does not give back the numbers of a sequence.
         try database.sql(
             """
             CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -37,17 +37,17 @@ WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = :'database') \gexec
 
 \connect :"database"
 
--- Nobody else connects.
+-- No other role may connect.
 REVOKE ALL ON DATABASE :"database" FROM PUBLIC;
 GRANT CONNECT ON DATABASE :"database" TO :"owner", :"server";
 
--- The tables have a schema of their own, in which only their owner makes any.
+-- The tables have a schema of their own, in which only their owner can make tables.
 SELECT format('CREATE SCHEMA %I', :'server')
 WHERE NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = :'server') \gexec
 GRANT USAGE, CREATE ON SCHEMA :"server" TO :"owner";
 GRANT USAGE ON SCHEMA :"server" TO :"server";
 -- The servers' role may read and change the rows of all tables that the owner makes from now on. Only a member of the owner's role
--- may say so: whoever runs this becomes one, and stays one.
+-- may grant this, so whoever runs this file becomes and stays one.
 SELECT format('GRANT %I TO CURRENT_USER', :'owner') WHERE NOT pg_has_role(:'owner', 'USAGE') \gexec
 ALTER DEFAULT PRIVILEGES FOR ROLE :"owner" IN SCHEMA :"server" GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO :"server";
 ALTER ROLE :"owner" IN DATABASE :"database" SET search_path = :"server";

@@ -4,7 +4,7 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// Looks at all hosts of the database, for the doctor.
+/// Asks all hosts of the database, for the doctor.
 struct DatabaseInspector: StoreInspector {
     private let options: PostgresOptions
 
@@ -14,7 +14,7 @@ struct DatabaseInspector: StoreInspector {
 
     func inspect() -> StoreInspection {
         let found = Mutex<[Int: HostInspection]>([:])
-        // At once, as a host that does not answer takes its time.
+        // All at the same time, as each may use up its time without an answer.
         DispatchQueue.concurrentPerform(iterations: options.hosts.count) { index in
             let host = HostInspection(options.hosts[index], options)
             found.withLock { $0[index] = host }
@@ -26,22 +26,22 @@ struct DatabaseInspector: StoreInspector {
 
 /// What one host of the database has answered to the doctor.
 struct HostInspection: Sendable {
-    /// As in the settings.
+    /// The host as in the settings.
     let name: String
     var facts: Result<HostFacts, PostgresError>
-    /// Of the primary: why a commit has not returned; nil if it has.
+    /// Why a commit has not returned; nil if it has, or if the host takes no writes.
     var commitError: PostgresError?
-    /// Of the primary.
+    /// Nil if the host takes no writes.
     var tables: Result<StoreRow, PostgresError>?
 
-    /// Of a host that takes writes.
+    /// The facts of a host that takes writes; nil if it takes none.
     fileprivate var primary: HostFacts? {
         if case .success(let facts) = facts, facts.isWritable { facts } else { nil }
     }
 }
 
 extension HostInspection {
-    /// Asks a host, for as long as a request may take.
+    /// Asks a host, with the time limit of a client's request.
     init(_ host: DatabaseHost, _ options: PostgresOptions) {
         (name, facts) = (host.description, .failure(.unexpected("it was not asked")))
         do throws(PostgresError) {
@@ -67,7 +67,7 @@ extension HostInspection {
     }
 }
 
-/// What the hosts' answers mean, and what an operator should do about it.
+/// What the hosts' answers mean, and what an operator should do about them.
 extension StoreInspection {
     init(_ hosts: [HostInspection], _ durability: StoreDurability) {
         self.init()
@@ -155,7 +155,7 @@ extension StoreInspection {
 }
 
 extension StoreFinding {
-    /// Of a sentence that says after a colon what to do.
+    /// - Parameter sentence: What is wrong, a colon, and what to do about it.
     fileprivate init(sentence: String, isProblem: Bool) {
         let parts = sentence.split(separator: ": ", maxSplits: 1).map(String.init)
         let advice = parts.count == 2 ? parts[1] : "correct that, and run the doctor again"

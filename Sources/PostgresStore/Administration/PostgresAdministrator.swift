@@ -4,9 +4,9 @@ internal import Synchronization
 internal import System
 package import TokenStore
 
-/// Administers a store on PostgreSQL, beside any number of servers that use it.
+/// Administers a store on PostgreSQL while any number of servers use it.
 ///
-/// Backups are the database's business.
+/// Backups are left to PostgreSQL's own tools.
 ///
 /// Any thread.
 package struct PostgresAdministrator: StoreAdministrator {
@@ -14,7 +14,7 @@ package struct PostgresAdministrator: StoreAdministrator {
     let longWork: PrimaryConnections
     let state: PostgresState
     package let users: any UserAdministrator
-    /// Changes the key ring that the servers share; nil in the clear.
+    /// Changes the key ring that the servers share; nil if the store is not sealed.
     package let keyRing: (any KeyRingAdministrator)?
 
     /// - Parameters:
@@ -34,10 +34,10 @@ package struct PostgresAdministrator: StoreAdministrator {
     package var backups: (any StoreBackups)? { nil }
     package var verifier: (any StoreVerifier)? { self }
 
-    /// How long a step of a command may take, also while a new primary is being found.
+    /// How long a step of a command may take, including the search for a new primary.
     static let stepTime = Duration.seconds(15)
 
-    /// Runs statements that only read.
+    /// Runs statements that read.
     private func reading<Value: Sendable>(
         _ body: @escaping @Sendable (BlockingConnection) throws(PostgresError) -> Value
     ) async throws(StoreError) -> Value {
@@ -76,14 +76,14 @@ package struct PostgresAdministrator: StoreAdministrator {
 }
 
 extension PostgresAdministrator {
-    /// How long it may take to count all tokens, as an operator asks for it.
+    /// How long it may take to count all tokens.
     private static let countingTime = Duration.seconds(3_600)
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
         var (count, bytes) = try await reading { (connection) throws(PostgresError) in
             (
                 try connection.tokenEstimate(),
-                // Where it is missing, the answer is an error of the statement alone.
+                // Not every database that speaks the protocol has this function; without it, only this statement fails.
                 try? connection.integer(
                     "SELECT (pg_total_relation_size('token') + pg_total_relation_size('session'))::bigint")
             )
@@ -100,7 +100,7 @@ extension PostgresAdministrator {
         statistics.databaseBytes = bytes.map { Int($0) }
         statistics.newestKey = state.sealing.ring?.newest.number
         statistics.schemaVersion = Schema.version
-        statistics.unreadableReads = state.metrics.unreadableReads
+        statistics.unreadableReads = state.counts.withLock(\.store.unreadableReads)
         return statistics
     }
 }

@@ -4,7 +4,7 @@ internal import System
 internal import TokenStore
 
 extension BlockingConnection {
-    /// Connects to the primary for one long transaction.
+    /// Connects to the primary, for one long transaction.
     fileprivate static func toCopy(_ options: PostgresOptions) throws(StoreOpenError) -> BlockingConnection {
         try opening { () throws(PostgresError) in
             try PrimaryConnections(options).connect(until: .now + Nanoseconds(.seconds(30)))
@@ -35,8 +35,8 @@ final class PostgresCopySource: CopySource {
 
     private static let batch = 1_000
 
-    /// - Parameter keys: Opens the store for its keys; gets whether it is sealed, whatever the settings say, or nil if no server has
-    ///   started yet, or there are no tables.
+    /// - Parameter keys: Opens the store for its keys. It gets whether the store is sealed, which counts more than the settings; nil
+    ///   if no server has started yet, or if there are no tables.
     static func open(
         _ options: PostgresOptions, _ keys: (_ isSealed: Bool?) throws(StoreOpenError) -> PostgresState
     ) throws(StoreOpenError) -> PostgresCopySource {
@@ -45,11 +45,11 @@ final class PostgresCopySource: CopySource {
         let state = try keys(row.flatMap { $0.isDecided ? $0.isSealed : nil })
         return try opening { () throws(PostgresError) in
             let (now, limit) = (Int64(time(nil)), state.versions.next())
-            // Opening the store may have taken longer than the proof counts with which the connection was made; see Fence.
+            // Opening the store may have taken so long that the proof made with the connection no longer counts; see Fence.
             if options.durability == .synchronous {
                 try Fence.prove(connection, within: PrimaryConnections.proofTime)
             }
-            // What the first statement sees, all others see.
+            // All statements see what the first one sees.
             try connection.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             return try PostgresCopySource(connection, state.sealing, at: now, versionLimit: limit.rawValue)
         }
@@ -82,7 +82,7 @@ final class PostgresCopySource: CopySource {
 
 /// Fills an empty store on PostgreSQL in one transaction, which an interruption rolls back.
 ///
-/// Until it ends, the tables of tokens and sessions are locked, and no server takes a connection into use.
+/// Until it ends, the tables of tokens and sessions are locked, and no server begins to use a connection.
 final class PostgresCopyTarget: CopyTarget {
     private let connection: BlockingConnection
     private let sealing: Sealing
@@ -106,11 +106,11 @@ final class PostgresCopyTarget: CopyTarget {
     ///
     /// - Returns: Why the store cannot be filled; nil if it can.
     private static func refusal(_ connection: BlockingConnection) throws(PostgresError) -> String? {
-        // Without tables, the attempt to open the store says what to do.
+        // If there are no tables, opening the store fails, and its error says what to do.
         guard try StoreRow.read(from: connection) != nil else { return nil }
         guard try connection.integer("SELECT pg_try_advisory_lock\(Schema.useLock)") == 1 else {
             return """
-                a server or another token-cache copy uses the store, and rows are copied into one that none uses; stop it first
+                a server or another token-cache copy is using the store; stop it before rows are copied into the store
                 """
         }
         try connection.run("BEGIN")
@@ -118,8 +118,8 @@ final class PostgresCopyTarget: CopyTarget {
         let isEmpty = try connection.integer("SELECT EXISTS (SELECT FROM token) OR EXISTS (SELECT FROM session)") == 0
         guard !isEmpty else { return nil }
         return """
-            the store holds tokens or sessions, or what is kept for an hour of tokens that were removed, and rows are copied into \
-            an empty store only; make the tables anew in another database or schema, with token-cache migrate
+            the store holds tokens or sessions, or rows of removed tokens, which are kept for an hour, and rows are copied into an \
+            empty store only; make new tables in another database or schema, with token-cache migrate
             """
     }
 
@@ -147,7 +147,7 @@ final class PostgresCopyTarget: CopyTarget {
         try writing { () throws(PostgresError) in try PostgresCopySource(connection, sealing) }
     }
 
-    /// Versions are times here, and a server's later ones than those that it meets, so no limit of them is kept.
+    /// The limit of versions is not kept: versions are times here, and a server gives later ones than those it has read.
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError) {
         try writing { () throws(PostgresError) in
             try connection.run("UPDATE store SET looked_at = $1::bigint WHERE one = 1", [.bigint(clockLook)])

@@ -3,10 +3,10 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Changes the key ring that the servers of a store share: a key is added to the file of one server, brought to the others, and then
-/// told to seal.
+/// Changes the key ring that the servers of a store share: a key is added to the file of one server, the file is copied to the
+/// others, and then the key is made the one that seals.
 extension StoreAgreement: KeyRingAdministrator {
-    /// How long it may take to look for rows that a key has sealed: the whole of the tables is read.
+    /// How long it may take to find rows that a key has sealed, as PostgreSQL reads the whole tables.
     private static let scanTime = Duration.seconds(6 * 3_600)
 
     private var sealedRing: KeyRing {
@@ -29,7 +29,7 @@ extension StoreAgreement: KeyRingAdministrator {
         }
     }
 
-    /// The inspector finds them, without a server.
+    /// Nil: `DatabaseInspector` finds them, without a server.
     func missingKeys() -> [Int]? { nil }
 
     // MARK: - Changes
@@ -38,7 +38,7 @@ extension StoreAgreement: KeyRingAdministrator {
         try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()
             try checkKeys(try completeFile(), row)
-            // Its number may be given to another key in the database.
+            // Otherwise the new key could get the number of another key in the database.
             if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
                 throw .refused(
                     """
@@ -47,7 +47,7 @@ extension StoreAgreement: KeyRingAdministrator {
                     """)
             }
             let active = row.sealingKey ?? sealedRing.active.number
-            // One that the database does not name is in the file only, as a first attempt was interrupted.
+            // If the newest key is in the file only, an earlier attempt was interrupted, and this one continues with its key.
             if row.fingerprints[sealedRing.newest.number] != nil {
                 try change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
             }
@@ -55,25 +55,24 @@ extension StoreAgreement: KeyRingAdministrator {
             try perform { (connection) throws(PostgresError) in
                 try StoreRow.add(key.number, key.fingerprint, to: connection)
             }
-            // Another server may have added its own at the same moment, which then counts.
+            // Another server may have added a key of this number at the same moment; the database has only one of them.
             try checkKeys(sealedRing, try look())
             return key
         }
     }
 
-    /// The ring with one more key.
+    /// Adds a key to a ring, unless one is waiting already.
     private static func longer(_ ring: KeyRing, sealing active: Int) throws(StoreError) -> KeyRing {
         guard ring.newest.number == active else {
             throw .refused(
                 """
-                key \(ring.newest.number) was added before, and waits; have it seal when all servers have it: \
-                token-cache keyring rotate
+                key \(ring.newest.number) was added before, and waits; when all servers have it, run token-cache keyring rotate
                 """)
         }
         return try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
     }
 
-    /// Refuses a ring with another key than the database's.
+    /// Like `check`, with the error of an administrator's call.
     private func checkKeys(_ ring: KeyRing, _ row: StoreRow) throws(StoreError) {
         do throws(KeyRingError) {
             try check(ring, row)
@@ -104,7 +103,7 @@ extension StoreAgreement: KeyRingAdministrator {
         try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()
             try refuseToRetire(number, row)
-            // First, as it fails if the file cannot be changed: the key would be retired in the database, and then not in the file.
+            // Done first: if the file cannot be changed, this fails, and the key is not retired in the database only.
             let kept = try sealedRing.numberedKey(number).flatMap { (key) throws(StoreError) in
                 try state.sealing.keepFile(file, with: key)
             }
@@ -112,7 +111,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 try StoreRow.retire(number, on: connection)
             }
             guard isRetired else {
-                // It is the file in use, which another change must not reach by that name.
+                // The kept name is one of the file in use; the next change must not find that file under it.
                 if let kept { _ = unsafe unlink(kept) }
                 try refuseToRetire(number, try look())
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
@@ -124,7 +123,7 @@ extension StoreAgreement: KeyRingAdministrator {
 
     /// Refuses to retire a key that must stay.
     ///
-    /// A key that the ring lacks may be retired, because its ring may be lost.
+    /// A key that the ring lacks may be retired, as the ring that had it may be lost.
     private func refuseToRetire(_ number: Int, _ row: StoreRow) throws(StoreError) {
         guard sealedRing.numberedKey(number) != nil || row.fingerprints[number] != nil else {
             throw .refused("the key ring has no key \(number); token-cache keyring list shows those it has")
@@ -139,7 +138,7 @@ extension StoreAgreement: KeyRingAdministrator {
 
     // MARK: - Rekeying
 
-    /// Rows that are read at a time.
+    /// How many rows are read at a time.
     private static let pageCount = 200
 
     func rekey(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> Rekeying {

@@ -5,10 +5,10 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// What the servers of a database have agreed on: which key ring they have, each in a file of its own, and which key seals.
+/// Makes the servers of a database agree on the key ring, of which each has a file, and on the key that seals.
 ///
-/// The first server that starts writes it into the database, and every server looks every few seconds. One that does not agree, or
-/// lacks the key that seals, says so, is not ready and seals nothing; it goes on when the operator has mended that.
+/// The first server that starts writes both into the database, and every server looks there every few seconds. A server that
+/// disagrees, or lacks the key that seals, reports this, is not ready and seals nothing, until an operator has mended it.
 ///
 /// Any thread; reads and writes the file.
 final class StoreAgreement: Sendable {
@@ -16,17 +16,17 @@ final class StoreAgreement: Sendable {
     let state: PostgresState
     let connections: PrimaryConnections
     let longWork: PrimaryConnections
-    /// One look or change of the file at a time.
+    /// Lets one look or change of the file run at a time.
     private let turn = Semaphore(value: 1)
 
-    /// How long the statements of a look may take, and a new primary may be looked for.
+    /// How long a look at the database may take, including the search for a new primary.
     private static let lookTime = Duration.seconds(4)
 
     /// - Parameters:
-    ///   - options: Name the key ring.
+    ///   - options: Say where the key ring is, and whether the store is sealed.
     ///   - state: Gets the keys.
     ///   - connections: Used for steps that take milliseconds.
-    ///   - longWork: Used for what takes hours.
+    ///   - longWork: Used for work that takes hours.
     init(
         _ options: StoreOptions, _ state: PostgresState, _ connections: PrimaryConnections,
         _ longWork: PrimaryConnections
@@ -36,16 +36,17 @@ final class StoreAgreement: Sendable {
 
     var file: KeyRingFile { options.keyRing }
 
-    /// The keys in use; nil in the clear.
+    /// The ring in use; nil in the clear.
     var ring: KeyRing? { state.sealing.ring }
 
     // MARK: - Starting
 
-    /// Opens the store: agrees with the servers that have started before, or decides if there were none.
+    /// Opens the store, so that clients and operators may use the database: agrees with the servers that have started before, or
+    /// decides if this is the first one.
     ///
-    /// Only then may clients and operators use the database. No key ring is made before the database has said that there is none.
+    /// No key ring is made before the database has said that it has none.
     ///
-    /// - Parameter limit: How long a step may take, the search for the primary included.
+    /// - Parameter limit: How long a step may take, including the search for the primary.
     func open(within limit: Duration) throws(StoreOpenError) {
         var row = try read(within: limit)
         var chosen = try choose(row)
@@ -53,7 +54,7 @@ final class StoreAgreement: Sendable {
             let wanted = try decision(chosen, row)
             try decide(wanted, within: limit)
             row = try read(within: limit)
-            // Another server may have been first, also with the ring that was made here, if its file is the same.
+            // Another server may have been first. If that one uses the same file, it may even have decided for the ring made here.
             if row.keyRing != wanted.keyRing || row.isSealed != wanted.isSealed {
                 if chosen.isNew { _ = unsafe unlink(file.path) }
                 chosen = try choose(row)
@@ -102,7 +103,7 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    /// The row that the first server writes: the newest key seals, and rows may be sealed with all keys.
+    /// The row for the first server to write: the newest key seals, and rows may be sealed with every key.
     private func decision(_ chosen: KeyRingChoice, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
         var row = row
         row.isSealed = chosen.ring != nil
@@ -116,11 +117,11 @@ final class StoreAgreement: Sendable {
         return row
     }
 
-    /// Writes what this server has decided, unless another one, or an earlier attempt, was first.
+    /// Writes what this server has decided, unless another server, or an earlier attempt of this one, was first.
     private func decide(_ wanted: StoreRow, within limit: Duration) throws(StoreOpenError) {
         try connections.performOpening(within: limit) { (connection) throws(PostgresError) in
             try connection.transaction { () throws(PostgresError) in
-                // One server after the other.
+                // Lets one server decide at a time.
                 try connection.run("SELECT 1 FROM store WHERE one = 1 FOR UPDATE")
                 guard let present = try StoreRow.read(from: connection), !present.isDecided else { return }
                 try wanted.write(to: connection)
@@ -132,13 +133,13 @@ final class StoreAgreement: Sendable {
 
     /// Looks at the file and at the database, and takes over what has changed there.
     ///
-    /// - Returns: What the database has.
+    /// - Returns: The row in the database.
     @discardableResult
     func look() throws(StoreError) -> StoreRow {
         turn.wait()
         defer { turn.signal() }
         state.hasRefusedKey.store(false, ordering: .relaxed)
-        // Before the database is: `keyring retire` deletes a key there first, and otherwise it would seem to be missing in the file.
+        // Read before the database: a key is retired there first, and would otherwise seem to be missing from the file.
         let found = ring.map(load)
         let row = try connections.perform(or: StoreError.read, within: Self.lookTime) {
             (connection) throws(PostgresError) in try StoreRow.read(from: connection)
@@ -148,12 +149,12 @@ final class StoreAgreement: Sendable {
         return row
     }
 
-    /// Has rows be sealed as the database says, or not at all.
+    /// Makes this server seal as the database says, or not at all; reports when that begins and when it is over.
     ///
     /// - Parameters:
-    ///   - found: What is in the file; nil if it was not read.
+    ///   - found: The ring in the file; nil if the file was not read.
     ///   - row: Nil if the tables are gone.
-    /// - Returns: Why nothing may be sealed.
+    /// - Returns: Why nothing may be sealed; nil if it may.
     @discardableResult
     private func judge(_ found: Result<KeyRing, KeyRingError>?, _ row: StoreRow?) -> String? {
         let fault = disagreement(found, row)
@@ -173,8 +174,8 @@ final class StoreAgreement: Sendable {
         let present = ring
         guard row.isSealed == (present != nil), row.keyRing == present.flatMap({ try? $0.identity() }) else {
             return """
-                the database is sealed with another key ring now, or not at all: somebody has changed or replaced it. Stop the \
-                servers, and restore the database or the key ring
+                the database is now sealed with another key ring, or not at all: it was changed or replaced. Stop the servers, and \
+                restore the database or the key ring
                 """
         }
         guard let present else { return nil }
@@ -186,7 +187,7 @@ final class StoreAgreement: Sendable {
         let former = numbers.contains(present.active.number) ? present.active.number : nil
         let new = KeyRing(index: present.index, keys: keys, active: active ?? former)
         do throws(KeyRingError) {
-            // Before it is used: a wrong key would have rows be taken for tampered ones.
+            // Checked before it is used: with a wrong key, rows would seem to have been tampered with.
             try check(new, row)
         } catch {
             return "\(error); nothing can be stored here until then"
@@ -212,7 +213,7 @@ final class StoreAgreement: Sendable {
             """
     }
 
-    /// The keys to use: those of the file, or the present ones if it lacks one of them that rows may be sealed with.
+    /// The keys to use: those of the file, or the present ones if the file lacks one that rows may be sealed with.
     private func keys(
         _ found: Result<KeyRing, KeyRingError>?, _ present: KeyRing, _ row: StoreRow
     ) -> [KeyRing.NumberedKey] {
@@ -231,7 +232,7 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    /// Makes sure that no key of a ring is another one than the database's of that number.
+    /// Throws if a key of the ring differs from the database's key of that number.
     func check(_ ring: KeyRing, _ row: StoreRow) throws(KeyRingError) {
         for (number, own) in try ring.fingerprints() {
             guard let stores = row.fingerprints[number], stores != own else { continue }
@@ -241,9 +242,9 @@ final class StoreAgreement: Sendable {
 
     // MARK: - The file
 
-    /// The ring in the file; fails if it is another one than the present ring.
+    /// Reads the ring in the file; fails if it is not the present ring.
     ///
-    /// Its keys are compared with those of the database, see `check`.
+    /// Its keys may differ, see `check`.
     private func load(_ present: KeyRing) -> Result<KeyRing, KeyRingError> {
         do throws(KeyRingError) {
             return .success(try file.load(like: present))
@@ -252,8 +253,8 @@ final class StoreAgreement: Sendable {
         }
     }
 
-    /// The ring in the file; fails if that lacks a key in use, with which nothing more must be sealed then: after a restart, this
-    /// server could not read it.
+    /// Reads the ring in the file; fails if the file lacks a key in use: after a restart, this server could not read what that key
+    /// has sealed.
     @discardableResult
     func completeFile() throws(StoreError) -> KeyRing { try state.sealing.ring(in: file) }
 
@@ -266,7 +267,7 @@ final class StoreAgreement: Sendable {
 }
 
 extension KeyRing {
-    /// What tells each key from another one of its number.
+    /// The keys' fingerprints, by number.
     fileprivate func fingerprints() throws(KeyRingError) -> [Int: String] {
         var all: [Int: String] = [:]
         for key in keys { all[key.number] = try key.fingerprint() }

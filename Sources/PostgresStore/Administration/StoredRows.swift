@@ -1,13 +1,13 @@
 #if PostgreSQL
 internal import TokenStore
 
-/// A row of the table `token` as it lies there.
+/// A row of the table `token`.
 struct StoredToken: Sendable {
     let key: [UInt8]
     let version: TokenVersion
     let times: RowTimes
     let keyNumber: Int
-    /// Nil for a token that was removed; `times.writtenAt` then says when.
+    /// Nil for a removed token; then `times.writtenAt` is the time of its removal.
     let value: [UInt8]?
 
     func token(_ coder: inout RowCoder) throws(SealingError) -> Token {
@@ -15,7 +15,7 @@ struct StoredToken: Sendable {
         return try coder.token(of: value.span, keyNumber: keyNumber, key: key, times: times)
     }
 
-    /// Bytes of values of a page, beyond which it has fewer rows than asked for.
+    /// How many bytes of values a page may have; it ends with the value that exceeds them.
     static let pageBytes = 4 << 20
 
     init(_ result: borrowing QueryResult, row: Int) {
@@ -27,7 +27,7 @@ struct StoredToken: Sendable {
     }
 }
 
-/// A row of either table.
+/// A row of the table `token` or `session`.
 enum StoredRow: Sendable {
     case token(StoredToken)
     case session(StoredSession)
@@ -48,9 +48,9 @@ enum StoredRow: Sendable {
 }
 
 extension [StoredRow] {
-    /// The rows that open.
+    /// Opens the rows.
     ///
-    /// - Parameter unreadable: Gets the number of the others, by what is wrong with them.
+    /// - Parameter unreadable: Counts the rows that cannot be opened, by the reason.
     func opened(_ coder: inout RowCoder, counting unreadable: inout [String: Int]) -> [CopiedRow] {
         var opened: [CopiedRow] = []
         for row in self {
@@ -64,18 +64,20 @@ extension [StoredRow] {
     }
 }
 
-/// Where a page of rows begins: tokens come before sessions, both in the order of their keys, which are hashes in a sealed store.
+/// Where a page of rows begins.
+///
+/// Tokens come before sessions, both in the order of their keys, which are hashes in a sealed store.
 struct RowPosition: Sendable {
     var areSessions = false
-    /// The key of the row before; empty for the beginning.
+    /// The key of the last row before the page; empty at the beginning.
     var key: [UInt8] = []
 }
 
-/// Statements of administration on rows, some at a time.
+/// Statements of administration, each on a limited number of rows.
 extension BlockingConnection {
-    /// Some rows.
+    /// Reads a page of rows.
     ///
-    /// - Parameter limit: How many at most, except that tokens stored at this moment may be added; fewer are returned when they are large.
+    /// - Parameter limit: How many rows it has at most, besides tokens that are stored at this moment. It has fewer if they are large.
     /// - Returns: The rows, and where the next page begins; nil at the end.
     func page(from start: RowPosition, limit: Int) throws(PostgresError) -> (rows: [StoredRow], next: RowPosition?) {
         guard start.areSessions else {
@@ -90,9 +92,9 @@ extension BlockingConnection {
         return (rows.map(StoredRow.session), RowPosition(areSessions: true, key: last.key))
     }
 
-    /// Some tokens after a key, and the key after which the next page begins; nil if there is none.
+    /// Reads a page of tokens after a key; `next` is the key after which the next page begins, nil at the end.
     func tokens(after key: [UInt8], limit: Int) throws(PostgresError) -> (rows: [StoredToken], next: [UInt8]?) {
-        // Their sizes first, as libpq would keep all of a thousand large tokens in memory. One more than asked for, to know
+        // Asks for the sizes first, as libpq would keep all of a thousand large tokens in memory; and for one row more, to know
         // whether there is a next page.
         let sizes = try run(
             """
@@ -106,7 +108,7 @@ extension BlockingConnection {
         }
         guard count > 0 else { return ([], nil) }
         let last = sizes.bytes(count - 1, 0)
-        // All up to there, also those that were stored in between: a limit would leave out as many others.
+        // Reads all tokens up to there, also those that were stored meanwhile: with a limit, they would push out others.
         let result = try run(
             """
             SELECT \(Statement.columns) FROM token WHERE key > $1::bytea AND key <= $2::bytea AND value IS NOT NULL
@@ -115,28 +117,28 @@ extension BlockingConnection {
         return ((0..<result.rowCount).map { StoredToken(result, row: $0) }, count < sizes.rowCount ? last : nil)
     }
 
-    /// How many tokens there are.
+    /// Counts the tokens, up to a limit.
     func tokenCount(upTo limit: Int = .max) throws(PostgresError) -> Int {
         let sql = "SELECT count(*) FROM (SELECT FROM token WHERE value IS NOT NULL LIMIT $1::bigint) AS counted"
         return Int(try integer(sql, [.bigint(Int64(limit))]) ?? 0)
     }
 
-    /// How many tokens there are: of more than are counted in some milliseconds, what the database estimates.
+    /// How many tokens there are: counted, or PostgreSQL's estimate if there are too many to count within milliseconds.
     func tokenEstimate() throws(PostgresError) -> (tokens: Int, isEstimated: Bool) {
         let limit = 100_000
         let count = try tokenCount(upTo: limit + 1)
         guard count > limit else { return (count, false) }
-        // A new table's estimate may be less than what was counted.
+        // The estimate for a new table may be less than what was counted.
         let estimate = try? integer("SELECT reltuples::bigint FROM pg_class WHERE oid = 'token'::regclass")
         return (max(count, Int(estimate ?? 0)), true)
     }
 
-    /// Replaces the values of tokens, which another key has sealed, unless a later write has; in a transaction of the caller's.
+    /// Replaces the sealed values of tokens, unless they were written again; in a transaction of the caller's.
     ///
-    /// - Parameter rows: With the versions that they had when they were read.
+    /// - Parameter rows: With the versions that the tokens had when they were read.
     func replace(_ rows: [(row: Row, version: TokenVersion)]) throws(PostgresError) {
         let keys = Parameters.Value.byteas(rows.map(\.row.key.bytes))
-        // Locked in the order of their keys, as by all who write several rows.
+        // Locks the rows in the order of their keys, as every transaction with several rows does.
         try run("SELECT 1 FROM token WHERE key = ANY ($1::bytea[]) ORDER BY key FOR UPDATE", [keys])
         try run(
             """
@@ -150,9 +152,9 @@ extension BlockingConnection {
             ])
     }
 
-    /// Replaces what another key has sealed of sessions that are still there.
+    /// Replaces the sealed values of sessions that still exist.
     ///
-    /// - Parameter rows: With the numbers of the keys that had sealed them.
+    /// - Parameter rows: With the numbers of the keys that had sealed the values.
     func replace(_ rows: [(row: SessionRow, former: Int)]) throws(PostgresError) {
         for (row, former) in rows {
             try run(

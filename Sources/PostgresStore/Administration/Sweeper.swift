@@ -5,18 +5,18 @@ internal import TokenStore
 
 /// Deletes what has expired.
 ///
-/// Clients do not wait for it: handles hide tokens from the moment at which they expire. Rows are deleted a few at a time, and each
-/// server rests after such a step for as long as it took. Several servers do so beside one another.
+/// Clients need not wait for it: handles hide expired tokens at once. Rows are deleted a few at a time, and after each step the
+/// server rests for as long as the step took. All servers of a database do this at the same time.
 struct Sweeper {
     private let connections: PrimaryConnections
     private let state: PostgresState
     private let interval: Duration
     private var nextStep = MonotonicTime.now
-    /// What is left to be deleted in this round.
+    /// What is still to be deleted in this round.
     private var left: [ExpiredRows] = []
-    /// Tokens that this round has deleted.
+    /// How many tokens this round has deleted.
     private var count = 0
-    /// The retention of this round.
+    /// The retention with which this round began.
     private var retention: Retention?
 
     /// How long one step may take.
@@ -30,7 +30,7 @@ struct Sweeper {
         (self.connections, self.state, self.interval) = (connections, state, interval)
     }
 
-    /// How long there is nothing to do.
+    /// How long to wait for the next step.
     var pause: Duration { .nanoseconds((nextStep - .now).count) }
 
     /// Does the next step, if it is due.
@@ -42,7 +42,7 @@ struct Sweeper {
             if let rows = left.first { try delete(rows) }
             nextStep = .now + (left.isEmpty ? Nanoseconds(interval) : .now - began)
         } catch {
-            // Otherwise it is the database that cannot be reached, of which clients' requests tell.
+            // If the database cannot be reached, clients' requests report that.
             if !error.mayRetry, !state.isClosed.load(ordering: .acquiring) {
                 let text = "expired tokens and sessions are hidden, but cannot be deleted for now: \(error)"
                 state.sayOnce(.warning, text)
@@ -69,7 +69,7 @@ struct Sweeper {
             }
             state.clock.use { $0.noteSaved(time) }
         }
-        // Without a retention nothing is deleted, so no deletion is held back either.
+        // If nothing expires, no deletion is held back either.
         let isExpiring = state.retention.deletionInterval(hasSessions: hasSessions) != nil
         let mayDelete = state.clock.mayDelete(isExpiring: isExpiring, state.report)
         left = mayDelete ? ExpiredRows.all(state.retention, at: reading.wall) : []
@@ -88,7 +88,7 @@ struct Sweeper {
         if deleted < ExpiredRows.batch { left.removeFirst() }
     }
 
-    /// Whether rows can be found without reading all tokens; tells operators what to do if they cannot.
+    /// Whether the rows can be found without reading all tokens; if not, tells operators what to do.
     private mutating func hasIndex(for rows: ExpiredRows) throws(StoreError) -> Bool {
         guard let index = rows.index else { return true }
         let isThere = try perform { (connection) throws(PostgresError) in try index.isThere(connection) }
@@ -110,37 +110,35 @@ struct Sweeper {
     }
 }
 
-/// What is deleted without anybody having asked for it.
+/// One kind of rows that expire.
 struct ExpiredRows: Sendable {
     let table: String
-    /// What says of a row that it has expired: a column with a time that is `age` before `now`, and what else must be so.
+    /// The condition of an expired row, up to the operand of a comparison: `now` less `age`.
     let condition: String
-    /// The column that an index finds it by.
+    /// The column of an index that finds the rows.
     let column: String
     /// This server's time, in seconds since 1970.
     let now: Int64
     /// In seconds.
     let age: Int64
-    /// The index, if they are tokens, of which operators are told; `migrate` makes it only for those who delete them.
+    /// The index of tokens, which `migrate` makes only if the retention needs it; nil for other rows, whose deletion is not reported.
     var index: RetentionIndex?
 
-    /// How long rows of removed tokens are kept: much longer than any write can be delayed.
+    /// How long the rows of removed tokens are kept, in seconds: much longer than any write can be delayed.
     static let tombstoneTime: Int64 = 3_600
-    /// Rows that are deleted in one step.
+    /// How many rows one step deletes.
     static let batch = 256
 
-    /// Tokens whose time in a column is longer ago than an age.
+    /// Tokens whose time in a column is longer ago than `age`.
     static func tokens(_ column: String, at now: Int64, age: Duration, _ index: RetentionIndex) -> ExpiredRows {
         ExpiredRows(
             table: "token", condition: "value IS NOT NULL AND \(column) <", column: column, now: now,
             age: age.components.seconds, index: index)
     }
 
-    /// Everything that has expired.
+    /// All kinds of rows that expire.
     ///
-    /// - Parameters:
-    ///   - retention: The one in force.
-    ///   - now: In seconds since 1970.
+    /// - Parameter now: In seconds since 1970.
     static func all(_ retention: Retention, at now: Int64) -> [ExpiredRows] {
         let kinds: [ExpiredRows?] = [
             retention.sinceWritten.map { tokens("written_at", at: now, age: $0, .written) },
@@ -157,15 +155,16 @@ struct ExpiredRows: Sendable {
         return kinds.compactMap(\.self)
     }
 
-    /// Deletes some of them, the oldest first.
+    /// Deletes some of the rows, the oldest first.
     ///
-    /// Rows that another server deletes, or somebody else has locked, are left for the next time, so nobody waits for anybody. A
-    /// server whose clock is ahead of the database's goes by that one, so that it does not delete what the others still need.
+    /// Rows that others have locked, for example because another server is deleting them, are left for the next time, so this waits
+    /// for nobody. If this server's clock is ahead of the database's, the database's counts, so that nothing is deleted that other
+    /// servers still need.
     ///
     /// - Parameter connection: Outside of a transaction.
-    /// - Returns: How many were deleted; as many as `batch` if there may be more.
+    /// - Returns: How many rows were deleted; there may be more if it is `batch`.
     func delete(_ connection: BlockingConnection) throws(PostgresError) -> Int {
-        return try connection.run(
+        try connection.run(
             """
             DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table)
                 WHERE \(condition) least($1::bigint, floor(extract(epoch FROM now()))::bigint) - $2::bigint

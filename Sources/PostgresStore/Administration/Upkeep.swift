@@ -3,13 +3,12 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// What a server does beside requests, on a thread of its own.
+/// The background work of a server, on a thread of its own.
 ///
 /// It opens the store if the database could not be reached at first, looks at what servers have agreed on, and deletes what has
-/// expired. While no client sends requests, it also tries whether those that have failed would still fail.
-///
-/// A server whose requests fail is not ready, so that a load balancer may send it no more of them: without trials it could not
-/// learn that a disk has room again. While clients' requests fail, they are trials enough.
+/// expired. After requests have failed and no client sends further ones, it tries whether they would still fail: a server whose
+/// requests fail is not ready, so a load balancer may send it none, and without trials it could not learn that, for example, a disk
+/// has room again.
 ///
 /// Any thread.
 final class Upkeep: Sendable {
@@ -23,36 +22,38 @@ final class Upkeep: Sendable {
     private let finished = Semaphore()
 
     struct Times: Sendable {
-        /// Between two looks at what servers have agreed on, and so until a key seals on all of them.
+        /// The time between two looks at what servers have agreed on, after which a new key seals on all of them.
         var look = Duration.seconds(3)
-        /// The longest time between two deletions, if something expires.
+        /// The longest time between two rounds of deletions.
         var deletion = Duration.seconds(60)
     }
 
-    /// How long a step of opening a server's store may take: it then begins to listen, and tries again.
+    /// How long a step of opening the store may take; after that the server begins to listen, and tries again.
     static let openingTime = Duration.seconds(3)
-    /// The longest pause before another attempt, in milliseconds: for the database, and for an operator who mends what is wrong.
+    /// The longest pauses before another attempt to open the store, in milliseconds: if the database cannot be reached, and if an
+    /// operator has to mend something.
     private static let openingPauses = (database: Int64(200), operator: Int64(2_000))
     /// The longest time between two trials.
     private static let pause = Duration.seconds(1)
+    /// How long a trial may take.
     private static let limit = Duration.seconds(4)
 
     /// - Parameters:
     ///   - connections: Used one at a time.
     ///   - state: Has the retention; gets the counts.
-    ///   - agreement: Looks which key seals.
-    ///   - times: Shorter ones for tests.
+    ///   - agreement: Opens the store, and looks which key seals.
+    ///   - times: Tests use shorter ones.
     init(
-        _ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times = Times()
+        _ connections: PrimaryConnections, _ state: PostgresState, _ agreement: StoreAgreement, _ times: Times
     ) {
         (self.connections, self.state, self.agreement, self.times) = (connections, state, agreement, times)
     }
 
-    /// Begins, unless it has already.
+    /// Starts the thread, unless it was started before.
     ///
     /// - Parameters:
-    ///   - error: Why the store could not be opened; then it is first opened, as soon as that succeeds. Nil if it is open.
-    ///   - whenOpened: Called then.
+    ///   - error: Why the store could not be opened: the thread then tries again until it is. Nil if the store is open.
+    ///   - whenOpened: Called when the thread has opened the store.
     func start(openingAfter error: StoreOpenError? = nil, whenOpened: @escaping @Sendable () -> Void = {}) {
         guard !isStarted.exchange(true, ordering: .acquiringAndReleasing) else { return }
         let firstPause = error.map(pause)
@@ -83,7 +84,9 @@ final class Upkeep: Sendable {
         }
     }
 
-    /// Tells operators why the store could not be opened; a database that cannot be reached is told of once, for whatever reasons.
+    /// Tells operators why the store could not be opened.
+    ///
+    /// That the database cannot be reached is reported once, whatever the reasons.
     ///
     /// - Returns: The pause before the next attempt.
     private func pause(after error: StoreOpenError) -> Duration {
@@ -103,12 +106,12 @@ final class Upkeep: Sendable {
         return .milliseconds(Int64.random(in: pause / 2...pause))
     }
 
-    /// Has it look at once, as another retention is in force.
+    /// Makes the thread look at once, as the retention has changed.
     func wake() {
         alarm.signal()
     }
 
-    /// Ends it; waits for that, though not for a database that does not answer.
+    /// Ends the thread, and waits for that, but not long for a database that does not answer.
     func stop() {
         isStopped.store(true, ordering: .releasing)
         alarm.signal()
@@ -119,7 +122,7 @@ final class Upkeep: Sendable {
         do throws(StoreError) {
             try agreement.look()
         } catch {
-            // Otherwise it is the database that cannot be reached, of which clients' requests tell.
+            // If the database cannot be reached, clients' requests report that.
             guard case .read(let fault) = error, !fault.mayRetry else { return }
             let text = "this server cannot learn which key seals, and goes on with the present one: \(error)"
             state.sayOnce(.warning, text)
@@ -133,15 +136,15 @@ final class Upkeep: Sendable {
             }
             state.noteSuccess(isWrite: isWrite)
         } catch {
-            // Clients' requests have told of it.
+            // Clients' requests have reported it.
         }
     }
 
-    /// Stores a token, rolls that back, and commits: nothing is left, but the disk has to have room for it.
+    /// Stores a token, rolls that back, and commits: this leaves nothing behind, but fails if the disk has no room.
     private static func write(_ connection: BlockingConnection) throws(PostgresError) {
         try connection.transaction { () throws(PostgresError) in
             try connection.run("SAVEPOINT trial")
-            // More than what is left free in the pages of a table; random, so that nothing can be saved by compressing it.
+            // Larger than the free space in the pages of the table, and random, so that it cannot be compressed.
             try connection.run(
                 """
                 INSERT INTO token (key, version, written_at, key_number, value)

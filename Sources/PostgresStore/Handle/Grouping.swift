@@ -1,22 +1,24 @@
 #if PostgreSQL
 /// Decides which operations are sent as one transaction.
 enum Grouping {
-    /// The most that is sent as one transaction, and that may wait for answers on one connection.
-    private static let writesTogether = 128
+    /// How many operations one transaction has at most.
+    private static let operationsTogether = 128
+    /// A transaction takes no further operation once it has this many bytes.
     private static let bytesTogether = 4 << 20
-    static let statementsUnderWay = 1_024
-    /// Shared commits on one connection.
+    /// How many operations may wait for answers on one connection.
+    static let operationsUnderWay = 1_024
+    /// How many groups with writes may wait for answers on one connection.
     ///
-    /// While the server works on one, the writes of the next one gather: if it were sent before, it would have fewer writes, and
-    /// hardly begin earlier.
+    /// While the server works on one, the writes of the next one gather. If that one were sent earlier, it would have fewer writes,
+    /// and hardly begin sooner.
     static let commitsUnderWay = 1
 
-    /// Takes the operations of the next group, and puts them into the order in which they lock their rows.
+    /// Takes the operations of the next group, in the order in which they are to lock their rows.
     ///
-    /// - Parameter left: What waits to be sent, at least one. One that needs a transaction of its own is a group.
+    /// - Parameter left: The operations that wait to be sent, at least one. One that needs a transaction of its own is a group alone.
     static func next(from left: inout ArraySlice<Operation>) -> [Operation] {
         var (group, bytes) = ([Operation](), 0)
-        while let next = left.first, group.count < writesTogether, bytes < bytesTogether {
+        while let next = left.first, group.count < operationsTogether, bytes < bytesTogether {
             guard group.isEmpty || !next.isAlone else { break }
             group.append(next)
             bytes += next.bytes
@@ -24,10 +26,10 @@ enum Grouping {
             if next.isAlone { break }
         }
         guard group.contains(where: \.isWrite) else {
-            // Those that can share a statement come first, so that they are next to each other.
+            // Operations that can share a statement come first, and so are neighbors.
             return group.filter { $0.sharedStatement != nil } + group.filter { $0.sharedStatement == nil }
         }
-        // Sorted stably: two writes of one token keep their order.
+        // The sort is stable: two writes of one token keep their order.
         return group.enumerated()
             .sorted { one, other in
                 guard one.element.isLast == other.element.isLast else { return other.element.isLast }
@@ -37,17 +39,17 @@ enum Grouping {
             .map(\.element)
     }
 
-    /// Operations of a group that are carried out together, or one of them.
+    /// Operations of a group that share a statement, or a statement of one operation.
     struct Part: Equatable {
         /// Nil if the operation sends its own statements.
         let shared: SharedStatement?
-        /// Their places in the group.
+        /// Their indices in the group.
         var operations: Range<Int>
-        /// The number of a statement, if the operation sends several.
+        /// The index of the statement, if the operation sends several.
         var statement = 0
     }
 
-    /// Divides a group, whose order stays, into the parts that cost the least.
+    /// Divides a group into parts that cost as little as possible; the order stays.
     static func parts(of group: [Operation]) -> [Part] {
         var parts: [Part] = []
         for (index, operation) in group.enumerated() {
@@ -69,28 +71,28 @@ enum Grouping {
 
 /// A statement that carries out several operations of a transaction, with a row of parameters for each.
 ///
-/// Ten statements cost libpq six times as much as one with ten rows, and the server one and a half times.
+/// Ten single statements cost libpq six times as much as one for ten rows, and the server one and a half times.
 enum SharedStatement: Equatable {
     /// Reads tokens with values up to a length.
     case fetch(limit: Int)
     /// Stores tokens unless later versions are there; each key at most once.
     case store
 
-    /// The least number of operations for which it costs less than a statement for each.
+    /// From how many operations on it costs less than a statement for each.
     ///
     /// Setting up a search for several keys takes the server as long as two or three searches for one key.
     var leastOperations: Int { self == .store ? 2 : 4 }
 
-    /// The most bytes of a value that is read together with others: libpq keeps the whole answer to a statement in memory.
+    /// The most bytes of a value that is read together with others, as libpq keeps the whole answer to a statement in memory.
     static let longestValue = 64 << 10
 
     /// Whether two of its operations may have the same key.
     var takesKeysTwice: Bool { self != .store }
 
-    /// The values of its parameters: one array for each, with an element for each operation.
+    /// The values of the parameters: an array for each, with an element for each operation.
     struct Columns {
         var keys: [[UInt8]?] = []
-        /// `Operation.mark`, by which the answer tells the operations apart.
+        /// `Operation.mark`, which says to which operation a row of the answer belongs.
         var marks: [Int64?] = []
         var writtenAt: [Int64?] = []
         var expiresAt: [Int64?] = []

@@ -2,35 +2,35 @@
 internal import System
 internal import TokenStore
 
-/// Something that a handle asks the database for, as one statement or a few that belong together.
+/// What a handle does in the database for one request, with one statement or a few that belong together.
 ///
-/// It is sent, takes an answer for each of its statements, and is told when their transaction was committed. It may be sent
-/// again, on another connection, at any point before that. Belongs to its handle's thread.
+/// It sends its statements, takes an answer to each, and is finished when their transaction was committed. Until then it may be
+/// sent again at any time, on another connection. Belongs to its handle's thread.
 class Operation {
-    /// Bytes of memory that the request takes until it is answered.
+    /// How many bytes of memory the request takes until it is answered.
     let bytes: Int
     /// When it is given up.
     let deadline: MonotonicTime
     let rows: RowAccess
-    /// The user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
+    /// The key of the user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
     ///
-    /// If all transactions lock the rows of users in the same order, and of each user first its sessions and then its token, none
-    /// waits for one that waits for it.
+    /// All transactions lock the rows of users in this order, and of each user first the sessions and then the token, so no two of
+    /// them wait for each other.
     let lockOrder: [UInt8]
-    /// Whether the connection was lost after sending: the database may have carried it out, or may do so later.
+    /// Whether the connection was lost after sending, so that the database may have carried it out, or may still do so.
     var mayHaveLanded = false
-    /// Whether its completion was called.
+    /// Whether it has ended, so that its completion is not called again.
     var isOver = false
     /// Whether it was sent to the database.
     var hasBeenSent = false
-    /// Whether it needs a transaction of its own: one with others has failed, or it locks rows of a user that it does not know.
+    /// Whether it needs a transaction of its own: a shared one has failed, or it locks rows of a user that is not known.
     var isAlone = false
-    /// Whether it waits for no lock, and comes after all that do, so that nobody waits for what it has locked.
+    /// Whether it waits for no lock, and so is sent after all that do: nobody then waits long for what it locks.
     var isLast = false
-    /// Grows with each operation of a handle; 0 until it is gathered.
+    /// Its place in the order of the handle's operations; 0 until it is gathered.
     var number: UInt64 = 0
 
-    /// Bytes of memory that an operation takes while it waits, besides what it holds of the request.
+    /// How many bytes of memory an operation takes while it waits, besides the data of its request.
     static let waitingBytes = 512
 
     init(_ rows: RowAccess, bytes: Int = Operation.waitingBytes, lockOrder: [UInt8] = []) {
@@ -40,7 +40,7 @@ class Operation {
     /// Whether it changes something.
     var isWrite: Bool { true }
 
-    /// Whether somebody waits for its outcome.
+    /// Whether a client still waits for its outcome.
     var isAwaited: Bool { true }
 
     /// How many statements it sends.
@@ -51,14 +51,14 @@ class Operation {
         preconditionFailure("each operation has its statements")
     }
 
-    /// Takes the answer to a statement, which its transaction may still take back.
+    /// Takes the answer to a statement, whose transaction may still be rolled back.
     func take(_ result: borrowing QueryResult, of statement: Int) {
         take(result, row: result.rowCount > 0 ? 0 : nil)
     }
 
-    // MARK: - With others
+    // MARK: - Shared statements
 
-    /// The statement that can carry out this operation together with others; nil if it needs a statement of its own.
+    /// The statement that can carry out this operation together with others; nil if it needs statements of its own.
     var sharedStatement: SharedStatement? { nil }
 
     /// The number by which the answer to a shared statement identifies this operation.
@@ -67,30 +67,25 @@ class Operation {
     /// Adds the parameters of a shared statement.
     func append(to columns: inout SharedStatement.Columns) {}
 
-    /// Takes the answer to a shared statement, which its transaction may still take back.
+    /// Takes the answer to a shared statement, whose transaction may still be rolled back.
     ///
     /// - Parameter row: The row of this operation; nil if the answer has none.
     func take(_ result: borrowing QueryResult, row: Int?) {}
 
     // MARK: - The end
 
-    /// The statements were committed, and what they have read counts.
+    /// Called when the statements were committed, and what they have read is proven.
     ///
     /// - Returns: Whether the completion was called; otherwise there are further statements.
     func finish() -> Bool { true }
 
     /// Calls the completion with an error.
     func fail(_ error: StoreError) {}
-
-    /// The error when the time is over.
-    final func timeOut(after limit: Duration) {
-        fail(.overloaded(.unanswered(limit: limit)))
-    }
 }
 
 /// An operation with one outcome, which its completion takes.
 class AnsweredOperation<Value>: Operation {
-    /// What the statements have found or done so far.
+    /// The outcome according to the answers so far.
     var outcome: Result<Value, StoreError>
     let completion: Completion<Value>
 
@@ -147,7 +142,7 @@ final class FetchOperation: AnsweredOperation<Fetched> {
     }
 }
 
-/// Statements on users' sessions, as the handle describes them.
+/// Statements on users' sessions, which the handle gives it.
 final class SessionOperation<Value>: AnsweredOperation<Value> {
     private let statements: [(statement: Statement, parameters: Parameters)]
     private let changesRows: Bool
@@ -158,7 +153,8 @@ final class SessionOperation<Value>: AnsweredOperation<Value> {
     ///   - value: The outcome, unless the answers change it.
     ///   - user: The key of the user whose rows it locks; nil if that is not known, or if it only reads.
     ///   - skipsLocked: Whether its statements pass over rows that others have locked.
-    ///   - takeAnswer: Takes the answer to the statement of a number. It is called again if the statements are.
+    ///   - takeAnswer: Updates the outcome with the answer to a statement, given its index. It is called again if the statements
+    ///     are sent again.
     init(
         _ rows: RowAccess, _ value: Value, of user: [UInt8]? = nil, isWrite: Bool = true, skipsLocked: Bool = false,
         _ statements: [(statement: Statement, parameters: Parameters)], _ completion: Completion<Value>,

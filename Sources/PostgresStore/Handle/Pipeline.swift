@@ -1,21 +1,21 @@
 #if PostgreSQL
 internal import System
 
-/// The operations on a connection: in groups, each of which is one transaction.
+/// The operations that were sent on a connection, in groups, each of which is one transaction.
 ///
 /// Belongs to its handle's thread.
 final class Pipeline {
     let ready: ReadyConnection
     private(set) var groups: [Group] = []
-    /// Answers that wait for a proof that this server was still the primary when they came.
+    /// Groups whose answers wait for a proof that this server was still the primary when they came.
     var held: HeldAnswers<Group>
-    /// Whether the socket is announced when it can be written to.
+    /// Whether the handle waits for the socket to become writable.
     var awaitsWriting = false
 
     /// Operations that were sent before one Sync.
     struct Group {
         let operations: [Operation]
-        /// What takes the answer to each statement.
+        /// For each statement, the operations that take its answer.
         fileprivate let takers: [Grouping.Part]
         /// How many statements were answered.
         fileprivate var answered = 0
@@ -23,9 +23,8 @@ final class Pipeline {
         let isFence: Bool
         /// The first error, of a statement or the commit.
         fileprivate(set) var failure: PostgresError?
-        /// A warning came with the commit.
+        /// A warning that came with the commit.
         fileprivate(set) var warning: PostgresError?
-
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
 
@@ -49,12 +48,12 @@ final class Pipeline {
 
     var hasFence: Bool { groups.contains(where: \.isFence) }
 
-    /// Statements that wait for an answer.
-    var statementCount: Int { groups.reduce(0) { $0 + $1.operations.count } }
+    /// How many operations wait for an answer.
+    var operationCount: Int { groups.reduce(0) { $0 + $1.operations.count } }
 
-    /// Sends operations as one transaction; `flush` must follow.
+    /// Sends operations as one transaction; the caller must flush the connection.
     ///
-    /// If this throws, the operations are in `groups` nevertheless, as some may have been sent.
+    /// Also if this throws, the operations are in `groups`, as some of them may have been sent.
     func send(_ operations: [Operation], at now: MonotonicTime) throws(PostgresError) {
         for operation in operations { operation.hasBeenSent = true }
         let parts = Grouping.parts(of: operations)
@@ -82,14 +81,14 @@ final class Pipeline {
         try connection.sendSync()
     }
 
-    /// Takes what has arrived.
+    /// Takes the answers that have arrived.
     ///
-    /// - Parameter ended: The groups whose transactions have ended are appended, also before an error.
+    /// - Parameter ended: Gets the groups whose transactions have ended, also if this throws.
     func receive(_ ended: inout [Group]) throws(PostgresError) {
         try connection.receive()
         while !groups.isEmpty, !connection.isBusy {
             guard let result = connection.nextResult() else {
-                // The end of a statement's answer.
+                // A statement's answer has ended.
                 groups[0].answered += 1
                 continue
             }
@@ -119,7 +118,7 @@ final class Pipeline {
             if shared == .store, result.rowCount > 0 { groups[0].hasWritten = true }
         } else if let operation = operations.first {
             operation.take(result, of: taker.statement)
-            // A commit that has written something was acknowledged by the standbys; one that has not, did not ask them.
+            // The standbys are asked to acknowledge a commit only if it has written something.
             if operation.isWrite, result.changedCount > 0 { groups[0].hasWritten = true }
         }
     }
@@ -134,7 +133,7 @@ final class Pipeline {
     }
 }
 
-/// A place of a handle for a connection: the one that is there, what waits to be sent on it, and the search for another one.
+/// A place of a handle for one connection: the present connection, the operations that wait for it, and the search for another.
 ///
 /// Belongs to its handle's thread.
 final class ConnectionSlot {
@@ -142,9 +141,9 @@ final class ConnectionSlot {
     var pipeline: Pipeline?
     /// Operations that wait to be sent.
     var queue: [Operation] = []
-    /// Whether a connection was requested and has not arrived yet.
+    /// Whether a connection was ordered and has not come yet.
     var isOrdered = false
-    /// The earliest time of the next search, after the last one has found the same server.
+    /// When to search again at the earliest, as the last search has found the same server.
     var searchAgainAt = MonotonicTime(nanoseconds: 0)
 
     var isIdle: Bool { queue.isEmpty && !isHolding && pipeline?.groups.isEmpty != false }

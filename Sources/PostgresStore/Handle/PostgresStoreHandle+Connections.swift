@@ -14,19 +14,19 @@ extension PostgresStoreHandle {
             })
     }
 
-    /// Takes what a search has found.
+    /// Takes what the finder has found for a slot.
     func take(_ finding: PrimaryFinder.Finding, _ index: Int) {
         switch finding {
         case .connection(let found):
             slots[index].isOrdered = false
             adopt(found, index)
         case .noOtherPrimary(let server, let since):
-            // Reads count although no standby acknowledges a commit.
+            // This is as good as a proof, so reads count although no standby acknowledges a commit.
             state.proofs.proof(of: server).note(since)
             releaseHeld()
         case .nothing:
             slots[index].isOrdered = false
-            // The connection may have been lost since it was ordered because it did not answer.
+            // The order was for a replacement, but the connection may have been lost since.
             if slots[index].pipeline == nil { order(index) }
         }
         setTimer()
@@ -37,7 +37,7 @@ extension PostgresStoreHandle {
         if let present = slot.pipeline {
             let isBetter = present.ready.server != found.server || (found.canCommit && isHopeless(present))
             guard isBetter else {
-                // It was the primary just now, and may fail right after.
+                // The connection stays: its server is the primary. It is looked for again later, as it may fail.
                 slot.searchAgainAt = .now + Self.patience
                 return
             }
@@ -52,18 +52,19 @@ extension PostgresStoreHandle {
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.count { $0.noteProof(begunAt: found.provenAt) } }
         state.note { $0.noteConnected(found.server.address, found.description, at: $1) }
-        // Requests whose time is over are not sent any more, as their clients have been told that they failed.
+        // Requests whose time is over are not sent: their clients are told that they have failed.
         let now = MonotonicTime.now
         for slot in slots { giveUpWaiting(slot, now) }
-        // What waits where there is no connection is sent here.
+        // Operations that wait in slots without a connection are distributed again, so some are sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
         for other in slots where other.pipeline == nil { other.queue = [] }
         for operation in waiting { gather(operation) }
         flush()
     }
 
-    /// Whether the connection's oldest request has waited for half of `store.timeout`; where only reads wait, for a second at most,
-    /// as they wait for no other transaction.
+    /// Whether the connection's oldest request has waited for more than half of `store.timeout`.
+    ///
+    /// If only reads wait, a second is enough, as they wait for no other transaction.
     private func isHopeless(_ pipeline: Pipeline) -> Bool {
         guard let since = pipeline.waitingSince else { return false }
         let half = Nanoseconds(options.timeout).count / 2
@@ -71,7 +72,7 @@ extension PostgresStoreHandle {
         return (MonotonicTime.now - since).count > (isReading ? min(half, Self.patienceWithReads.count) : half)
     }
 
-    /// Drops the connections to servers whose settings have changed so that they must not be used any more.
+    /// Drops the connections to servers that must no longer be used, as their settings have changed.
     func leaveRefusedServers() {
         for (index, slot) in slots.enumerated() {
             guard let server = slot.pipeline?.ready.server, let reason = state.refusedServers.reason(server) else {
@@ -83,7 +84,7 @@ extension PostgresStoreHandle {
 
     // MARK: - Time
 
-    /// After this time without an answer, another primary is looked for.
+    /// How long a request waits for an answer before another primary is looked for.
     private static let patience = Nanoseconds(.milliseconds(500))
     private static let patienceWithReads = Nanoseconds(.seconds(1))
 
@@ -112,8 +113,8 @@ extension PostgresStoreHandle {
             }
             guard waited.count > Nanoseconds(options.timeout).count else { continue }
             if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {
-                // The commit waits for a standby or for another transaction, which goes on when the connection is closed: if all
-                // those were left behind, the server would soon take no connection any more.
+                // The connection stays open. If it were closed, the server's process would still wait, for a standby or another
+                // transaction, and with many such processes the server would soon accept no connection.
                 for operation in pipeline.groups.flatMap(\.operations) where operation.deadline <= now {
                     giveUp(operation)
                 }
@@ -125,9 +126,9 @@ extension PostgresStoreHandle {
         if !delayed.isEmpty || slots.contains(where: { !$0.isIdle }) { setTimer() }
     }
 
-    /// Gives up operations that could not be sent in time, and drops those that nobody waits for any more.
+    /// Gives up operations that could not be sent in time, and drops those that no client waits for any longer.
     private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
-        // Nobody waits for these any more either, but they count as failures: the database has not answered them in time.
+        // No client may wait for these any longer either, but they count as failures, as the database was too slow for them.
         let late = slot.queue.filter { $0.deadline <= now }
         let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }
         guard !late.isEmpty || !unwanted.isEmpty else { return }

@@ -50,7 +50,7 @@ extension PostgresStoreHandle {
         }
     }
 
-    /// As `gather`; the completion takes why it was not gathered.
+    /// Like `gather`; the completion gets the error if the operation is not gathered.
     private func gather<Value>(
         _ bytes: Int = Operation.waitingBytes, for completion: Completion<Value>,
         _ make: () throws(SealingError) -> Operation
@@ -58,9 +58,9 @@ extension PostgresStoreHandle {
         if let refusal = gather(bytes, make) { completion(.failure(refusal)) }
     }
 
-    /// Gathers an operation, if it is admitted and can be made.
+    /// Makes an operation and gathers it, if it is admitted.
     ///
-    /// - Returns: Why it was not gathered.
+    /// - Returns: Why it was not gathered; nil if it was.
     private func gather(_ bytes: Int, _ make: () throws(SealingError) -> Operation) -> StoreError? {
         if let refusal = admit(bytes) { return refusal }
         do throws(SealingError) {
@@ -96,7 +96,7 @@ extension PostgresStoreHandle {
                 guard result.rowCount > 0 else { return }
                 let row = StoredSession(result, row: 0)
                 let opened = try rows.opened(row)
-                // A row that is found by the hash of another key was tampered with.
+                // If the row has another key than the one it was found by, it was tampered with.
                 guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
                 found = .found(opened.session)
             }
@@ -106,7 +106,7 @@ extension PostgresStoreHandle {
     }
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
-        // A use that cannot be noted is lost.
+        // If the use cannot be noted, it is lost.
         let completion = Completion<Void> { _ in }
         gather(for: completion) { () throws(SealingError) in
             let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(unixTime)]
@@ -142,7 +142,7 @@ extension PostgresStoreHandle {
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
         gather(for: completion) { () throws(SealingError) in
             SessionOperation(rows, nil, [(.endSession, [.bytea(id.bytes)])], completion) { [rows] result, _, ended in
-                // What an attempt before has ended counts as well, and a row that does not open ends all the same.
+                // Without a row, an earlier attempt may have ended the session. One whose row does not open is ended as well.
                 guard result.rowCount > 0 else { return }
                 ended = EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user)
             }
@@ -183,10 +183,10 @@ extension PostgresStoreHandle {
             return SessionOperation(rows, Erasure(hadToken: false, sessions: 0), of: key, statements, completion) {
                 [rows] result, statement, erasure in
                 switch statement {
-                // What an attempt before has done counts as well.
+                // What an earlier attempt has done counts as well.
                 case 1: erasure.sessions = max(erasure.sessions, result.changedCount)
                 case 2 where result.rowCount > 0:
-                    // So that what this server writes from now on is later.
+                    // So that further writes of this server have later versions.
                     rows.state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
                     erasure.hadToken = erasure.hadToken || result.integer(0, 1) != 0
                 default: break

@@ -6,11 +6,11 @@ internal import TokenStore
 
 /// One loop's connections to the database, and the operations that it has gathered for them.
 ///
-/// Operations of a turn are sent together at its end, in pipeline mode, and the loop goes on; `proceed` takes the answers. Reads
-/// and writes have connections of their own, as a write waits for a standby. The next writes are sent when the answer
-/// to those before is there, so the more there are, the more share a commit.
+/// The operations of a turn are sent together at its end, in pipeline mode, without waiting; `proceed` takes the answers. Reads and
+/// writes have separate connections, as a write waits for a standby. A connection sends its next writes when the previous ones are
+/// answered, so the more writes there are, the more share a commit.
 final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
-    // Unchecked: it belongs to its thread; others use it only through `deliver`, which runs closures on its thread.
+    // Unchecked: it belongs to its loop's thread; others use it only through `deliver`, which runs closures on that thread.
 
     let state: PostgresState
     let rows: RowAccess
@@ -19,9 +19,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
     let ready: ReadinessSet
     let slots: [ConnectionSlot]
-    /// The slots for reads are those before this one, unless there is one slot for all.
+    /// The slots before this one are for reads, the others for writes; a single slot is for both.
     private let firstWritingSlot: Int
-    /// Operations that are sent again after a moment.
+    /// Operations that the timer will send again.
     var delayed: [Operation] = []
     private var operationCount: UInt64 = 0
 
@@ -49,7 +49,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Gathering
 
-    /// Counts an operation that has to wait.
+    /// Counts a new operation, unless too many are waiting.
     ///
     /// - Returns: Why it is refused; nil if it is admitted.
     func admit(_ bytes: Int) -> StoreError? {
@@ -79,11 +79,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             operation.number = operationCount
         }
         let candidates = operation.isWrite ? firstWritingSlot..<slots.count : 0..<max(1, firstWritingSlot)
-        // The one with the least to do; those without a connection come last.
+        // Chooses the slot with the fewest operations; those without a connection come last.
         var (best, least) = (candidates.lowerBound, Int.max)
         for index in candidates {
             let slot = slots[index]
-            let load = slot.queue.count + (slot.pipeline?.statementCount ?? 1 << 20)
+            let load = slot.queue.count + (slot.pipeline?.operationCount ?? 1 << 20)
             if load < least { (best, least) = (index, load) }
         }
         slots[best].queue.append(operation)
@@ -115,7 +115,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         let (slot, now) = (slots[index], MonotonicTime.now)
         var writes = pipeline.groups.count(where: \.isWrite)
         var left = slot.queue[...]
-        while !left.isEmpty, pipeline.statementCount < Grouping.statementsUnderWay {
+        while !left.isEmpty, pipeline.operationCount < Grouping.operationsUnderWay {
             guard writes < Grouping.commitsUnderWay || !left.contains(where: \.isWrite) else { break }
             let group = Grouping.next(from: &left)
             slot.queue = Array(left)
@@ -153,7 +153,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         var failure: PostgresError?
         do throws(PostgresError) {
             try pipeline.receive(&ended)
-            // The server goes on with the writes that have gathered meanwhile, while their predecessors are answered.
+            // The server gets the writes that have gathered meanwhile, before the ended ones are given their outcomes here.
             if ended.contains(where: \.isWrite) {
                 try send(on: pipeline, index)
             } else {
@@ -174,7 +174,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         setTimer()
     }
 
-    /// Gives the outcomes of a transaction that has ended, or has them wait for a proof.
+    /// Gives the operations of an ended transaction their outcomes, or holds them until there is a proof.
     private func end(_ group: Pipeline.Group, of pipeline: Pipeline) throws(PostgresError) {
         let (now, address) = (MonotonicTime.now, pipeline.ready.server.address)
         state.count { counts in
@@ -185,7 +185,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         if let failure = group.failure { return try repeatOrFail(group, failure, at: address) }
         guard !group.isFence else { return }
         if let warning = group.warning, group.isWrite {
-            // Stored on this server, and maybe on no other one.
+            // The write is on this server, but perhaps on no other one.
             let fault = StoreFault(unacknowledged: warning, at: address)
             for operation in group.operations {
                 state.count { $0.remote.unacknowledged += 1 }
@@ -201,7 +201,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     private func succeed(_ group: Pipeline.Group) {
         state.noteSuccess(isWrite: group.isWrite)
-        // In the order in which they were asked for.
+        // In the order of the requests.
         for operation in group.operations.sorted(by: { $0.number < $1.number }) where !operation.isOver {
             if operation.finish() { complete(operation) {} } else { gatherAgain(operation) }
         }
@@ -209,7 +209,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Proofs
 
-    /// Asks for another proof before the present one is too old.
+    /// Asks for another proof before the last one is too old.
     private func renewProof() {
         let now = MonotonicTime.now
         for slot in slots {
@@ -221,7 +221,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Sends a commit to a server, on a connection for writes if there is one: reads do not wait for it there.
+    /// Sends the commit of a proof, on a connection for writes if there is one, so that reads do not wait for it.
     private func sendFence(to server: ServerIdentity) {
         let candidates = slots.indices.filter { slots[$0].pipeline?.ready.server == server }
         guard let index = candidates.last, let pipeline = slots[index].pipeline, !pipeline.hasFence else { return }
@@ -233,7 +233,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Gives the outcomes of groups that are proven now, and asks for the next proof for the others.
+    /// Gives held groups that are proven by now their outcomes, and asks for another proof for the others.
     func releaseHeld() {
         for slot in slots where slot.isHolding {
             guard let pipeline = slot.pipeline else { continue }
@@ -242,7 +242,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Ends an operation whose completion is called by `tell`.
+    /// Ends an operation, unless it has ended; `tell` calls its completion.
     private func complete(_ operation: Operation, _ tell: () -> Void) {
         guard !operation.isOver else { return }
         operation.isOver = true
@@ -252,12 +252,12 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Errors
 
-    /// A transaction was rolled back: one of its statements has failed, or the commit.
+    /// Sends the operations of a transaction again that was rolled back, or fails them; throws if the connection must be replaced.
     private func repeatOrFail(
         _ group: Pipeline.Group, _ error: PostgresError, at host: String
     ) throws(PostgresError) {
         if error.endsConnection {
-            // What was not committed is sent again by `lose`, together with the rest.
+            // The caller drops the connection, which sends again what else was under way on it.
             requeue(group.operations, error)
             throw error
         }
@@ -267,11 +267,11 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
             delayed += group.operations
             return setTimer(soon: true)
         }
-        // It may have waited for a key that is being retired, as a server does that has not looked for long which key seals.
+        // It may have waited for a key that is being retired, as this server did not know yet that another one seals.
         if error.state == .lockNotAvailable { state.hasRefusedKey.store(true, ordering: .relaxed) }
         for operation in group.operations where !operation.isOver {
             if group.operations.count > 1 {
-                // The row of one of them may be the reason, and nobody can tell of which.
+                // One of them may be the reason, and the error does not say which.
                 operation.isAlone = true
                 gatherAgain(operation)
             } else {
@@ -280,7 +280,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         }
     }
 
-    /// Has an operation be sent again, if it has time.
+    /// Gathers an operation again, or gives it up if its time is over.
     func gatherAgain(_ operation: Operation) {
         operation.deadline > .now ? gather(operation) : giveUp(operation)
     }
@@ -296,28 +296,28 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
     private func fail(_ operation: Operation, _ fault: StoreFault, _ code: SQLState? = nil) {
         guard !operation.isOver else { return }
         if code == .foreignKeyViolation {
-            // It was sealed by a server that has not looked for long which key seals.
+            // Its key was retired, as this server did not know yet that another one seals.
             state.hasRefusedKey.store(true, ordering: .relaxed)
             return complete(operation) { operation.fail(.staleKey) }
         }
-        // Otherwise it is logged with its request.
+        // A fault of one token is logged with its request.
         if !fault.isOfOneToken { state.noteFailure(fault, isWrite: operation.isWrite) }
         complete(operation) { operation.fail(operation.isWrite ? .write(fault) : .read(fault)) }
     }
 
-    /// Ends an operation whose time is over.
+    /// Fails an operation whose time is over.
     ///
-    /// One that was sent is given up with the wait of its connection, which is as long as its own but has begun later.
+    /// If it was sent, this happens when its connection has waited for as long as a request may, counted from the sending.
     func giveUp(_ operation: Operation) {
         guard !operation.isOver else { return }
         let fault =
             state.missingPrimary.map { StoreFault("PostgreSQL has no primary: \($0)", mayRetry: true) }
             ?? StoreFault(unansweredBy: state.hosts.primary?.address, within: options.timeout, operation.isWrite)
         state.noteFailure(fault, isWrite: operation.isWrite, after: options.timeout)
-        complete(operation) { operation.timeOut(after: options.timeout) }
+        complete(operation) { operation.fail(.overloaded(.unanswered(limit: options.timeout))) }
     }
 
-    /// Ends an operation that has not begun, and that nobody waits for.
+    /// Ends an operation that was not sent, and that no client waits for.
     func drop(_ operation: Operation) {
         state.count { $0.remote.dropped += 1 }
         complete(operation) {}
@@ -331,9 +331,9 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         order(index)
     }
 
-    /// Drops a connection; what was sent on it is sent again on the next one.
+    /// Drops a connection, and gathers its operations again.
     ///
-    /// - Parameter isExpected: Another server is the primary.
+    /// - Parameter isExpected: Whether it is dropped because another server is the primary.
     func discard(connection index: Int, _ error: PostgresError, isExpected: Bool = false) {
         let slot = slots[index]
         guard let pipeline = slot.pipeline else { return }
@@ -343,7 +343,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
         ready.remove(pipeline.connection.socket)
         slot.pipeline = nil
         state.note { $0.noteLost(pipeline.ready.server.address, error, isExpected: isExpected, at: $1) }
-        // Those that wait in this slot may be sent on another one.
+        // Operations that wait in this slot may be sent on another one.
         let waiting = slot.queue
         slot.queue = []
         requeue(unfinished, error)

@@ -5,8 +5,8 @@ internal import System
 
 /// The sockets that a handle waits for, and a timer: together one descriptor, which is readable when any of them is ready.
 ///
-/// An epoll instance in its level-triggered form (epoll(7)): libpq does not say whether it has read everything, so a socket is
-/// announced as long as there is something to read. Used by one thread at a time.
+/// An epoll instance in its level-triggered form (epoll(7)), which reports a socket as long as there is something to read: libpq
+/// does not say whether it has read everything. Used by one thread at a time.
 @safe final class ReadinessSet {
     private let epoll: FileDescriptor
     private let timer: FileDescriptor
@@ -52,7 +52,7 @@ internal import System
         return ready
     }
 
-    /// Has the timer announce itself once, unless that is under way already.
+    /// Sets the timer to go off once, unless it is set already.
     func setTimer(milliseconds: Int) {
         guard !isTimerSet else { return }
         isTimerSet = true
@@ -66,7 +66,7 @@ internal import System
         try control(EPOLL_CTL_ADD, socket, CLINUX_EPOLLIN, tag)
     }
 
-    /// Whether the socket is announced when it can be written to as well.
+    /// Changes whether the socket is also reported when it can be written to.
     func change(_ socket: Int32, tag: UInt64, isForWriting: Bool) throws(SystemError) {
         try control(EPOLL_CTL_MOD, socket, isForWriting ? CLINUX_EPOLLIN | CLINUX_EPOLLOUT : CLINUX_EPOLLIN, tag)
     }

@@ -5,7 +5,9 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
-/// What operations need to make and to open rows; one for each handle, on its thread.
+/// What operations need to make and to open rows.
+///
+/// Each handle has one, for its thread.
 final class RowAccess {
     let state: PostgresState
     var coder: RowCoder
@@ -23,7 +25,7 @@ final class RowAccess {
     /// Seconds since 1970.
     var unixTime: Int64 { Int64(time(nil)) }
 
-    /// The earliest times that have not expired: of the writing, and of a token's own expiration.
+    /// The earliest time of writing, and the earliest expiration time in a token, that have not expired.
     var horizon: (written: Int64, expired: Int64) {
         let horizon = state.retention.horizon(at: unixTime)
         return (horizon?.written ?? .min, horizon?.expired ?? .min)
@@ -68,7 +70,7 @@ extension PostgresConnection {
 }
 
 extension StoredSession {
-    /// Reads a row of a statement that selects all columns in their order.
+    /// Reads a row of `Statement.sessionColumns`.
     init(_ result: borrowing QueryResult, row: Int) {
         self.init(bytes: { result.bytes(row, $0) }, number: { result.integer(row, $0) })
     }

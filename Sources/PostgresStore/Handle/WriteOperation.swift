@@ -5,19 +5,19 @@ internal import TokenStore
 
 /// Stores or removes a token.
 ///
-/// If the statement has found no row that it may change, another one asks why: the condition does not hold, or a later version is
-/// there, as servers have different clocks. In the second case the write is repeated with a still later version, unless an
-/// earlier attempt may have been carried out: then nobody can tell whether it was, and what it wrote was replaced since. Nor is a
-/// write repeated that has waited long: its client may have stored something else since, through another server. Nor one that finds
-/// its user erased, unless it has a session, which is then one from after the erasure.
+/// If the statement changes no row, another one asks why: either the condition does not hold, or the row has a later version, as
+/// servers have different clocks. In the second case the write is repeated with a still later version, except
+/// - if an earlier attempt may have been carried out: its row may have been replaced since, which nobody can tell;
+/// - if the write has waited long: its client may have stored something else since, through another server;
+/// - if its user was erased, unless it has a session, which then began after the erasure.
 final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
     typealias Written = (version: TokenVersion, isFound: Bool)
 
-    /// What is stored; nil to remove the token.
+    /// The row to store; nil to remove the token.
     private let row: Row?
     private let condition: WriteCondition
     private var match: WriteCondition.Match { condition.match }
-    /// The key of the row of a session that must be there.
+    /// The key of the row of a session that must exist; nil if none must.
     private let session: [UInt8]?
     private let statement: Statement
     private var version: TokenVersion
@@ -129,12 +129,12 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
             return true
         }
         isExamining = true
-        // Its next version may be that of another write as well, whose row in the answer would count for both.
+        // In a shared statement, its next version could be that of another write as well, and a row of the answer count for both.
         isAlone = true
         return false
     }
 
-    /// Decides by what was found what comes next; nil if the write is repeated.
+    /// Decides by what was found; returns the outcome, or nil if the write is to be repeated.
     private func judge() -> Result<Written, StoreError>? {
         if let seen = found.version { rows.state.versions.note(seen) }
         guard found.hasSession else { return .failure(.sessionEnded) }
@@ -144,7 +144,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
         func uncertain(_ text: String) -> Result<Written, StoreError> {
             .failure(.write(StoreFault(text, mayRetry: true)))
         }
-        // Written by somebody else, before this write or after it.
+        // Written by another request, earlier or later than this one.
         let isLater = found.version.map { $0 >= version } ?? false
         if isLater, mayHaveLanded {
             return uncertain(
@@ -153,12 +153,12 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
         let current = found.isLive ? found.version : nil
         guard match.holds(for: current) else { return .failure(.preconditionFailed(current: current)) }
         if row == nil, !found.isLive { return .success((version, false)) }
-        // Otherwise what was in the way has gone meanwhile.
+        // If the row has no later version, what was in the way has gone, and the write is repeated as it is.
         guard isLater, let seen = found.version else { return nil }
         guard !found.isErased || session != nil else {
             return uncertain("the user was erased after the write had begun, or by a server whose clock is ahead")
         }
-        // After this time, it was more likely written later than by a server whose clock is ahead.
+        // After this time, the row is more likely that of a later request than that of a server whose clock is ahead.
         guard (MonotonicTime.now - begunAt).count < Self.patience.count else {
             return uncertain("it waited for the database, and meanwhile the token was stored by another request")
         }
@@ -168,7 +168,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
 }
 
 extension WriteCondition.Match {
-    /// The numbers that the statements have for each kind, and the versions.
+    /// The number of the kind in the statements (5 is `keepsNewer`), and the versions.
     fileprivate var parameters: (kind: Int64, versions: [Int64?]) {
         switch self {
         case .any: (0, [])

@@ -2,21 +2,23 @@
 internal import Glibc
 internal import System
 
-/// A connection for a thread that may wait, though never longer than it says.
+/// A connection for a thread that may block, but never beyond a deadline.
 ///
 /// Not in pipeline mode until `enterPipelineMode`. Used by one thread at a time.
 struct BlockingConnection: Sendable {
     let postgres: PostgresConnection
-    /// When each answer must be there; after that the connection is of no use any more.
+    /// When every answer must have arrived.
+    ///
+    /// After a missed deadline, the connection can no longer be used.
     var deadline: MonotonicTime
 
     /// Connects.
     ///
-    /// Only the lookup of host names, which the system's resolver limits, may take longer than the deadline.
+    /// Only the lookup of host names may take longer than the deadline: the system's resolver has limits of its own.
     init(_ parameters: [ConnectionParameter], until deadline: MonotonicTime) throws(PostgresError) {
         postgres = try PostgresConnection(connectingWith: parameters)
         self.deadline = deadline
-        // As libpq asks for it: the first wait is for the socket to become writable.
+        // libpq demands that the first wait is for the socket to become writable (PQconnectPoll).
         var progress = PostgresConnection.Progress.writable
         while true {
             switch progress {
@@ -39,14 +41,14 @@ struct BlockingConnection: Sendable {
     ///
     /// - Parameters:
     ///   - sql: One statement, without values in its text.
-    ///   - parameters: Their types must be told by the statement.
+    ///   - parameters: The statement must state their types.
     @discardableResult
     func run(_ sql: String, _ parameters: Parameters = []) throws(PostgresError) -> QueryResult {
         try postgres.send(sql: sql, parameters)
         try flush()
         var answer: QueryResult?
         var failure: PostgresError?
-        // To its end, so that a warning that came with the commit is there.
+        // Reads to the end of the answer, so that a warning that came with the commit is received.
         while true {
             try awaitResult()
             guard let result = postgres.nextResult() else { break }
@@ -61,18 +63,19 @@ struct BlockingConnection: Sendable {
         return answer
     }
 
-    /// Runs a statement for the integer or boolean in the first row; nil for NULL, and without a row.
+    /// Runs a statement and returns the integer or boolean in its first row; nil if that is NULL, or if there is no row.
     func integer(_ sql: String, _ parameters: Parameters = []) throws(PostgresError) -> Int64? {
         let result = try run(sql, parameters)
         return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
     }
 
-    /// Limits how long statements of this connection wait for a lock, unless the role has a limit of its own.
+    /// Limits how long statements of this connection wait for a lock, unless the role has a limit of its own, and sets the
+    /// isolation that all statements need.
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
-    /// somebody keeps a lock would leave one behind, until the server takes no connection any more.
+    /// another program keeps a lock would leave one behind, until the server accepts no further connection.
     ///
-    /// In another isolation than this, a statement that has waited for a lock would not see what it has waited for.
+    /// In another isolation, a statement that has waited for a lock would not see what was committed meanwhile.
     func limitLocks(to limit: Duration) throws(PostgresError) {
         try run(
             """
@@ -94,14 +97,16 @@ struct BlockingConnection: Sendable {
         }
     }
 
-    /// Runs a statement that commits; a warning is an error, such as that the standby did not acknowledge it.
+    /// Runs a statement that commits.
+    ///
+    /// A warning is an error: it may say that the standby did not acknowledge the commit.
     func commit(_ sql: String) throws(PostgresError) {
         _ = postgres.takeWarning()
         try run(sql)
         if let warning = postgres.takeWarning() { throw warning }
     }
 
-    /// Waits until the whole of an answer is there.
+    /// Waits until the next answer has arrived completely.
     func awaitResult() throws(PostgresError) {
         while postgres.isBusy {
             try wait(Int16(POLLIN))
@@ -109,10 +114,10 @@ struct BlockingConnection: Sendable {
         }
     }
 
-    /// Sends everything.
+    /// Sends all that is still to be sent.
     func flush() throws(PostgresError) {
         while try !postgres.flush() {
-            // The server may have to send before it goes on reading.
+            // The server may have to send before it reads on.
             try wait(Int16(POLLIN | POLLOUT))
             try postgres.receive()
         }

@@ -5,14 +5,14 @@ internal import System
 
 /// A connection to a server, which never blocks its thread.
 ///
-/// The caller watches `socket` and calls what the outcome of the last call asks for. Used by one thread at a time.
+/// The caller watches `socket`, and makes the call that the last outcome asks for. Used by one thread at a time.
 @safe final class PostgresConnection: @unchecked Sendable {
-    // Unchecked: it is made on one thread and handed over to another one, which then is the only one that uses it.
+    // Unchecked: it is made on one thread and handed to another one, which from then on uses it alone.
 
     private let handle: OpaquePointer
     private let notices = Notices()
 
-    /// Begins to connect; `poll` goes on with it.
+    /// Begins to connect; `poll` continues.
     ///
     /// Host names are looked up by this call and by `poll`, which then block their thread.
     ///
@@ -32,7 +32,7 @@ internal import System
                 guard let argument = unsafe argument, let result = unsafe result else { return }
                 unsafe Unmanaged<Notices>.fromOpaque(argument).takeUnretainedValue().note(result)
             }, Unmanaged.passUnretained(notices).toOpaque())
-        // The only way to learn the code of an error that comes before there is a connection.
+        // The only way to learn the code of an error that the server sends while connecting.
         _ = unsafe PQsetErrorVerbosity(handle, PQERRORS_VERBOSE)
         if unsafe PQstatus(handle) == CONNECTION_BAD { throw refusal }
     }
@@ -43,14 +43,14 @@ internal import System
 
     // MARK: - Connecting
 
-    /// What a connection that is being made waits for.
+    /// What the socket must become before `poll` is called again.
     enum Progress {
         case readable
         case writable
         case connected
     }
 
-    /// Goes on with connecting; the socket may be another one after each call.
+    /// Continues to connect; after each call, the socket may be another one.
     func poll() throws(PostgresError) -> Progress {
         switch unsafe PQconnectPoll(handle) {
         case PGRES_POLLING_OK:
@@ -63,7 +63,7 @@ internal import System
         }
     }
 
-    /// The descriptor to wait for; -1 when there is none.
+    /// The descriptor to wait for; -1 if there is none.
     var socket: Int32 { unsafe PQsocket(handle) }
 
     // MARK: - Facts
@@ -79,17 +79,17 @@ internal import System
 
     // MARK: - Statements
 
-    /// Enters pipeline mode: from then on statements are sent without waiting for the answers to those before.
+    /// Enters pipeline mode: from then on, statements are sent without waiting for the answers to earlier ones.
     func enterPipelineMode() throws(PostgresError) {
         guard unsafe PQenterPipelineMode(handle) == 1 else { throw lost }
     }
 
-    /// Has a statement prepared under a name.
+    /// Asks the server to prepare a statement under a name.
     func sendPrepare(_ name: String, _ sql: String) throws(PostgresError) {
         guard unsafe PQsendPrepare(handle, name, sql, 0, nil) == 1 else { throw lost }
     }
 
-    /// Sends a statement that was prepared.
+    /// Sends a prepared statement.
     func send(_ name: String, _ parameters: borrowing Parameters) throws(PostgresError) {
         let isSent = unsafe Self.withPointers(to: parameters) { values, lengths, formats, count in
             unsafe PQsendQueryPrepared(handle, name, count, values, lengths, formats, 1)
@@ -97,7 +97,7 @@ internal import System
         guard isSent == 1 else { throw lost }
     }
 
-    /// Sends the text of a statement, which is then parsed each time.
+    /// Sends the text of a statement, which the server parses each time.
     func send(sql: String, _ parameters: borrowing Parameters) throws(PostgresError) {
         let isSent = unsafe Self.withPointers(to: parameters) { values, lengths, formats, count in
             unsafe PQsendQueryParams(handle, sql, count, nil, values, lengths, formats, 1)
@@ -105,14 +105,14 @@ internal import System
         guard isSent == 1 else { throw lost }
     }
 
-    /// Ends the transaction of the statements that were sent since the last call, and asks for an answer to that.
+    /// Ends the transaction of the statements sent since the last call, and asks the server to confirm that.
     func sendSync() throws(PostgresError) {
         guard unsafe PQpipelineSync(handle) == 1 else { throw lost }
     }
 
-    /// Writes what is left to the socket.
+    /// Writes what is still to be sent.
     ///
-    /// - Returns: Whether all of it was written; otherwise call again when the socket is writable, or has been read from.
+    /// - Returns: Whether all of it was written; otherwise call this again when the socket is writable, or after `receive`.
     func flush() throws(PostgresError) -> Bool {
         switch unsafe PQflush(handle) {
         case 0: return true
@@ -136,11 +136,11 @@ internal import System
         unsafe PQgetResult(handle).map { unsafe QueryResult(owning: $0) }
     }
 
-    /// Asks the server to end what it does for this connection, on a thread of its own, which keeps the connection until then.
+    /// Asks the server, on a new thread, to cancel the present statement; the connection is kept until then.
     ///
-    /// A server's process does not notice that its client has gone while it waits for a lock or for a standby.
+    /// While a server's process waits for a lock or a standby, it does not notice that its client has gone.
     func cancelSoon() {
-        // Without a thread the server's process goes on waiting, as if this one had died.
+        // If there is no thread for it, the server's process goes on waiting, as after the death of this process.
         try? NamedThread.start("pg-cancel") { [self] in
             guard let cancellation = unsafe PQgetCancel(handle) else { return }
             defer { unsafe PQfreeCancel(cancellation) }
@@ -149,30 +149,31 @@ internal import System
         }
     }
 
-    /// Takes the warning that the server has sent since the last call, if there was one: the commit that brings one is no
-    /// acknowledgement, as it may not be on the standby.
+    /// Takes the first warning that the server has sent since the last call.
+    ///
+    /// A commit with a warning is not acknowledged, as it may not be on the standby.
     func takeWarning() -> PostgresError? { notices.warning.take() }
 
     var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
 
     /// Why the last call failed.
     private var lost: PostgresError {
-        // Before libpq adds to it.
+        // Read first, as `farewell` makes libpq add to it.
         let message = message
         return farewell() ?? .connection(Self.cleaned(message))
     }
 
-    /// What the server has said when it ended the connection.
+    /// The error with which the server has ended the connection; nil if it has sent none.
     ///
-    /// After a failed read or write, libpq does not look at the server's last words by itself. To reach them, this discards all
-    /// answers that have not been taken yet.
+    /// After a failed read or write, libpq does not look for it by itself. To reach it, this discards all answers that have not
+    /// been taken yet.
     private func farewell() -> PostgresError? {
         guard isLost else { return nil }
-        // To a statement that was under way.
+        // It may be the answer to a statement that was under way.
         var isOver = false
         while !isBusy {
             guard let result = nextResult() else {
-                // One is between two answers.
+                // A single nil stands between two answers.
                 if isOver { break }
                 isOver = true
                 continue
@@ -180,7 +181,7 @@ internal import System
             isOver = false
             if case .failed(let error) = result.kind, error.state?.endsSession == true { return error }
         }
-        // While it was idle.
+        // Otherwise the connection was idle, and the error comes as a notice.
         if unsafe PQexitPipelineMode(handle) == 1 || PQpipelineStatus(handle) == PQ_PIPELINE_OFF { _ = isBusy }
         return notices.end
     }
@@ -190,7 +191,7 @@ internal import System
 
     private var message: String { unsafe PQerrorMessage(handle).map { unsafe String(cString: $0) } ?? "" }
 
-    /// A message of libpq in one line.
+    /// Puts a message of libpq into one line.
     static func cleaned(_ text: String) -> String {
         let lines = text.split(whereSeparator: \.isNewline).map { line in
             line.split(whereSeparator: \.isWhitespace).joined(separator: " ")
@@ -200,7 +201,7 @@ internal import System
 
     // MARK: - C arrays
 
-    /// An array that ends with a null pointer.
+    /// Lends an array of C strings that ends with a null pointer.
     private static func withCStrings<Result>(
         _ texts: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>?) -> Result
     ) -> Result {
@@ -210,7 +211,7 @@ internal import System
         return unsafe pointers.withUnsafeBufferPointer { unsafe body($0.baseAddress) }
     }
 
-    /// libpq wants a pointer, a length and a format for each parameter.
+    /// Lends a pointer, a length and a format for each parameter.
     private static func withPointers<Result>(
         to parameters: borrowing Parameters,
         _ body: (
@@ -221,7 +222,7 @@ internal import System
         return unsafe parameters.bytes.withUnsafeBufferPointer { bytes in
             unsafe withUnsafeTemporaryAllocation(of: UnsafePointer<CChar>?.self, capacity: places.count) { values in
                 unsafe withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2 * places.count) { numbers in
-                    // An empty value needs a pointer too, as a null one is NULL.
+                    // An empty value needs a pointer as well: a null pointer means NULL.
                     let empty = UnsafeRawPointer(numbers.baseAddress)
                     let start = unsafe UnsafeRawPointer(bytes.baseAddress) ?? empty
                     for (index, place) in places.enumerated() {
@@ -230,7 +231,7 @@ internal import System
                         }
                         unsafe values.initializeElement(at: index, to: pointer)
                         unsafe numbers.initializeElement(at: index, to: Int32(place?.length ?? 0))
-                        // All are binary.
+                        // 1 is the binary format.
                         unsafe numbers.initializeElement(at: places.count + index, to: 1)
                     }
                     return unsafe body(
@@ -242,9 +243,9 @@ internal import System
     }
 }
 
-/// What the server says besides its answers.
+/// The notices that the server sends besides its answers.
 ///
-/// Belongs to its connection, in whose calls it is told.
+/// Belongs to its connection, whose calls deliver them.
 private final class Notices {
     var warning: PostgresError?
     var end: PostgresError?
@@ -257,8 +258,8 @@ private final class Notices {
             SQLState(field(CPOSTGRES_SQLSTATE) ?? "01000"), field(CPOSTGRES_MESSAGE) ?? "a warning without a text")
         // In English whatever the server's language is.
         switch field(CPOSTGRES_SEVERITY) {
-        // A process of the server that ends because another one has crashed commits nothing any more: this warning is not about
-        // a commit whose answer came before it.
+        // The process ends because another one has crashed. This warning says nothing of a commit that was answered before it,
+        // and there is none after it.
         case "WARNING" where said.state == .crashShutdown: end = said
         case "WARNING": warning = warning ?? said
         case "FATAL", "PANIC": end = said

@@ -3,25 +3,24 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// What the database or the way to it has refused.
+/// An error of the database, or of a connection to it.
 ///
-/// Its texts are for operators and contain no values of rows: of the server's messages only the primary one is taken, whose
-/// detail would name them.
+/// Its texts are for operators and contain no values of rows: they have the server's primary message, and not its detail, which
+/// may quote values.
 enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// A statement failed; the connection goes on, unless the code says otherwise.
-    ///
-    /// Also an error that the server has sent while a connection was being made.
+    /// The server has sent an error, to a statement or to an attempt to connect. The connection stays usable, unless the code
+    /// says otherwise.
     case statement(SQLState, String)
     /// The connection could not be made, or is lost.
     case connection(String)
     /// No answer came in time.
     case timedOut(String)
-    /// It cannot be used as it is, or has sent something that the protocol or our statements do not allow.
+    /// The server, its settings or its tables cannot be used as they are, or an answer is not one that we expect.
     case unexpected(String)
 
     var description: String { text + (state?.advice.map { "; \($0)" } ?? "") }
 
-    /// Without advice.
+    /// What is wrong, without advice.
     var text: String {
         switch self {
         case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
@@ -29,9 +28,9 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether nothing listens at any address of the host.
+    /// Whether every address of the host that libpq has tried refused the connection, as nothing listens there.
     ///
-    /// The library tells of each address that it has tried, and of none that it could not try within the time.
+    /// libpq does not mention addresses that it had no time to try.
     var isRefusedConnection: Bool {
         guard case .connection(let text) = self else { return false }
         let attempts = text.ranges(of: " failed: ")
@@ -51,7 +50,7 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the connection is of no use any more.
+    /// Whether the connection can no longer be used.
     var endsConnection: Bool {
         switch self {
         case .statement(let state, _): state.needsOtherConnection
@@ -70,10 +69,10 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 extension PostgresError {
-    /// Of a connection that could not be made.
+    /// Why a connection could not be made.
     ///
-    /// - Parameter message: The library's verbose one: an error that the server has sent has a line like
-    ///   `... failed: FATAL:  28P01: password authentication failed for user "a"`, and one about its source code after it.
+    /// - Parameter message: libpq's message in its verbose form. For an error that the server has sent, it has a line like
+    ///   `... failed: FATAL:  28P01: password authentication failed for user "a"`, and then one about PostgreSQL's source code.
     init(refusal message: String) {
         var (code, lines) = (String?.none, [Substring]())
         for line in message.split(whereSeparator: \.isNewline) where !line.hasPrefix("LOCATION:  ") {
@@ -86,7 +85,7 @@ extension PostgresError {
             }
         }
         var text = PostgresConnection.cleaned(lines.joined(separator: "\n"))
-        // The library does not say more (fe-secure-openssl.c).
+        // libpq does not say more (fe-secure-openssl.c).
         if text.contains("certificate verify failed") {
             text += """
                 ; the server's certificate has expired, or is not of the authority in sslrootcert: openssl s_client \
@@ -100,9 +99,10 @@ extension PostgresError {
         }
     }
 
-    /// Parts of what the library says itself of settings, here or on the server, that do not fit.
+    /// Parts of libpq's own messages about settings, here or on the server, that prevent a connection (fe-connect.c, fe-auth.c,
+    /// fe-secure-openssl.c).
     ///
-    /// Those do not mend themselves, as a network does. They have no code (fe-connect.c, fe-auth.c, fe-secure-openssl.c).
+    /// These messages have no code. Unlike a network's faults, such faults do not pass by themselves.
     private static let ofSettings = [
         "certificate", "private key file", "no password supplied", "server does not support SSL", "SSL error: ",
         "authentication method",
@@ -110,7 +110,7 @@ extension PostgresError {
 }
 
 extension SQLState {
-    /// A code with a colon after it.
+    /// Reads a code with a colon after it.
     fileprivate init?(prefixOf text: Substring) {
         let code = text.prefix(5)
         guard code.count == 5, code.allSatisfy({ $0.isASCII && ($0.isUppercase || $0.isNumber) }),
@@ -122,8 +122,8 @@ extension SQLState {
 
 extension StoreFault {
     /// - Parameters:
-    ///   - host: Where the statement was sent; nil if the text says it.
-    ///   - isOfOneToken: Whether it concerns one row only.
+    ///   - host: The server that the statement was sent to; nil if the text names it.
+    ///   - isOfOneToken: Whether the fault concerns one row only.
     init(_ error: PostgresError, at host: String? = nil, isOfOneToken: Bool = false) {
         self.init(
             "PostgreSQL\(host.map { " at \($0)" } ?? ""): \(error)",
@@ -131,7 +131,7 @@ extension StoreFault {
             isOfOneToken: isOfOneToken)
     }
 
-    /// Of a commit that came with a warning, such as that the wait for the standby was canceled.
+    /// The fault of a commit with a warning, such as that the wait for the standby was canceled.
     init(unacknowledged warning: PostgresError, at host: String) {
         self.init(
             """
@@ -139,7 +139,7 @@ extension StoreFault {
             """, mayRetry: true)
     }
 
-    /// Of a request without an answer.
+    /// The fault of a request that the database has not answered in time.
     ///
     /// - Parameter host: The primary, if one is known.
     init(unansweredBy host: String?, within limit: Duration, _ isWrite: Bool) {
@@ -185,8 +185,8 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let noPrivilege = SQLState("42501")
     /// A lock was not free within `lock_timeout`.
     static let lockNotAvailable = SQLState("55P03")
-    /// Prepared statements that are missing or there already: what a pooler does that shares connections between transactions
-    /// and does not know of prepared statements.
+    /// A prepared statement is missing, or exists already: the effect of a pooler that shares connections between transactions and
+    /// does not know of prepared statements.
     static let missingStatement = SQLState("26000")
     static let duplicateStatement = SQLState("42P05")
 
@@ -199,7 +199,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     /// Whether the server closes the connection after an error with this code.
     var endsSession: Bool { errorClass == "57" && self != .canceled || self == .idleInTransaction }
 
-    /// Whether another connection is needed: the server ends, is starting, is no primary, or the connection is lost.
+    /// Whether another connection is needed: the server stops, starts or is no primary, or the connection is lost.
     var needsOtherConnection: Bool {
         switch self {
         case .readOnly, .adminShutdown, .crashShutdown, .cannotConnectNow, .idleInTransaction, .missingStatement: true
@@ -209,7 +209,7 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension SQLState {
-    /// What an operator can do about an error with this code; nil where the server's message says all there is to say.
+    /// What an operator can do about an error with this code; nil if the server's message says enough.
     var advice: String? {
         switch self {
         case .wrongPassword:

@@ -5,20 +5,22 @@ package import TokenStore
 /// A parameter of libpq (postgresql.org/docs/current/libpq-connect.html).
 typealias ConnectionParameter = (name: String, value: String)
 
-/// Where the database is, and how it is used: an operator's settings.
+/// The settings that say where the database is and how it is used.
 package struct PostgresOptions: Sendable {
-    /// `postgresql://...`, without a password; its parameters go before the variables `PG*` of the environment.
+    /// `postgresql://...`, without a password.
+    ///
+    /// Its parameters override the environment's variables `PG*`.
     let url: String
-    /// Those of the URL, at least one.
+    /// The hosts that the URL names; at least one.
     let hosts: [DatabaseHost]
-    /// Reads the password again for each connection, as it may have been changed; nil if libpq is to look for one, in its
-    /// `passfile` or the environment.
+    /// Reads the password, for each connection again, as it may have changed; gives nil if libpq is to find one in its `passfile`
+    /// or the environment.
     private let password: @Sendable () -> SecretText?
     /// Connections of each loop.
     var connections: Int
     /// How long a request waits for the database.
     var timeout: Duration
-    /// Requests that may wait for the database; further ones fail at once.
+    /// How many requests may wait for the database; further ones fail at once.
     var requestLimit = 10_000
     /// Where a write must be on disk before it is acknowledged.
     var durability: StoreDurability
@@ -35,21 +37,21 @@ package struct PostgresOptions: Sendable {
         self.durability = durability
     }
 
-    /// What libpq is told to connect to one host.
+    /// What libpq needs to connect to a host.
     ///
     /// - Parameters:
     ///   - host: One of `hosts`.
-    ///   - unanswered: How long a peer may acknowledge nothing before the kernel gives up the connection.
+    ///   - unanswered: How long the host may acknowledge nothing before the kernel gives up the connection.
     func parameters(for host: DatabaseHost, unanswered: Duration) -> [ConnectionParameter] {
         let seconds = max(1, unanswered.components.seconds)
-        // What comes before the URL counts unless that says something else.
+        // The URL in `dbname` overrides what stands before it, and is overridden by what stands after it.
         var parameters: [ConnectionParameter] = [
             ("tcp_user_timeout", "\(seconds * 1_000)"), ("keepalives_idle", "\(seconds)"), ("dbname", url),
         ]
         if hosts.count > 1 {
             parameters += [("host", host.name), ("hostaddr", host.address), ("port", host.port)]
         }
-        // Whether a host takes writes is asked of each.
+        // libpq must not choose by role: we ask each host whether it takes writes.
         parameters.append(("target_session_attrs", "any"))
         parameters.append(("client_encoding", "UTF8"))
         parameters.append(("fallback_application_name", "token-cache"))

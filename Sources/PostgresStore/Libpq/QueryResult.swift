@@ -1,13 +1,13 @@
 #if PostgreSQL
 internal import CPostgres
 
-/// What the server has answered to one statement, or to a Sync.
+/// The server's answer to one statement, or to a Sync.
 ///
-/// Rows are in the binary format. Owns libpq's result, which it frees.
+/// Rows are in the binary format. Owns a result of libpq.
 @safe struct QueryResult: ~Copyable {
     private let result: OpaquePointer
 
-    /// Takes over a result of libpq.
+    /// Takes over the result, and frees it in the end.
     init(owning result: OpaquePointer) {
         unsafe self.result = result
     }
@@ -18,11 +18,11 @@ internal import CPostgres
 
     /// What kind of answer this is.
     enum Kind {
-        /// The rows of a statement, if it has any.
+        /// The statement has succeeded; its rows, if it returns any.
         case answer
-        /// The transaction of all statements since the last Sync has ended, with a commit unless one of them has failed.
+        /// The transaction of all statements since the last Sync has ended: with a commit, unless one of them has failed.
         case synchronized
-        /// The statement was skipped, as one before it has failed.
+        /// The statement was skipped, as an earlier one of its transaction has failed.
         case skipped
         case failed(PostgresError)
     }
@@ -56,7 +56,7 @@ internal import CPostgres
 
     /// How many rows a statement has changed; 0 for one that only reads.
     var changedCount: Int {
-        // Otherwise it is how many were read.
+        // For SELECT, it is the number of rows that were read.
         guard unsafe PQcmdStatus(result).map({ unsafe $0.pointee != UInt8(ascii: "S") }) ?? false else { return 0 }
         return unsafe PQcmdTuples(result).flatMap { unsafe Int(String(cString: $0)) } ?? 0
     }

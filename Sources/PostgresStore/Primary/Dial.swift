@@ -3,23 +3,23 @@ internal import Glibc
 internal import System
 internal import TokenStore
 
-/// Makes one connection to one host: everything that a connection needs before it can serve.
+/// Makes one connection to one host, and all that it needs before it can serve.
 struct Dial: Sendable {
     let options: PostgresOptions
     let host: DatabaseHost
     let trial: Trial
     let proofs: Proofs
-    /// Told of what the host is, whether or not it is used.
+    /// Called with what the host is, whether or not it is used.
     let learn: @Sendable (HostFacts, DurabilityRules) -> Void
 
     /// Whether a commit is tried on the new connection.
     enum Trial: Hashable, Sendable {
-        /// If it has to prove that the host is the primary.
+        /// If the host must prove that it is the primary.
         case asNeeded
-        /// Wherever a commit may wait for a standby: the connection is to take the place of one on which a commit waits, and if
-        /// that were in vain, each attempt would leave a process of the server behind that goes on waiting.
+        /// Yes: the connection is to replace one that does not answer. Without a trial, a host whose commits do not return would
+        /// be used again and again, and each time leave a process of the server behind that goes on waiting.
         case always
-        /// No, as since this moment no other host can be the primary.
+        /// No: since this moment, no other host can have been the primary.
         case none(evidence: MonotonicTime)
     }
 
@@ -27,14 +27,14 @@ struct Dial: Sendable {
     enum Refusal: Error, Sendable {
         /// It takes no writes.
         case standby
-        /// It takes writes and answers, but its commits do not return: its standbys are away, or follow another server.
+        /// It takes writes and answers, but its commits do not return: its standbys are down, or follow another server.
         case unproven
-        /// It cannot be reached, or not used as it is.
+        /// It cannot be reached, or cannot be used as it is.
         case failed(PostgresError)
 
         var isUnproven: Bool { if case .unproven = self { true } else { false } }
 
-        /// Whether the host is certainly not the primary: it follows another server, or no server runs there.
+        /// Whether the host is certainly not the primary: it is a standby, or no server runs there.
         var isCertain: Bool {
             switch self {
             case .standby: true
@@ -44,7 +44,7 @@ struct Dial: Sendable {
         }
     }
 
-    /// Connects, on a thread that may wait.
+    /// Connects; blocks its thread.
     func run() -> Result<ReadyConnection, Refusal> {
         do throws(PostgresError) {
             guard let ready = try connect() else { return .failure(.unproven) }
@@ -62,10 +62,10 @@ struct Dial: Sendable {
         let rules = DurabilityRules(facts, options.durability)
         learn(facts, rules)
         if let refusal = facts.refusal(rules) { throw refusal }
-        // What a server that was the primary before still gives must not count any more; see Fence.
+        // Until then, answers of the former primary may still count; see Fence.
         let usableFrom = proofs.proof(of: ServerIdentity(facts)).usableFrom
         while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
-        // A host that has answered is given more time, and the wait before it may have taken longer than that.
+        // The host has answered, and the wait above may have used up its time.
         let connection = first.until(.now + Nanoseconds(options.timeout))
         guard try connection.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
@@ -93,7 +93,7 @@ struct Dial: Sendable {
     /// How long the commit of a proof may take.
     private static let proofTime = Duration.seconds(1)
 
-    /// Whether a commit returns.
+    /// Tries a commit; returns whether it returns in time.
     private func commits(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
         do throws(PostgresError) {
             try Fence.prove(connection.until(.now + Nanoseconds(options.timeout)), within: Self.proofTime)
@@ -137,15 +137,9 @@ struct ReadyConnection: Sendable {
     let description: String
     /// Whether commits have to prove that the server is still the primary; see Fence.
     let needsProof: Bool
-    /// When the commit began that has proven it.
+    /// When the commit began that has proven that the server is the primary.
     let provenAt: MonotonicTime
-    /// Whether commits are known to return there: one was tried.
+    /// Whether a commit was tried there, and has returned.
     let canCommit: Bool
-}
-
-extension ServerIdentity {
-    init(_ facts: HostFacts) {
-        self.init(address: facts.address, timeline: facts.timeline ?? 0)
-    }
 }
 #endif

@@ -2,38 +2,41 @@
 internal import Synchronization
 internal import System
 
-/// Shows that a server is still the primary: a commit that its standbys have to acknowledge.
+/// Proves that a server is still the primary: by a commit that its standbys have to acknowledge.
 ///
-/// A primary that was paused or cut off, or that nobody has told, and in whose place a standby was promoted, still answers reads
-/// from what it has. Its commits do not return, as its standbys follow another server: one that returns proves that no standby had
-/// been promoted when it began.
+/// When a standby is promoted, the former primary may have been paused or cut off, or simply not know of it: it still answers reads
+/// with the data that it has. But its commits do not return, as its standbys follow another server. So a commit that returns proves
+/// that no standby had been promoted when it began.
 ///
-/// A proof is a lease. Reads that are answered within `validity` of its beginning count, and no process uses a new primary, for
-/// reads or for writes, before it has known it for as long. So whatever the old primary gives until then is what the new one has
-/// too. Clocks need not agree, only run at the same speed.
+/// A proof is a lease. Reads count that are answered within `validity` of its beginning, and no process uses a new primary, for
+/// reads or for writes, before it has known it for as long. So what the former primary answers until then is what the new one has
+/// as well. Clocks need not agree, only run at the same speed.
 ///
-/// Where the rule is followed: a handle gives out a group of reads if `Pipeline.isProven`, and otherwise keeps it in that pipeline
-/// until its server is proven, or sends it again if the connection is lost. A write proves its server, as it commits. `Dial` waits
-/// before it hands over a connection to a server that is new to this process (`Proof.usableFrom`). Administration, which looks for
-/// the primary by itself, commits after each call (`PrimaryConnections`). While no standby acknowledges anything, reads count on
-/// other evidence: all other hosts were asked, and none of them can be the primary (`PrimarySearch.evidence`). With
-/// `store.durability: local` none of this applies, and reads may go back in a failover, as writes may be lost.
+/// Where the rule is followed: a handle gives out the answers of a group of reads if `Pipeline.isProven`. Otherwise it keeps them
+/// in the pipeline until the server is proven, or sends the reads again if the connection is lost. A write proves its server, as it
+/// commits. `Dial` waits before it hands over a connection to a server that is new to this process (`Proof.usableFrom`).
+/// Administration, which looks for the primary by itself, commits after each call (`PrimaryConnections`). While no standby
+/// acknowledges anything, reads count on other evidence: all other hosts were asked, and none of them can be the primary
+/// (`PrimarySearch.evidence`). With `store.durability: local` none of this applies: in a failover, reads may return older tokens
+/// than before, and writes may be lost.
 enum Fence {
-    /// How long a proof counts, and how much longer each failover takes.
+    /// How long a proof counts.
+    ///
+    /// Each failover takes longer by this.
     static let validity = Nanoseconds(.milliseconds(750))
-    /// When the next proof is asked for, so that reads need not wait for one.
+    /// The age of a proof at which the next one is asked for, so that reads need not wait for it.
     static let renewal = Nanoseconds(.milliseconds(300))
-    /// How long to wait for a proof's answer before sending the next one.
+    /// How long to wait for the answer to a proof before asking for another one.
     static let pause = Nanoseconds(.milliseconds(150))
 
-    /// Commits something, and thereby has everything that was committed before on the standby as well.
+    /// Commits something, and waits until the standby has it and all that was committed before.
     ///
     /// - Parameter limit: How long that may take.
     static func prove(_ connection: BlockingConnection, within limit: Duration) throws(PostgresError) {
         do throws(PostgresError) {
             try connection.until(min(connection.deadline, .now + Nanoseconds(limit))).commit(Statement.fence.sql)
         } catch {
-            // Otherwise the server's process would go on waiting. What it has committed is a message without a meaning.
+            // Otherwise the server's process would go on waiting. Nothing is lost: the message that it commits has no meaning.
             if case .timedOut = error { connection.postgres.cancelSoon() }
             throw error
         }
@@ -49,7 +52,7 @@ final class Proofs: Sendable {
     func proof(of server: ServerIdentity) -> Proof {
         proofs.withLock { proofs in
             if let proof = proofs[server] { return proof }
-            // Each promotion makes one; connections keep theirs.
+            // Each promotion adds one. Connections keep theirs.
             if proofs.count > 64 { proofs = [:] }
             let proof = Proof(seenAt: .now)
             proofs[server] = proof
@@ -58,14 +61,14 @@ final class Proofs: Sendable {
     }
 }
 
-/// When one server was last proven to be the primary: by a commit of ours that its standbys have acknowledged, see Fence, or
-/// because all other hosts were asked and none of them can be one.
+/// When one server was last proven to be the primary: by one of our commits that its standbys have acknowledged, or because all
+/// other hosts were asked and none of them can be the primary; see Fence.
 ///
 /// Any thread.
 final class Proof: Sendable {
     private let proven = Atomic<UInt64>(0)
     private let asked = Atomic<UInt64>(0)
-    /// When no other server that was the primary before can give anything that counts any more.
+    /// From when on no answer of the former primary counts, so that this server may be used.
     let usableFrom: MonotonicTime
 
     /// - Parameter seenAt: When this process learned that the server is a primary.
@@ -73,14 +76,14 @@ final class Proof: Sendable {
         usableFrom = seenAt + Fence.validity
     }
 
-    /// When the commit began that has proven it.
+    /// When the commit of the last proof began.
     var provenAt: MonotonicTime { MonotonicTime(nanoseconds: proven.load(ordering: .acquiring)) }
 
     func note(_ moment: MonotonicTime) {
         proven.max(moment.nanoseconds, ordering: .acquiringAndReleasing)
     }
 
-    /// Whether the caller is the one who renews it now: it is soon too old, and nobody else does that already.
+    /// Returns whether the caller must renew the proof now: it is about to become too old, and no other handle is renewing it.
     func takesRenewal(at now: MonotonicTime) -> Bool {
         guard (now - provenAt).count > Fence.renewal.count else { return false }
         let before = asked.load(ordering: .relaxed)
@@ -89,8 +92,9 @@ final class Proof: Sendable {
     }
 }
 
-/// Answers of one server that wait for a proof that it was still the primary when they came: a proof of another one says nothing of
-/// them.
+/// Answers of one server that wait for a proof that it was still the primary when they came.
+///
+/// A proof of another server does not count for them.
 struct HeldAnswers<Answer> {
     let proof: Proof
     private var held: [(answer: Answer, answeredAt: MonotonicTime)] = []
@@ -101,11 +105,11 @@ struct HeldAnswers<Answer> {
 
     var isEmpty: Bool { held.isEmpty }
 
-    /// Those that wait.
+    /// The waiting answers.
     var answers: [Answer] { held.map(\.answer) }
 
     func isProven(answeredAt: MonotonicTime) -> Bool {
-        // The difference is 0 if the proof began after the answer.
+        // This difference of unsigned times is 0 if the proof began after the answer.
         (answeredAt - proof.provenAt).count <= Fence.validity.count
     }
 
@@ -113,12 +117,12 @@ struct HeldAnswers<Answer> {
         held.append((answer, answeredAt))
     }
 
-    /// Drops those that nobody waits for any more: there may be no proof for hours.
+    /// Drops answers that no client waits for any longer: there may be no proof for hours.
     mutating func drop(where isOver: (Answer) -> Bool) {
         held.removeAll { isOver($0.answer) }
     }
 
-    /// Takes those that are proven by now.
+    /// Takes the answers that are proven now.
     mutating func takeProven() -> [Answer] {
         let all = held
         held = []
@@ -138,7 +142,13 @@ struct HeldAnswers<Answer> {
 struct ServerIdentity: Hashable, Sendable {
     /// Host and port.
     let address: String
-    /// 0 while it follows another server.
+    /// 0 for a standby.
     let timeline: Int64
+}
+
+extension ServerIdentity {
+    init(_ facts: HostFacts) {
+        self.init(address: facts.address, timeline: facts.timeline ?? 0)
+    }
 }
 #endif

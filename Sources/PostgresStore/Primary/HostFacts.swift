@@ -2,23 +2,23 @@
 internal import System
 internal import TokenStore
 
-/// A host's role, and how durably it keeps what it acknowledges; as of one moment.
+/// What a host has said of itself at one moment: its role, and how durably it keeps what it acknowledges.
 struct HostFacts: Sendable, Hashable {
-    /// The host and its port, as the connection has them.
+    /// The host and the port of the connection.
     var address: String
-    /// For people, for example `15.18`.
+    /// For example `15.18`.
     var version: String
-    /// Whether the host follows another server, and so takes no writes.
+    /// Whether the host is a standby, which takes no writes.
     var isInRecovery: Bool
     /// Whether transactions are read-only by a setting.
     var isReadOnly: Bool
-    /// Grows with each promotion; nil on standbys.
+    /// A number that grows with each promotion; nil on a standby.
     var timeline: Int64?
     var synchronousCommit: String
     var synchronousStandbyNames: String
     var fsync: String
     var fullPageWrites: String
-    /// By how much the host's clock is ahead of this machine's, in microseconds; wrong by half a round trip at most.
+    /// By how many microseconds the host's clock is ahead of this machine's, exact to half a round trip.
     var clockDifference: Int64
     /// Whether the connection uses TLS.
     var usesTLS = false
@@ -37,8 +37,7 @@ extension HostFacts {
     init(of connection: BlockingConnection) throws(PostgresError) {
         let postgres = connection.postgres
         let (begin, beginning) = (VersionClock.systemTime(), MonotonicTime.now)
-        // The timeline is that of where the log is written, rather than of the last checkpoint: that comes some time after a
-        // promotion.
+        // The timeline of the present WAL position: that of the last checkpoint changes only some time after a promotion.
         let result = try connection.run(
             """
             SELECT current_setting('server_version'), pg_is_in_recovery(), current_setting('transaction_read_only'),
@@ -65,26 +64,43 @@ extension HostFacts {
             let text = "it takes no writes, as default_transaction_read_only is on there or for the role of this server"
             return .statement(.readOnly, text)
         }
-        return rules.refusals.isEmpty ? nil : .unexpected(rules.refusals.joined(separator: "; "))
+        return rules.refusal.map { .unexpected($0) }
     }
+
+    /// Whether the clocks differ by more than a second: tokens and sessions then live shorter or longer by as much.
+    var isClockOff: Bool { clockDifference.magnitude > 1_000_000 }
+
+    /// How the clocks differ, for people.
+    var clockDifferenceText: String {
+        let seconds = Double(clockDifference) / 1e6
+        let rounded = (abs(seconds) * 10).rounded() / 10
+        return "the clock of \(address) is \(rounded) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
+    }
+
+    static let clockAdvice = "check on both machines that timedatectl shows the clock as synchronized"
 }
 
 extension PostgresError {
     static let isStandby = PostgresError.statement(.readOnly, "it is a standby")
 }
 
-/// What a host's settings mean for tokens that it has acknowledged.
+/// What a host's settings mean for the tokens that it acknowledges.
 struct DurabilityRules: Hashable, Sendable {
-    /// Why the host must not be used, each a sentence that says what to do; empty if it may be.
+    /// Why the host must not be used: sentences that say what to do.
+    ///
+    /// Empty if it may be used.
     private(set) var refusals: [String] = []
-    /// Warnings about a host that is used nevertheless.
+    /// Warnings about a host that may be used.
     private(set) var warnings: [String] = []
+
+    /// All refusals in one text; nil if the host may be used.
+    var refusal: String? { refusals.isEmpty ? nil : refusals.joined(separator: "; ") }
 
     init(_ facts: HostFacts, _ durability: StoreDurability) {
         let (host, isSynchronous) = (facts.address, durability == .synchronous)
         let places =
             "in postgresql.conf, or with ALTER ROLE or ALTER DATABASE for the server's role, which go before it"
-        // On one machine the operator decides what a crash may lose.
+        // With durability local, these are only warnings: the operator decides what a crash may lose.
         let lossy: [(Bool, String)] = [
             (
                 facts.synchronousCommit == "off",

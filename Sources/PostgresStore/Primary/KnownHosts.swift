@@ -2,7 +2,7 @@
 internal import Synchronization
 internal import TokenStore
 
-/// What is known of the hosts of the database, for operators.
+/// What operators are shown of the hosts of the database.
 ///
 /// Any thread.
 final class KnownHosts: Sendable {
@@ -25,9 +25,9 @@ final class KnownHosts: Sendable {
     /// All names, for example `db1:5432, db2:5432`.
     var names: String { hosts.withLock { $0.map(\.name).joined(separator: ", ") } }
 
-    /// A host has told what it is.
+    /// A host has said what it is.
     ///
-    /// - Parameter index: In the order of the settings.
+    /// - Parameter index: Its place in the settings.
     func note(_ index: Int, _ facts: HostFacts) {
         hosts.withLock { hosts in
             (hosts[index].name, hosts[index].facts) = (facts.address, facts)
@@ -35,7 +35,7 @@ final class KnownHosts: Sendable {
         }
     }
 
-    /// A host that is known has told again what it is.
+    /// A known host has said again what it is.
     func note(_ facts: HostFacts) {
         hosts.withLock { hosts in
             for index in hosts.indices where hosts[index].name == facts.address { hosts[index].facts = facts }
@@ -53,16 +53,16 @@ final class KnownHosts: Sendable {
     /// A host could not be used.
     func note(_ index: Int, isReachable: Bool) {
         hosts.withLock { hosts in
-            // It may still be the primary of other connections.
+            // Other connections to it may still be in use.
             guard hosts[index].role != .primary || !isReachable else { return }
             hosts[index].role = isReachable ? .refused : .unreachable
         }
     }
 
-    /// The present primary with what it has said of itself; nil before there was one.
+    /// What the present primary has said of itself; nil before there was one.
     var primary: HostFacts? { hosts.withLock { hosts in hosts.first { $0.role == .primary }?.facts } }
 
-    /// - Parameter connections: Open ones, by the names of their hosts.
+    /// - Parameter connections: How many are open, by the names of their hosts.
     func list(_ connections: [String: Int]) -> [RemoteStoreMetrics.Host] {
         hosts.withLock { hosts in
             hosts.map { host in
@@ -76,7 +76,7 @@ final class KnownHosts: Sendable {
     }
 }
 
-/// Servers that were used, and must not be any more, as their settings have changed: what they acknowledge may be lost.
+/// Servers that must no longer be used: their settings have changed, so what they acknowledge may be lost.
 ///
 /// Any thread.
 final class RefusedServers: Sendable {
@@ -87,7 +87,7 @@ final class RefusedServers: Sendable {
 
     private let contents = Mutex(Contents())
 
-    /// Has a function called, on any thread, whenever a server is found that must not be used.
+    /// Sets a function that is called, on any thread, whenever a server is found that must not be used.
     func watch(_ watcher: @escaping @Sendable () -> Void) {
         contents.withLock { $0.watchers.append(watcher) }
     }
@@ -97,13 +97,13 @@ final class RefusedServers: Sendable {
         contents.withLock { $0.reasons[server] }
     }
 
-    /// A server has told its settings.
+    /// A server has said again what its settings are.
     ///
     /// - Parameter reason: Why it must not be used; nil if it may.
     func note(_ server: ServerIdentity, _ reason: String?) {
         let watchers = contents.withLock { contents in
             contents.reasons[server] = reason
-            // Each time, as a connection may have been made just before the settings were changed.
+            // Called each time, as a connection may have been made just before the settings changed.
             return reason == nil ? [] : contents.watchers
         }
         for watcher in watchers { watcher() }

@@ -8,13 +8,15 @@ internal import TokenStore
 struct PostgresCounts: Sendable {
     var store = StoreMetrics()
     var remote: RemoteStoreMetrics
-    /// From the moment a group was sent to its answer.
+    /// The times from sending a group of operations to its answer.
     private var times: [GroupKind: Histogram] = [.read: .latency(), .write: .latency(), .proof: .latency()]
-    /// Operations of each group that has writes.
+    /// How many operations each group with writes has.
     var groupSizes = Histogram.sizes()
     /// When the last proof on any connection began; nil if there was none.
     private var lastProof: MonotonicTime?
-    /// Requests that were to be sent again, by the cause; expected ones are there from the beginning, so that their first increase is seen.
+    /// Requests that had to be sent again, by cause.
+    ///
+    /// The expected causes begin with 0, so that their first increase is seen.
     private var retries: [String: UInt64] = [
         "connection": 0, SQLState.serializationFailure.code: 0, SQLState.deadlock.code: 0,
     ]
@@ -43,11 +45,11 @@ struct PostgresCounts: Sendable {
     /// - Parameter state: The code of the error after which a request is sent again; nil for a lost connection.
     mutating func noteRetry(_ state: SQLState?) {
         let cause = state?.code ?? "connection"
-        // Codes come from the server: a limit on how many different ones are kept.
+        // The codes come from the server, so their number is limited.
         if retries[cause] != nil || retries.count < 64 { retries[cause, default: 0] += 1 }
     }
 
-    /// The counters, where nothing but what is counted is filled in.
+    /// The counted values; the others are not filled in.
     fileprivate var reading: (StoreMetrics, RemoteStoreMetrics) {
         var (store, remote) = (store, remote)
         (store.commitTime, store.groupSize) = (times[.write]?.reading, groupSizes.reading)
@@ -64,7 +66,7 @@ extension PostgresState {
         counts.withLock { change(&$0) }
     }
 
-    /// What was counted, and what is so at this moment.
+    /// The counted values, and those of this moment.
     var metrics: StoreMetrics {
         var (store, remote) = counts.withLock(\.reading)
         store.queuedBytes = waitingBytes.load(ordering: .relaxed)

@@ -17,16 +17,16 @@ final class PostgresState: Sendable {
     let proofs = Proofs()
     let refusedServers = RefusedServers()
     private let said = OnceEach()
-    /// Tells operators what they should know.
+    /// Reports an event to operators.
     let report: @Sendable (StoreEvent) -> Void
     private let currentRetention: Mutex<Retention>
-    /// Requests of all handles that wait for the database, and the bytes of their tokens.
+    /// How many requests of all handles wait for the database, and the bytes that they take.
     let waitingRequests = Atomic<Int>(0)
     let waitingBytes = Atomic<Int>(0)
-    /// Bytes of tokens that may wait to be written.
+    /// How many bytes may wait.
     let queueLimit: Int
     let isClosed = Atomic<Bool>(false)
-    /// Whether the database has refused a row as its key was retired, so that it is looked at which key seals.
+    /// Whether the database has refused a row whose key was retired, so that this server must look which key seals.
     let hasRefusedKey = Atomic<Bool>(false)
 
     init(
@@ -48,7 +48,7 @@ final class PostgresState: Sendable {
         report(.own(StoreNotice(severity, text)))
     }
 
-    /// Tells operators of a fault that is found again and again, when it begins.
+    /// Tells operators, once, of a fault that is found again and again.
     ///
     /// - Parameter name: Identifies the fault, if its text differs each time.
     func sayOnce(_ severity: StoreEvent.Severity, _ text: String, as name: String? = nil) {
@@ -57,7 +57,9 @@ final class PostgresState: Sendable {
 
     // MARK: - Opening
 
-    /// Whether the tables and the keys are the right ones: before that nothing is asked of the database for clients or operators.
+    /// Whether the tables and the keys were found right.
+    ///
+    /// Until then, no request of a client or an operator reaches the database.
     private let isOpen = Atomic<Bool>(false)
     /// Why the store was not opened at the last attempt.
     private let openError = Mutex<StoreOpenError?>(nil)
@@ -66,7 +68,7 @@ final class PostgresState: Sendable {
         openError.withLock { $0 = error }
     }
 
-    /// The keys of the store are those of `sealing`.
+    /// From now on the keys of the store are in `sealing`.
     func noteOpened() {
         isOpen.store(true, ordering: .releasing)
     }
@@ -78,10 +80,9 @@ final class PostgresState: Sendable {
     }
 
     /// Why nothing can be done for operators; nil if it can.
-    var refusalOfOperators: StoreError? { isOpen.load(ordering: .acquiring) ? nil : unopened }
-
-    private var unopened: StoreError {
-        switch openError.withLock(\.self) {
+    var refusalOfOperators: StoreError? {
+        guard !isOpen.load(ordering: .acquiring) else { return nil }
+        return switch openError.withLock(\.self) {
         case .store(let fault)?: .unavailable(fault)
         case let error?: .unavailable(StoreFault("\(error)"))
         case nil: .unavailable(StoreFault("the database has not been reached yet", mayRetry: true))
@@ -91,10 +92,12 @@ final class PostgresState: Sendable {
     // MARK: - Health
 
     private let health: Mutex<StoreHealth>
-    /// Whether `health` waits for a success; each answer asks for it.
+    /// Whether `health` waits for a success.
+    ///
+    /// Each answer reads this, and so needs no lock.
     private let isTroubled = Atomic<Bool>(true)
 
-    /// Notes a change, and reports the events that follow from it.
+    /// Changes the health, and reports the events that follow.
     func note(_ change: (inout StoreHealth, MonotonicTime) -> [StoreEvent]) {
         let events = health.withLock { health in
             defer { isTroubled.store(health.isTroubled, ordering: .relaxed) }
@@ -103,12 +106,12 @@ final class PostgresState: Sendable {
         for event in events { report(event) }
     }
 
-    /// Why requests fail; nil while they do not, or have only begun to.
+    /// Why requests fail; nil if they do not, or have only just begun to.
     var fault: StoreError? {
         refusalOfOperators ?? sealing.refusal.map { .sealing($0) } ?? health.withLock { $0.fault(at: .now) }
     }
 
-    /// Open connections, by the names of their hosts.
+    /// How many connections are open, by the names of their hosts.
     var connections: [String: Int] { health.withLock(\.connections) }
 
     /// Whether only a trial can show that requests no longer fail.
@@ -119,14 +122,12 @@ final class PostgresState: Sendable {
     /// Why no primary can be found; nil if there is one, or if none is being looked for.
     var missingPrimary: String? { health.withLock(\.reasons) }
 
-    /// Another server is the primary.
-    ///
-    /// Connections to the previous one may still be open, as it may merely be silent.
+    /// Another server has become the primary; connections to the former one may still be open.
     ///
     /// - Parameters:
-    ///   - ready: The first connection to it.
-    ///   - former: The primary before.
-    ///   - time: Since the search began.
+    ///   - ready: The first connection to the new primary.
+    ///   - former: The former primary.
+    ///   - time: How long ago the search began.
     func noteTakeover(by ready: ReadyConnection, from former: ServerIdentity, after time: Nanoseconds) {
         let now = clock.unixTime
         count {
@@ -140,7 +141,7 @@ final class PostgresState: Sendable {
         say(.note, text)
     }
 
-    /// Requests were answered, or a trial was.
+    /// Requests, or a trial, have succeeded.
     func noteSuccess(isWrite: Bool) {
         guard isTroubled.load(ordering: .relaxed) else { return }
         note { $0.noteSuccess(isWrite: isWrite, at: $1) }
@@ -148,7 +149,7 @@ final class PostgresState: Sendable {
 
     /// A request has failed because of the database or the way to it.
     ///
-    /// - Parameter time: How long it was tried.
+    /// - Parameter time: How long the request has lasted.
     func noteFailure(_ fault: StoreFault, isWrite: Bool, after time: Duration = .zero) {
         note { health, now in
             let began = MonotonicTime(nanoseconds: now.nanoseconds - min(now.nanoseconds, Nanoseconds(time).count))
@@ -166,19 +167,18 @@ final class PostgresState: Sendable {
 }
 
 extension PostgresState {
-    /// Takes notice of what a server that takes writes has told of itself, while it is used.
+    /// Records what a server that takes writes has said of itself, and tells operators.
     ///
-    /// - Parameter rules: What its settings mean for tokens that it has acknowledged.
+    /// - Parameter rules: What its settings mean for acknowledged tokens.
     func note(_ facts: HostFacts, _ rules: DurabilityRules) {
         hosts.note(facts)
         warn(facts, rules)
-        refusedServers.note(
-            ServerIdentity(facts), rules.refusals.isEmpty ? nil : rules.refusals.joined(separator: "; "))
+        refusedServers.note(ServerIdentity(facts), rules.refusal)
     }
 
-    /// Tells operators, once, what they should know of a host that is used.
+    /// Warns operators, once, of what may be wrong with a host that is used.
     func warn(_ facts: HostFacts, _ rules: DurabilityRules) {
-        if rules.refusals.isEmpty {
+        if rules.refusal == nil {
             for warning in rules.warnings { sayOnce(.warning, warning) }
         }
         if facts.isClockOff {
@@ -188,37 +188,19 @@ extension PostgresState {
     }
 }
 
-extension HostFacts {
-    /// Clocks that differ by more are told of, in seconds: tokens and sessions live shorter or longer by as much.
-    static let clockConcern = 1.0
-
-    /// By how much the host's clock is ahead of this machine's, in seconds, for people.
-    var clockDifferenceText: String {
-        let seconds = Double(clockDifference) / 1e6
-        let rounded = (abs(seconds) * 10).rounded() / 10
-        return "the clock of \(address) is \(rounded) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
-    }
-
-    /// Whether the clocks differ by more than they should.
-    var isClockOff: Bool { abs(Double(clockDifference) / 1e6) > Self.clockConcern }
-
-    static let clockAdvice = "check on both machines that timedatectl shows the clock as synchronized"
-}
-
-/// Remembers which faults were told of, so that one is told of when it begins, and again when it comes back.
+/// Remembers which faults were reported, so that each is reported when it begins, and again when it comes back.
 final class OnceEach: Sendable {
     /// When each was seen last.
     private let seen = Mutex<[String: MonotonicTime]>([:])
     private let absence: Nanoseconds
     private static let limit = 100
 
-    /// - Parameter absence: How long a fault has to be unseen to count as one that comes back; longer than the time between
-    ///   two looks.
+    /// - Parameter absence: After how long without being seen a fault counts as over; longer than the time between two checks.
     init(absence: Duration = .seconds(300)) {
         self.absence = Nanoseconds(absence)
     }
 
-    /// Whether a fault that exists now must be reported; called at each check.
+    /// Whether a fault must be reported; called each time that it is found.
     func isNew(_ text: String, at now: MonotonicTime = .now) -> Bool {
         seen.withLock { seen in
             seen = seen.filter { (now - $1).count < absence.count }

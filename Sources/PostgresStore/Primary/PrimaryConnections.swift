@@ -7,20 +7,20 @@ internal import TokenStore
 
 /// Connections to the primary for administration, which are kept open between uses.
 ///
-/// The primary is looked for when a connection is needed, on one host after the other, so that administration goes on after a
-/// failover by itself. Clients never wait for these connections, as they have others.
+/// When a connection is needed, the hosts are asked for the primary one after the other, so administration continues after a
+/// failover by itself. Requests of clients have other connections, and never wait for these.
 ///
-/// The primary is looked for without regard to what the handles have found, so a former one may be found first: one in whose place a
-/// standby was promoted would give what it has, but its commits do not return. So a commit is asked for when a connection is made,
-/// and again after each call (see Fence), with `store.durability: synchronous`.
+/// This search knows nothing of what the handles have found, so it may reach a former primary, which answers with the data that it
+/// has, but whose commits do not return. So with `store.durability: synchronous` there is a commit when a connection is made, and
+/// another one after each call; see Fence.
 ///
-/// Any thread that may block: `perform` waits for the database, though never longer than it is told.
+/// Any thread that may block: `perform` waits for the database, but not beyond its limit.
 final class PrimaryConnections: Sendable {
     private struct State {
         var idle: [BlockingConnection] = []
-        /// The index of the host that was the primary when it was last looked for.
+        /// The index of the host that was the primary last.
         var primary = 0
-        /// What that host is; nil before there was one.
+        /// What that host has said of itself; nil before the first connection.
         var facts: HostFacts?
         var isClosed = false
     }
@@ -28,18 +28,18 @@ final class PrimaryConnections: Sendable {
     private let options: PostgresOptions
     private let store: PostgresState?
     private let state = Mutex(State())
-    /// For calls at the same time; further ones wait.
+    /// Limits the calls at the same time; further ones wait.
     private let room: System.Semaphore
-    /// How many connections are kept that nobody uses.
+    /// How many unused connections are kept.
     private let keptCount: Int
-    /// Threads for callers whose own must not block.
+    /// Runs the calls of those whose own thread must not block.
     private let threads = DispatchQueue(label: "database administration", attributes: .concurrent)
 
-    /// The longest time that the primary is looked for, also where the work itself may take hours.
+    /// The longest search for the primary, also for work that may take hours.
     private static let searchTime = Duration.seconds(15)
-    /// How long a commit may take that shows that a server is the primary.
+    /// How long the commit of a proof may take; see Fence.
     static let proofTime = Duration.seconds(5)
-    /// How often a call may lose its connection, or be rolled back: it may be what makes the server's process end.
+    /// How often a call is tried if its connection is lost or its transaction rolled back: the call may be the cause.
     static let attempts = 8
     /// How long a statement may wait for a lock, on the server.
     private static let lockTime = Duration.seconds(10)
@@ -47,25 +47,25 @@ final class PrimaryConnections: Sendable {
     private static let unanswered = Duration.seconds(10)
 
     /// - Parameters:
-    ///   - options: Where the database is, and how durable a write must be: a host that does not ensure that is not used.
-    ///   - store: Says why no call may begin at present, and is told of what the hosts are; nil without a store.
-    ///   - atOnce: How many calls may run at the same time: one for work that takes hours, for which nobody else is to wait.
+    ///   - options: Where the database is, and how durable a write must be: a host that does not ensure this is not used.
+    ///   - store: Refuses calls until it is open, and records what the hosts say of themselves; nil if there is no store.
+    ///   - atOnce: How many calls may run at the same time.
     init(_ options: PostgresOptions, _ store: PostgresState? = nil, atOnce: UInt32 = 2) {
         (self.options, self.store) = (options, store)
         (room, keptCount) = (System.Semaphore(value: atOnce), Int(atOnce) - 1)
     }
 
-    /// What the primary is, as of the last connection to it; nil before the first.
+    /// What the primary has said of itself; nil before the first connection.
     var facts: HostFacts? { state.withLock(\.facts) }
 
     /// Runs statements on the primary.
     ///
     /// - Parameters:
-    ///   - failure: Makes the error of statements that fail.
-    ///   - limit: How long it may take, the search for the primary and repetitions included.
-    ///   - isOpening: Whether it is what opens the store, before which no other call may begin.
+    ///   - failure: Makes the error if statements fail.
+    ///   - limit: How long the call may take, including the search for the primary and repetitions.
+    ///   - isOpening: Whether this call opens the store; no other one may begin before it is open.
     ///   - body: Gets a connection outside of a transaction. It is repeated after a lost connection, a serialization failure or a
-    ///     deadlock, and so must be harmless a second time, also if its first run has changed something.
+    ///     deadlock, so a repetition must do no harm even if an earlier run has changed something.
     func perform<Value>(
         or failure: (StoreFault) -> StoreError = StoreError.write, within limit: Duration, isOpening: Bool = false,
         _ body: (BlockingConnection) throws(PostgresError) -> Value
@@ -106,15 +106,15 @@ final class PrimaryConnections: Sendable {
     ) throws(PostgresError) -> Value {
         do throws(PostgresError) {
             let value = try body(connection)
-            // Also after a write: one that has found nothing to change may have looked at a former primary, and one that was
-            // committed with a warning, or by a first attempt, is on no second machine yet.
+            // Also after a write: if it has found nothing to change, it may have looked at a former primary; if it was committed
+            // with a warning, or by an earlier attempt, it may not be on a second machine yet.
             if needsProof || isRepeated { try Fence.prove(connection, within: Self.proofTime) }
             keep(connection)
             return value
         } catch {
             if !error.endsConnection { keep(connection) }
-            // With proofs a commit that waits for a standby is left to wait, as others would read what it has written. There are
-            // few of them: the next connection has to prove first that commits return.
+            // With proofs, a commit that waits for a standby is not canceled: that would let others read what it has written. Only
+            // few commits can wait, as the next connection must first prove that commits return.
             if case .timedOut = error, !needsProof { connection.postgres.cancelSoon() }
             throw error
         }
@@ -122,7 +122,7 @@ final class PrimaryConnections: Sendable {
 
     private var needsProof: Bool { options.durability == .synchronous }
 
-    /// As `perform`, before the store is open.
+    /// Like `perform`, for what opens the store.
     func performOpening<Value>(
         within limit: Duration, _ body: (BlockingConnection) throws(PostgresError) -> Value
     ) throws(StoreOpenError) -> Value {
@@ -134,7 +134,7 @@ final class PrimaryConnections: Sendable {
         }
     }
 
-    /// As `perform`, for callers whose thread must not block.
+    /// Like `perform`, for callers whose thread must not block.
     func performOnThread<Value: Sendable>(
         or failure: @escaping @Sendable (StoreFault) -> StoreError = StoreError.write, within limit: Duration,
         _ body: @escaping @Sendable (BlockingConnection) throws(PostgresError) -> Value
@@ -146,7 +146,7 @@ final class PrimaryConnections: Sendable {
     func onThread<Value: Sendable>(
         _ body: @escaping @Sendable () throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
-        // The body may use keys, and before the store is open there are none.
+        // The body may use keys, which are not known until the store is open.
         if let refusal = store?.refusalOfOperators { throw refusal }
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
             threads.async {
@@ -160,7 +160,9 @@ final class PrimaryConnections: Sendable {
         return try outcome.get()
     }
 
-    /// Closes the connections that nobody uses, and has further calls fail; one that is under way ends by itself.
+    /// Closes the unused connections, and makes further calls fail.
+    ///
+    /// A running call ends by itself.
     func close() {
         state.withLock { state in
             state.isClosed = true
@@ -170,10 +172,10 @@ final class PrimaryConnections: Sendable {
 
     // MARK: - Connections
 
-    /// One that was kept and still leads to the primary, or a new one.
+    /// Takes a kept connection that still leads to the primary, or makes a new one.
     private func take(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
         while let kept = state.withLock({ $0.idle.popLast() }) {
-            // Settings change while a connection is open.
+            // The role and the settings of the host may have changed.
             if (try? check(kept.until(min(deadline, .now + Nanoseconds(.seconds(2)))))) != nil { return kept }
         }
         return try connect(until: deadline)
@@ -184,14 +186,14 @@ final class PrimaryConnections: Sendable {
         state.withLock { if !$0.isClosed, $0.idle.count < keptCount { $0.idle.append(connection) } }
     }
 
-    /// Connects to the primary, for a connection that no other call gets.
+    /// Connects to the primary; the connection belongs to the caller alone.
     func connect(until deadline: MonotonicTime) throws(PostgresError) -> BlockingConnection {
         let hosts = options.hosts
         let first = state.withLock(\.primary)
         var faults: [(host: DatabaseHost, error: PostgresError)] = []
         for step in hosts.indices {
             let index = (first + step) % hosts.count
-            // A host that does not answer leaves the others their part of the time.
+            // Each host gets an equal part of the time that is left, so one that does not answer leaves the others theirs.
             let limit = Nanoseconds(count: (deadline - .now).count / UInt64(hosts.count - step))
             do throws(PostgresError) {
                 let parameters = options.parameters(for: hosts[index], unanswered: Self.unanswered)
@@ -211,7 +213,7 @@ final class PrimaryConnections: Sendable {
         throw mayRetry ? .connection("no host takes writes: \(text)") : .unexpected("no host takes writes: \(text)")
     }
 
-    /// Throws unless the server takes writes, and keeps what it acknowledges.
+    /// Throws unless the host takes writes and is as durable as the settings demand.
     @discardableResult
     private func check(_ connection: BlockingConnection) throws(PostgresError) -> HostFacts {
         let facts = try HostFacts(of: connection)

@@ -5,24 +5,24 @@ internal import TokenStore
 
 /// Finds the server that takes writes, and makes the connections that handles order.
 ///
-/// One thread decides by a `PrimarySearch`, and each connection is made by a thread of its own, as looking up a name, a handshake
-/// and a password take long. Any thread.
+/// One thread decides with a `PrimarySearch`. Each connection is made on a thread of its own, as looking up a name, a TLS handshake
+/// and checking a password take long. Any thread.
 final class PrimaryFinder: Sendable {
     /// A connection that a handle needs.
     struct Order: Sendable {
-        /// Whether the slot still has a connection, one that does not answer and is kept until another server is found.
+        /// Whether the slot still has a connection that does not answer, and that is kept until another server is found.
         let isReplacement: Bool
-        /// Takes what was found, on any thread.
+        /// Called with what was found, on any thread.
         let deliver: @Sendable (Finding) -> Void
     }
 
     /// What a search has found.
     enum Finding: Sendable {
-        /// A connection, which ends the order.
+        /// A connection; the order is fulfilled.
         case connection(ReadyConnection)
-        /// All other hosts were asked from this moment on, and none of them can be the primary; the search goes on.
+        /// All other hosts were asked, and since this moment none of them can have been the primary; the search continues.
         case noOtherPrimary(than: ServerIdentity, since: MonotonicTime)
-        /// No other server, for a replacement order, which ends.
+        /// No other server was found; a replacement order ends with this.
         case nothing
     }
 
@@ -41,8 +41,8 @@ final class PrimaryFinder: Sendable {
 
     /// - Parameters:
     ///   - hosts: In the order of the settings.
-    ///   - state: Is told of what is found.
-    ///   - dial: Makes what connects to a host, by its place in `hosts`.
+    ///   - state: Records what is found.
+    ///   - dial: Makes a dial to a host, by its index in `hosts`.
     init(
         _ hosts: [DatabaseHost], _ state: PostgresState,
         dial: @escaping @Sendable (_ host: Int, _ trial: Dial.Trial) -> Dial
@@ -50,7 +50,7 @@ final class PrimaryFinder: Sendable {
         (self.hosts, self.state, self.dial) = (hosts, state, dial)
     }
 
-    /// Begins to work; to be called once.
+    /// Starts the thread; to be called once.
     func start() {
         NamedThread.startOrExit("pg-finder") { self.run() }
     }
@@ -115,7 +115,7 @@ final class PrimaryFinder: Sendable {
                 state.noteTakeover(by: ready, from: last, after: .now - work.since)
             }
             state.hosts.notePrimary(host)
-            // Without an order it is closed, as it goes out of scope.
+            // If there is no order, the connection is closed as it goes out of scope.
             guard !work.orders.isEmpty else { return }
             work.orders.removeFirst().deliver(.connection(ready))
         case .failure(let refusal):
@@ -129,7 +129,7 @@ final class PrimaryFinder: Sendable {
         }
     }
 
-    /// Tells those who wait for an answer of a host that no other one can be the primary.
+    /// Tells the handles that wait for a host's answer that no other host can be the primary.
     private func tellOfEvidence(_ work: Work) {
         guard let (server, since) = work.search.evidence else { return }
         for order in work.orders { order.deliver(.noOtherPrimary(than: server, since: since)) }
@@ -145,13 +145,13 @@ final class PrimaryFinder: Sendable {
             do throws(ThreadShortage) {
                 try NamedThread.start("pg-dial") { self.post(.dialed(host: next.host, since: now, dial.run())) }
             } catch {
-                // The search dials again, as after any other failure.
+                // The search dials again, as after any failure.
                 post(.dialed(host: next.host, since: now, .failure(.failed(.unexpected("\(error)")))))
             }
         }
     }
 
-    /// Tells operators, and those who still have a connection, when no host is a primary.
+    /// Tells operators, and the slots that still have a connection, if no host is a primary.
     private func giveUpIfAllRefuse(_ work: inout Work) {
         guard !work.orders.isEmpty, let refusals = work.search.takeReasons() else { return }
         let reasons = zip(hosts, refusals).map { host, refusal in

@@ -1,10 +1,10 @@
 #if PostgreSQL
 internal import System
 
-/// What is known of the hosts while connections to the primary are made: which host is asked when, and which answer counts.
+/// Decides which host is asked when for a connection to the primary, and which answer counts.
 ///
-/// The last primary is asked first, all hosts if it does not answer soon. This value has no clock, thread or connection of its
-/// own: the caller tells it what happens, and when.
+/// The last primary is asked first, and all hosts if it does not answer soon. This value has no clock, thread or connection: the
+/// caller tells it what happens, and when.
 struct PrimarySearch: Sendable {
     /// A dial to begin.
     struct NextDial: Equatable {
@@ -14,27 +14,25 @@ struct PrimarySearch: Sendable {
 
     /// What to do with a new connection.
     enum Verdict: Equatable {
-        /// It is used.
-        ///
-        /// - isFailover: Another server was the primary before.
+        /// Use it; `isFailover` if another server was the primary before.
         case used(isFailover: Bool)
-        /// Its server was the primary before the present one.
+        /// Close it: its server is, or may be, a former primary.
         case outdated
     }
 
-    /// When the dials began that are under way, and when the next one may begin, by host.
+    /// By host: when the dials under way began, and when the next one may begin.
     private var dialing: [[MonotonicTime]]
     private var notBefore: [MonotonicTime]
-    /// Why each host was not used at the last attempt; nil before it.
+    /// By host: why it was not used at the last attempt; nil if it was used, or has not been asked since `takeReasons`.
     private(set) var refusals: [Dial.Refusal?]
-    /// When the last attempt began at which a host was certainly no primary.
+    /// By host: when the last attempt began, if it has shown that the host is certainly not the primary.
     private var notPrimaryAt: [MonotonicTime?]
     private(set) var primary: Int?
-    /// The server that was the primary last; its host may have become another one.
+    /// The server that was the primary last; since then its host may have become another server.
     private(set) var server: ServerIdentity?
-    /// When it was found to be the primary.
+    /// When `server` was found to be the primary.
     private var foundAt = MonotonicTime(nanoseconds: 0)
-    /// When the other hosts are asked as well.
+    /// From when on the other hosts are asked as well.
     private var othersFrom = MonotonicTime(nanoseconds: 0)
 
     /// How long the last primary is asked alone.
@@ -42,7 +40,7 @@ struct PrimarySearch: Sendable {
     private static let dialsAtOnce = 8
     /// How long to wait for one dial before another one to the same host begins.
     private static let patience = Nanoseconds(.seconds(1))
-    /// Milliseconds until a host is asked again that was not used, or whose connection was lost.
+    /// How many milliseconds to wait after a failure before a host is asked again.
     private static let pause: ClosedRange<Int64> = 100...200
 
     init(hosts count: Int) {
@@ -57,18 +55,20 @@ struct PrimarySearch: Sendable {
     /// A connection was ordered.
     ///
     /// - Parameters:
-    ///   - isFirst: No other one was.
-    ///   - isReplacement: The present one does not answer.
+    ///   - isFirst: Whether no other order is open.
+    ///   - isReplacement: Whether it is to replace a connection that does not answer.
     mutating func noteOrder(isFirst: Bool, isReplacement: Bool, at now: MonotonicTime) {
         if isFirst { othersFrom = now + Self.headStart }
         if isReplacement { othersFrom = now }
     }
 
-    /// A connection to a server was lost, which may be another one than the present primary.
+    /// A connection was lost.
+    ///
+    /// - Parameter lost: Its server; it need not be the present primary.
     mutating func noteLoss(of lost: ServerIdentity, at now: MonotonicTime) {
         // Other connections to it may still work, but all hosts are asked from now on.
         othersFrom = now
-        // It may be one that accepts connections and closes them at the first statement.
+        // The server may be one that accepts connections and closes them at the first statement.
         if let primary, lost == server { pause(primary, from: now) }
     }
 
@@ -84,6 +84,7 @@ struct PrimarySearch: Sendable {
     ///
     /// - Parameters:
     ///   - found: The server that it has reached.
+    ///   - host: The index of its host.
     ///   - began: When the dial began.
     mutating func take(
         _ found: ServerIdentity, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
@@ -96,8 +97,7 @@ struct PrimarySearch: Sendable {
             return .used(isFailover: false)
         }
         guard began >= foundAt else {
-            // It was dialed before the present primary was found, and so may be the one before. If it is not, the next dial will
-            // tell.
+            // This dial began before the present primary was found, so the server may be a former one. Another dial will tell.
             notBefore[host] = now
             return .outdated
         }
@@ -114,9 +114,9 @@ struct PrimarySearch: Sendable {
         return .used(isFailover: true)
     }
 
-    /// Whether a server was promoted before another one, which may still be the primary.
+    /// Whether a server was promoted before the last primary, and that one may still be the primary.
     private func isFormer(_ found: ServerIdentity, at host: Int, than last: ServerIdentity) -> Bool {
-        // A host that has restarted with an upgraded or restored database may begin to count again.
+        // On one host, a restored or upgraded database may begin with timeline 1 again.
         guard found.timeline < last.timeline, let primary, host != primary else { return false }
         return notPrimaryAt[primary] == nil
     }
@@ -132,9 +132,9 @@ struct PrimarySearch: Sendable {
         pause(host, from: now)
     }
 
-    // MARK: - What follows
+    // MARK: - What is done
 
-    /// Since when all other hosts are known not to be the primary; nil if one of them may be, or there is no other.
+    /// Since when all other hosts are known not to be the primary; nil if one of them may be, or if there is no other host.
     private func noOtherPrimary(than host: Int) -> MonotonicTime? {
         var earliest: MonotonicTime?
         for other in notPrimaryAt.indices where other != host {
@@ -144,17 +144,17 @@ struct PrimarySearch: Sendable {
         return earliest
     }
 
-    /// The last primary, and since when no other host can be one; nil if one may be.
+    /// The last primary, and since when no other host can be one; nil if another one may be.
     var evidence: (server: ServerIdentity, since: MonotonicTime)? {
         guard let primary, let server, let since = noOtherPrimary(than: primary) else { return nil }
         return (server, since)
     }
 
-    /// The dials that orders need now, which the caller must begin.
+    /// The dials that the caller must begin now.
     ///
     /// - Parameters:
     ///   - orders: How many connections are ordered.
-    ///   - replaceOnly: Whether all of them are to take the place of connections that do not answer.
+    ///   - replaceOnly: Whether all of them are to replace connections that do not answer.
     mutating func dials(for orders: Int, replaceOnly: Bool, at now: MonotonicTime) -> [NextDial] {
         guard orders > 0 else { return [] }
         let trial = replaceOnly ? Dial.Trial.always : .asNeeded
@@ -162,12 +162,12 @@ struct PrimarySearch: Sendable {
         for host in dialing.indices where notBefore[host] <= now {
             let isLikely = primary == host && refusals[host] == nil
             guard isLikely || primary == nil || othersFrom <= now else { continue }
-            // Of a host that is not known to be the primary, one connection is enough to find out.
+            // To find out whether another host is the primary, one connection is enough.
             let most = isLikely ? min(orders, Self.dialsAtOnce) : 1
-            // One whose packets were lost holds up no other for long.
+            // A dial whose packets are lost does not hold up others for long.
             while youngDials(of: host, now) < most, dialing[host].count < 2 * Self.dialsAtOnce {
                 dialing[host].append(now)
-                // Its commits do not return, but it is the only primary that there can be: tokens can be read.
+                // Its commits do not return, but no other host can be the primary, so tokens can be read there.
                 if refusals[host]?.isUnproven == true, let evidence = noOtherPrimary(than: host),
                     (now - evidence).count <= Fence.validity.count
                 {
@@ -184,7 +184,7 @@ struct PrimarySearch: Sendable {
         dialing[host].count { (now - $0).count < Self.patience.count }
     }
 
-    /// Why no host is used, once all were asked; then each is asked once more before this gives something again.
+    /// Why no host is used; nil unless all hosts were asked since this last returned reasons.
     mutating func takeReasons() -> [Dial.Refusal]? {
         let reasons = refusals.compactMap(\.self)
         guard reasons.count == refusals.count else { return nil }

@@ -4,38 +4,37 @@ internal import TokenStore
 
 /// Whether clients' requests can be carried out, and what operators are told when that changes.
 ///
-/// Trouble is reported when it begins and when it is over, however many requests it concerns. Decides by what it is told and
-/// when, and has no clock of its own; the events that it returns are for the log.
+/// Trouble is reported once when it begins and once when it is over, however many requests it concerns. This value has no clock:
+/// the caller tells it what happens, and when, and reports the events that it returns.
 struct StoreHealth: Sendable {
-    /// How long the server counts as ready in spite of trouble, so that a short failover takes it out of no load balancer.
+    /// How long the server stays ready in spite of trouble, so that no load balancer drops it during a short failover.
     static let grace = Nanoseconds(.seconds(3))
-    /// Trouble with requests is over when none has failed for this long, and one has succeeded.
+    /// Trouble with requests is over when one has succeeded, and none has failed for this long.
     static let calm = Nanoseconds(.seconds(2))
-    /// The least time between two lines about connections that were lost and made again at once, and between two reasons why
-    /// no primary is found.
+    /// The least time between two reports of lost connections, and between two reports of why no primary is found.
     static let quiet = Nanoseconds(.seconds(10))
 
-    /// Open connections, by the names of their hosts.
+    /// How many connections are open, by the names of their hosts.
     private(set) var connections: [String: Int] = [:]
-    /// From when on there is no connection; nil while there is one.
+    /// Since when there is no connection; nil while there is one.
     private var withoutSince: MonotonicTime?
-    /// Why the last search found no primary; nil once a connection has been made since.
+    /// Why the last search found no primary; nil if a connection has been made since.
     ///
-    /// Earlier connections may go on meanwhile.
+    /// Earlier connections may still be open.
     private(set) var reasons: String?
     private var wasConnected = false
-    /// When a connection was made again after the last outage.
+    /// When the last outage was over.
     private var reconnectedAt: MonotonicTime?
-    /// Whether operators were told of a loss, and not yet of a connection after it.
+    /// Whether operators were told of an outage, and not yet of its end.
     private var isTold = false
-    /// When operators were last told of a lost connection, and which reasons they were told in this outage, and when.
+    /// When operators were last told of a lost connection; which reasons they were last told in this outage, and when.
     private var lastLoss: MonotonicTime?
     private var lastReasons: (text: String, at: MonotonicTime)?
-    /// Those of writes, by true, and of reads.
+    /// The failures of writes (true) and of reads (false).
     private var failures: [Bool: Failure] = [:]
     private let places: String
 
-    /// Requests fail although there are connections.
+    /// Requests that fail although there are connections.
     private struct Failure {
         let since: MonotonicTime
         var last: MonotonicTime
@@ -52,18 +51,18 @@ struct StoreHealth: Sendable {
 
     // MARK: - State
 
-    /// Whether something is to be found out by `noteSuccess` or `noteConnected`.
+    /// Whether a success or a connection would end some trouble.
     var isTroubled: Bool { withoutSince != nil || !failures.isEmpty }
 
-    /// Whether requests of a kind fail although there are connections, but none has failed in the last moment.
+    /// Whether requests of a kind have failed, but none of late.
     ///
-    /// Then only a trial shows whether others would fail as well, as a load balancer may send none to a server that is not ready.
+    /// Then only a trial can show that they no longer fail, as a load balancer may send no request to a server that is not ready.
     func needsTrial(ofWrites areWrites: Bool, at now: MonotonicTime) -> Bool {
         guard let failure = failures[areWrites] else { return false }
         return (now - failure.last).count >= Self.calm.count
     }
 
-    /// Why requests fail; nil while they do not, or have only begun to.
+    /// Why requests fail; nil if they do not, or have only just begun to.
     func fault(at now: MonotonicTime) -> StoreError? {
         if let withoutSince, !wasConnected || (now - withoutSince).count > Self.grace.count {
             let reasons = reasons ?? "none of \(places) has answered yet"
@@ -75,10 +74,10 @@ struct StoreHealth: Sendable {
 
     // MARK: - Connections
 
-    /// A connection can be used.
+    /// A connection was made.
     ///
     /// - Parameters:
-    ///   - host: Its name.
+    ///   - host: The name of its host.
     ///   - server: What it leads to, such as `PostgreSQL 15.18 at db1:5432 (timeline 1)`.
     mutating func noteConnected(_ host: String, _ server: String, at now: MonotonicTime) -> [StoreEvent] {
         connections[host, default: 0] += 1
@@ -92,9 +91,9 @@ struct StoreHealth: Sendable {
         return isTold ? [.own(StoreNotice(.note, "connected to \(server), after \(Self.text(now - since))"))] : []
     }
 
-    /// A connection cannot be used any more.
+    /// A connection was lost, or given up.
     ///
-    /// - Parameter isExpected: It was given up, as another server is the primary.
+    /// - Parameter isExpected: Whether it was given up because another server is the primary.
     mutating func noteLost(
         _ host: String, _ error: PostgresError, isExpected: Bool = false, at now: MonotonicTime
     ) -> [StoreEvent] {
@@ -110,9 +109,9 @@ struct StoreHealth: Sendable {
 
     /// All hosts were asked, and none is a primary.
     ///
-    /// - Parameter reasons: For each host, as text.
+    /// - Parameter reasons: The reason for each host, in one text.
     mutating func noteNotFound(_ reasons: String, at now: MonotonicTime) -> [StoreEvent] {
-        // Also while connections that were made before go on: requests that get none are told why.
+        // Also noted while earlier connections are open: requests that get none fail with these reasons.
         self.reasons = reasons
         guard let since = withoutSince else { return [] }
         if let (text, at) = lastReasons {
@@ -133,12 +132,12 @@ struct StoreHealth: Sendable {
 
     /// A request has failed because of the database or the way to it.
     ///
-    /// - Parameter began: When it was begun.
+    /// - Parameter began: When the request began.
     mutating func noteFailure(
         _ fault: StoreFault, isWrite: Bool, since began: MonotonicTime, at now: MonotonicTime
     ) -> [StoreEvent] {
         if withoutSince != nil { return [] }
-        // Its time was over before the new connection could do anything for it: that is no new trouble.
+        // A request from before the last outage has run out of time: that is no new trouble.
         if let reconnectedAt, began < reconnectedAt { return [] }
         guard failures[isWrite] == nil else {
             failures[isWrite]?.count += 1
@@ -151,7 +150,7 @@ struct StoreHealth: Sendable {
         return [.own(StoreNotice(.fault, "tokens cannot be \(what), clients are told so: \(fault)"))]
     }
 
-    /// Requests were answered, or a trial was.
+    /// Requests, or a trial, have succeeded.
     mutating func noteSuccess(isWrite: Bool, at now: MonotonicTime) -> [StoreEvent] {
         guard let failure = failures[isWrite], (now - failure.last).count >= Self.calm.count else { return [] }
         failures[isWrite] = nil

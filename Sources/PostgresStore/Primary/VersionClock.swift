@@ -7,10 +7,10 @@ internal import TokenStore
 
 /// Gives each write of a token its version.
 ///
-/// A version is the microseconds since 1970 in the upper 54 bits, which are enough until the year 2255, and ten random bits of
-/// this process in the lower ones, so that those of several servers hardly ever collide. It is never given twice, and later
-/// than every version that this process has read, so that a server whose clock is behind does not write what counts as older.
-/// Such a clock is known as a hybrid logical clock (Kulkarni and others, "Logical Physical Clocks", 2014).
+/// A version has the microseconds since 1970 in its upper 54 bits, which suffice until the year 2255, and ten random bits of
+/// this process in the lower ones, so that versions of several servers hardly ever collide. No version is given twice, and each is
+/// later than every version that this process has read, so that a server whose clock is behind can replace what it has read. Such
+/// a clock is known as a hybrid logical clock (Kulkarni and others, "Logical Physical Clocks", 2014).
 ///
 /// Any thread.
 final class VersionClock: Sendable {
@@ -38,7 +38,7 @@ final class VersionClock: Sendable {
     func next() -> TokenVersion {
         while true {
             let before = last.load(ordering: .relaxed)
-            // The next microsecond after the last version, whoever gave it.
+            // At least one microsecond after the last version that was given or read.
             let microsecond = max(now(), before >> Self.processBits + 1)
             let version = microsecond << Self.processBits | process
             if last.compareExchange(expected: before, desired: version, ordering: .relaxed).exchanged {
@@ -47,9 +47,9 @@ final class VersionClock: Sendable {
         }
     }
 
-    /// Makes all further versions later than one that was seen.
+    /// Makes all further versions later than one that was read.
     ///
-    /// - Parameter version: As the database says; one of more than a year ahead is not followed, as it would use up the numbers.
+    /// One that is more than a year ahead is ignored, as it would use up the numbers.
     func note(_ version: TokenVersion) {
         let limit = (now() + 366 * 86_400_000_000) << Self.processBits
         if version.rawValue <= limit { last.max(version.rawValue, ordering: .relaxed) }

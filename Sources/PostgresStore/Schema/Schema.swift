@@ -2,17 +2,20 @@
 internal import System
 internal import TokenStore
 
-/// The tables, of which there is one form: another one is another version's, and has another number.
+/// The tables, and what a server needs of them.
+///
+/// Each version of the program works with one version of them only.
 enum Schema {
-    /// Stands in the table `store`.
+    /// The number in the table `store`.
     static let version = 4
 
-    /// The advisory lock that all connections of servers share, and that `token-cache copy` holds alone while it fills the store.
+    /// The advisory lock that all connections of servers share, and that `token-cache copy` holds exclusively while it fills the
+    /// store.
     ///
-    /// Its second number differs for each store in the database.
+    /// Each store in the database has a different second number.
     static let useLock = "(1953461099, 'store'::regclass::oid::integer)"
 
-    /// Makes all of it.
+    /// The statements that make the tables and indexes, and the first rows.
     static let statements =
         tables + indexes + options + [
             "INSERT INTO store (one, schema_version, is_sealed) VALUES (1, \(version), true)",
@@ -23,11 +26,11 @@ enum Schema {
         ]
 
     private static let tables = [
-        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens. The
-        // tables that refer to it have PostgreSQL refuse a row with a key that was retired, and retiring a key that a row needs. It
-        // looks at a key when a row gets another one, so a POST that replaces a token costs nothing more.
+        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens. Because
+        // the other tables refer to it, PostgreSQL refuses a row with a retired key, and refuses to retire a key that a row needs.
+        // It checks this only when the key of a row changes, so a POST that replaces a token costs nothing more.
         "CREATE TABLE sealing_key (number bigint PRIMARY KEY, fingerprint text NOT NULL)",
-        // Without a value for a token that was removed: then `written_at` is when.
+        // A removed token has no value, and `written_at` is the time of its removal.
         """
         CREATE TABLE token (
             key bytea PRIMARY KEY, version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
@@ -39,7 +42,7 @@ enum Schema {
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
             key_number bigint NOT NULL REFERENCES sealing_key, user_value bytea NOT NULL)
         """,
-        // One row. Until the first start of a server, `key_ring` is NULL although `is_sealed` is true. `sealing_key` seals.
+        // One row. Until a server first starts, `key_ring` is NULL although `is_sealed` is true. `sealing_key` is the key that seals.
         """
         CREATE TABLE store (
             one integer PRIMARY KEY CHECK (one = 1), schema_version integer NOT NULL, key_ring bytea,
@@ -48,8 +51,8 @@ enum Schema {
     ]
 
     private static let indexes = [
-        // Otherwise the few tombstones would be looked for among all tokens. By a column that a usual write does not change:
-        // PostgreSQL then updates the row without touching any index (a heap-only tuple).
+        // Finds the few removed tokens without reading all rows. Its column is one that a usual write does not change, so
+        // PostgreSQL updates the row without touching any index (a heap-only tuple).
         "CREATE INDEX token_by_removal ON token (key_number) WHERE key_number < 0",
         "CREATE INDEX session_by_id ON session (id)",
         "CREATE INDEX session_by_user ON session (user_key, number)",
@@ -58,8 +61,8 @@ enum Schema {
     ]
 
     private static let options = [
-        // Room in each page for the new versions of its rows; dead rows are removed before they are a fifth of the table,
-        // which is PostgreSQL's default and much in a large one.
+        // Leaves room in each page for new versions of its rows, and removes dead rows long before they are a fifth of the table,
+        // as by PostgreSQL's default.
         """
         ALTER TABLE token SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02,
             autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
@@ -68,15 +71,74 @@ enum Schema {
         ALTER TABLE session SET (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02,
             autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)
         """,
-        // What is sealed cannot be compressed.
+        // Sealed values cannot be compressed.
         "ALTER TABLE token ALTER COLUMN value SET STORAGE EXTERNAL",
     ]
 }
 
-/// An index by which expired tokens are found.
+extension Schema {
+    /// Throws unless the tables have this program's version and the connection's role may use all their rows.
+    static func check(_ connection: BlockingConnection) throws(PostgresError) -> StoreRow {
+        let row: StoreRow?
+        do throws(PostgresError) {
+            row = try StoreRow.read(from: connection)
+        } catch {
+            guard error.state == .noPrivilege else { throw error }
+            row = nil
+            try checkPrivileges(connection)
+        }
+        guard let row else {
+            let database = try connection.run("SELECT current_database()::text").text(0, 0)
+            throw .unexpected(
+                """
+                the database \(database) on \(connection.postgres.address) has no tables of token-cache, or this role may not see \
+                them (its search_path, USAGE on their schema): make them with token-cache migrate, as a role that may make \
+                tables (deploy/postgresql/roles.sql makes the roles)
+                """)
+        }
+        if let fault = fault(of: row) { throw .unexpected(fault) }
+        try checkPrivileges(connection)
+        return row
+    }
+
+    /// Why this version of the program cannot use the tables; nil if it can.
+    static func fault(of row: StoreRow) -> String? {
+        guard row.schemaVersion != version else { return nil }
+        return """
+            the database has schema \(row.schemaVersion), and this version of token-cache reads and writes schema \(version) only: \
+            run the version that made it, or take its tokens over (token-cache export with that version, token-cache import with \
+            this one, into a new database); nothing was changed
+            """
+    }
+
+    /// Throws unless the connection's role may read and change the rows of all tables.
+    private static func checkPrivileges(_ connection: BlockingConnection) throws(PostgresError) {
+        let tables = ["token", "session", "sealing_key", "store"]
+        let privileges = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+        let wanted = tables.flatMap { table in privileges.map { (table, $0) } }
+        let questions = wanted.map { "has_table_privilege('\($0)', '\($1)')" }.joined(separator: ", ")
+        let result = try connection.run("SELECT \(questions)")
+        let missing = wanted.indices.filter { result.integer(0, $0) == 0 }.map { "\(wanted[$0].1) on \(wanted[$0].0)" }
+        guard !missing.isEmpty else { return }
+        let role = try connection.role()
+        throw .unexpected(
+            """
+            the role \(role) lacks privileges (\(missing.joined(separator: ", "))): as the tables' owner, run GRANT \
+            \(privileges.joined(separator: ", ")) ON \(tables.joined(separator: ", ")) TO "\(role)"; for tables that the owner \
+            of deploy/postgresql/roles.sql makes after it was run, PostgreSQL does so by itself
+            """)
+    }
+}
+
+extension BlockingConnection {
+    /// The role with whose rights this connection's statements run.
+    func role() throws(PostgresError) -> String { try run("SELECT current_user::text").text(0, 0) }
+}
+
+/// An index that finds expired tokens.
 ///
-/// It changes with each write of a token, and so costs each write a fifth or more. So `migrate` makes it only if the
-/// retention needs it.
+/// Each write of a token changes it, which costs a fifth or more of the write. So `migrate` makes it only if the retention
+/// needs it.
 enum RetentionIndex: String {
     case written = "token_by_writing"
     case expired = "token_by_expiration"
@@ -86,7 +148,9 @@ enum RetentionIndex: String {
         (retention.sinceWritten == nil ? [] : [.written]) + (retention.sinceExpired == nil ? [] : [.expired])
     }
 
-    /// The statement that makes the index, without blocking writes; it must run outside of a transaction.
+    /// The statement that makes the index without blocking writes.
+    ///
+    /// It must run outside of a transaction.
     var creation: String {
         let columns =
             switch self {
@@ -96,7 +160,7 @@ enum RetentionIndex: String {
         return "CREATE INDEX CONCURRENTLY IF NOT EXISTS \(rawValue) ON token \(columns)"
     }
 
-    /// Whether it is there, and complete: one whose making was interrupted stays invalid, and is not used.
+    /// Whether the index exists and is valid: if making it was interrupted, it stays invalid and is not used.
     func isThere(_ connection: BlockingConnection) throws(PostgresError) -> Bool {
         try connection.integer(
             """

@@ -1,29 +1,30 @@
 #if PostgreSQL
 /// The statements that handles send, each of which a connection prepares once, under its name.
 ///
-/// Those of requests find tokens by their primary key and the few sessions of one user by an index, and none asks the server for its
-/// time.
+/// They find tokens by their primary key, and the few sessions of a user by an index. None uses the clock of the database.
 ///
-/// An older write must not land on a newer one. A write of the same version lands again: its first attempt may have been committed
-/// without the standby, and only another change makes the next commit wait for that. A removed token stays as a row without a
-/// value, so that a delayed write of an earlier version does not bring it back.
+/// A write never replaces a later version. It does replace its own: its first attempt may have been committed without the standby,
+/// and a commit waits for the standby only if it has changed something. A removed token stays as a row without a value, so that a
+/// delayed write of an earlier version does not bring it back.
 ///
-/// Of an erasure and what it overlaps, one waits for the other: logins, by a lock on the user (`lockUser`), as nobody sees the row
-/// of a session that is not committed; first writes, as an erasure inserts a row as they do; and writes that depend on a session,
-/// by a lock on that session's row, which the erasure removes (of the weakest kind, so they do not wait for one another).
+/// An erasure and a transaction that overlaps it wait for each other:
+/// - a login, because both lock the user (`lockUser`): the erasure could not see the uncommitted row of the session;
+/// - the first write of a token, because both insert the same row;
+/// - a write that depends on a session, because it locks the session's row, which the erasure deletes. The lock is of the weakest
+///   kind (KEY SHARE), so such writes do not wait for one another.
 enum Statement: String, CaseIterable {
     case fetch
     case fetchAll
     case store
     case storeAll
     case storeIf
-    /// Replaces or removes a token that is there.
+    /// Replaces or removes an existing token.
     case update
     case examine
     case findSession
     case lockUser
     case createSession
-    /// Ends the oldest sessions of a user beyond a number.
+    /// Ends all sessions of a user but a number of the latest.
     case trimSessions
     case noteUse
     case endSession
@@ -35,11 +36,11 @@ enum Statement: String, CaseIterable {
     /// The name under which it is prepared.
     var name: String { "token_cache_\(rawValue)" }
 
-    /// A row that is not a removed one, and has not expired.
+    /// A condition: the row has a value, and has not expired.
     ///
     /// - Parameters:
-    ///   - written: The parameter with the earliest time of writing that has not expired.
-    ///   - expired: The same for the time in the token.
+    ///   - written: The number of the parameter with the earliest time of writing that has not expired.
+    ///   - expired: The same for the expiration time of the token.
     private static func isLive(_ written: Int, _ expired: Int) -> String {
         """
         (token.value IS NOT NULL AND token.written_at >= $\(written)::bigint \
@@ -47,14 +48,14 @@ enum Statement: String, CaseIterable {
         """
     }
 
-    /// The key number in the row of a removed token, so that an index finds it.
+    /// The key number in the row of a removed token, by which an index finds the row.
     static let tombstoneKeyNumber: Int64 = -1
     /// The key number in the row of an erased user.
     static let erasedKeyNumber: Int64 = -2
 
     /// The columns that a read needs.
     ///
-    /// - Parameter limit: The number of the parameter that limits the bytes of a value.
+    /// - Parameter limit: The number of the parameter with the most bytes that a value may have.
     private static func found(_ limit: Int) -> String {
         """
         version, written_at, expires_at, key_number, CASE WHEN octet_length(value) <= $\(limit)::bigint THEN value END \
@@ -62,7 +63,7 @@ enum Statement: String, CaseIterable {
         """
     }
 
-    /// As `StoredToken` reads them.
+    /// In the order in which `StoredToken` reads them.
     static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let contents = "$2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
     private static let values = "$1::bytea, \(contents)"
@@ -70,18 +71,19 @@ enum Statement: String, CaseIterable {
         version = excluded.version, written_at = excluded.written_at, expires_at = excluded.expires_at, \
         key_number = excluded.key_number, value = excluded.value
         """
-    /// Whether a session is there that the request needs; see `WriteCondition.Match.parameters` for the others.
+    /// A condition: the session that the request depends on exists, if it depends on one.
     private static let hasSession = """
         ($11::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $11::bytea \
         AND session.expires_at > $12::bigint FOR KEY SHARE))
         """
+    /// Whether the row is as the request demands; `WriteCondition.Match.parameters` gives the numbers of the kinds.
     private static let matches = """
         CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
         OR ($7::bigint = 3 AND token.version = ANY ($8::bigint[])) \
         OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) \
         OR ($7::bigint = 5 AND token.written_at <= $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
         """
-    /// As `StoredSession` reads them.
+    /// In the order in which `StoredSession` reads them.
     static let sessionColumns = """
         key, id, user_key, key_number, created_at, expires_at, used_at, number, user_value
         """
@@ -93,8 +95,8 @@ enum Statement: String, CaseIterable {
             SELECT \(Self.found(2)) FROM token WHERE key = $1::bytea AND value IS NOT NULL
             """
         case .fetchAll:
-            // LIMIT keeps the planner from any other way than one search of the index for each key: by statistics of a table
-            // that was small, it would read the whole table once it is large.
+            // LIMIT makes the planner search the index once for each key. Without it, a plan made when the table was small would
+            // read the whole table when it is large.
             """
             SELECT found.*, wanted.mark FROM unnest($1::bytea[], $2::bigint[]) AS wanted (key, mark), \
             LATERAL (SELECT \(Self.found(3)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found
@@ -145,8 +147,8 @@ enum Statement: String, CaseIterable {
             WHERE kept.user_key = $1::bytea ORDER BY kept.number DESC LIMIT $2::bigint)
             """
         case .noteUse:
-            // Whoever has locked the row notes a use, too, or ends the session, or seals it with another key (`keyring rotate`), by
-            // which this use is lost.
+            // If the row is locked, another request notes a use, ends the session, or seals it with another key (`keyring
+            // rotate`). In the last case this use is lost.
             """
             UPDATE session SET used_at = $2::bigint WHERE key = (SELECT used.key FROM session AS used \
             WHERE used.key = $1::bytea AND used.used_at < $2::bigint FOR NO KEY UPDATE SKIP LOCKED)
@@ -158,10 +160,10 @@ enum Statement: String, CaseIterable {
             ORDER BY number
             """
         case .fence:
-            // A message in the write-ahead log that nobody reads: what has written nothing would not wait for standbys.
+            // A message in the write-ahead log that nobody reads: a commit that has written nothing would not wait for standbys.
             "SELECT pg_logical_emit_message(true, 'token-cache', '')"
         case .eraseToken:
-            // No token has an `expires_at` of 0 by itself: it says that there was one. It stays where an earlier attempt has erased it.
+            // No token has an `expires_at` of 0: here it says that there was a token, also if an earlier attempt has erased it.
             """
             INSERT INTO token (\(Self.columns)) \
             VALUES ($1::bytea, $2::bigint, $3::bigint, NULL, \(Self.erasedKeyNumber), NULL) \

@@ -2,28 +2,30 @@
 internal import System
 internal import TokenStore
 
-/// What servers have to agree on: the only row of the table `store`, and the keys of the table `sealing_key`.
+/// What all servers must agree on: the only row of the table `store`, and the keys in the table `sealing_key`.
 struct StoreRow: Sendable, Hashable {
-    /// The version of the tables; nothing else is read from those of another one.
+    /// The version of the tables.
+    ///
+    /// If it is not this program's, nothing else is read.
     var schemaVersion: Int
-    /// The identity of the ring that rows are sealed with; nil in the clear, and before the first start of a server.
+    /// The identity of the ring that rows are sealed with; nil in the clear, and until a server first starts.
     var keyRing: [UInt8]?
     var isSealed = true
-    /// The key that seals; nil where `keyRing` is.
+    /// The key that seals; nil if `keyRing` is.
     var sealingKey: Int?
-    /// The keys that rows may be sealed with, and what tells each from another one of its number.
+    /// The fingerprints of the keys that rows may be sealed with, by number: they tell two keys of one number apart.
     var fingerprints: [Int: String] = [:]
-    /// When a server last found its clock right, in seconds since 1970; nil before the first time.
+    /// When a server last found its clock right, in seconds since 1970; nil if none has yet.
     var lookedAt: Int64?
 
     /// Whether a server has started yet.
     var isDecided: Bool { keyRing != nil || !isSealed }
 
-    /// Reads it.
+    /// Reads the row.
     ///
-    /// - Returns: Nil if there is no such table, or nothing in it.
+    /// - Returns: Nil if there is no such table, or no row in it.
     static func read(from connection: BlockingConnection) throws(PostgresError) -> StoreRow? {
-        // An error would end the transaction that this may be a part of.
+        // Asked first, as an error would abort a transaction of the caller's.
         guard try connection.integer("SELECT to_regclass('store') IS NOT NULL") == 1,
             let version = try connection.integer("SELECT schema_version FROM store WHERE one = 1")
         else { return nil }
@@ -45,7 +47,7 @@ struct StoreRow: Sendable, Hashable {
         return row
     }
 
-    /// Writes which ring and which key seal, when a server is the first one; in a transaction of the caller's.
+    /// Writes what the first server has decided; in a transaction of the caller's.
     func write(to connection: BlockingConnection) throws(PostgresError) {
         for (number, fingerprint) in fingerprints { try Self.add(number, fingerprint, to: connection) }
         try connection.run(
@@ -53,7 +55,7 @@ struct StoreRow: Sendable, Hashable {
             [.bytea(keyRing), .boolean(isSealed), .bigint(sealingKey.map { Int64($0) })])
     }
 
-    /// Lets rows be sealed with a key, unless there is one of its number.
+    /// Lets rows be sealed with a key, unless the table has a key of this number.
     static func add(
         _ number: Int, _ fingerprint: String, to connection: BlockingConnection
     ) throws(PostgresError) {
@@ -62,20 +64,20 @@ struct StoreRow: Sendable, Hashable {
             [.bigint(Int64(number)), .text(fingerprint)])
     }
 
-    /// Has another key seal.
+    /// Makes a key the one that seals.
     ///
     /// - Returns: False if rows may not be sealed with it.
     static func use(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {
         try isAllowed("UPDATE store SET sealing_key = $1::bigint WHERE one = 1", number, connection)
     }
 
-    /// Lets no row be sealed with a key any more.
+    /// Lets no further row be sealed with a key.
     ///
-    /// The tables refer to `sealing_key`, so the database itself looks through them, which takes long, waits for rows that are on
-    /// their way, and refuses this as long as a row needs the key or the key seals. Afterwards it refuses every row with the key,
-    /// also one of a server that was paused meanwhile.
+    /// As the tables refer to `sealing_key`, the database itself searches them, which takes long, waits for uncommitted rows, and
+    /// refuses this if a row needs the key or the key seals. Afterwards it refuses every row with the key, also from a server that
+    /// was paused meanwhile.
     ///
-    /// - Returns: False if it is refused.
+    /// - Returns: False if the database refuses it.
     static func retire(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {
         try isAllowed("DELETE FROM sealing_key WHERE number = $1::bigint", number, connection)
     }

@@ -8,11 +8,11 @@ internal import CPostgres
 /// The URL of a PostgreSQL database, as its client library libpq reads it
 /// (postgresql.org/docs/current/libpq-connect.html, section 34.1.1.2).
 ///
-/// Unlike libpq it refuses secrets, as settings are shown, and an @ that could be a part of a password with the rest of it taken
-/// for a host, a port or a database. Without the trait PostgreSQL, every URL is refused.
+/// Unlike libpq, it refuses secrets, because settings are shown; and every @ that may be a part of a password, of which libpq would
+/// take the rest for a host, a port or a database. Without the trait PostgreSQL, every URL is refused.
 package struct StoreURL: Sendable {
-    /// By the names of libpq's parameters: those of the URL, and for the others the variables of libpq (`PGHOST`), its service file
-    /// and its defaults.
+    /// The values of libpq's parameters, by name: from the URL, or else from libpq's variables (`PGHOST`), its service file and its
+    /// defaults.
     private let effective: [String: String]
     /// At least one.
     package let hosts: [DatabaseHost]
@@ -24,42 +24,43 @@ package struct StoreURL: Sendable {
         if let at = rest.lastIndex(of: "@"), rest[..<at].contains(where: { "@/?".contains($0) }) { throw .at }
         let given = try Self.parsed(text)
         for name in Self.secrets where given[name] != nil { throw .secret(parameter: name) }
-        // libpq looks at a port only when it connects, and quotes it then.
-        let ports = Self.elements(given["port"])
-        guard ports.allSatisfy({ $0.isEmpty || (1...65_535).contains(Quantities.number($0) ?? 0) }) else { throw .port }
+        // libpq checks a port only when it connects, and then quotes it in its error.
+        for port in Self.elements(given["port"]) where !port.isEmpty {
+            guard (1...65_535).contains(Quantities.number(port) ?? 0) else { throw .port }
+        }
         effective = Self.defaults.merging(given) { $1 }
         let (names, addresses) = (Self.elements(effective["host"]), Self.elements(effective["hostaddr"]))
-        let all = Self.elements(effective["port"])
+        let ports = Self.elements(effective["port"])
         let count = max(1, names.count, addresses.count)
-        guard all.count <= 1 || all.count == count else { throw .port }
+        guard ports.count <= 1 || ports.count == count else { throw .port }
         hosts = (0..<count).map { index in
             DatabaseHost(
                 name: index < names.count ? names[index] : "", address: index < addresses.count ? addresses[index] : "",
-                port: all.count > 1 ? all[index] : all.first ?? "")
+                port: ports.count > 1 ? ports[index] : ports.first ?? "")
         }
     }
 
-    /// Parameters that are secrets.
+    /// The parameters that are secrets.
     private static let secrets = [
         "password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
     ]
 
-    /// The durability of `store.durability: auto`: several hosts are there so that one may be lost.
+    /// What `store.durability: auto` means: with several hosts, one may be lost.
     package var durability: StoreDurability { hosts.count > 1 ? .synchronous : .local }
 
-    /// What is wrong with the encryption of connections to other machines, and what to do about it; nil if it keeps out everybody
-    /// who is in between.
+    /// What is wrong with the encryption of connections to other machines, and what to do about it; nil if it keeps out everyone in
+    /// between.
     package var weakEncryption: (fault: String, advice: String)? {
         let mode = effective["sslmode"] ?? "prefer"
         let remote = remoteHosts
-        // With the system's authorities, libpq verifies names in any case.
+        // With sslrootcert=system, libpq always verifies names.
         guard !remote.isEmpty, mode != "verify-full", effective["sslrootcert"] != "system",
             effective["gssencmode"] != "require"
         else { return nil }
         return (
             """
-            connections to the database on \(remote.joined(separator: ", ")) have sslmode \(mode): whoever is in between can read \
-            and change what is stored
+            connections to the database on \(remote.joined(separator: ", ")) have sslmode \(mode): anyone in between can read and \
+            change what is stored
             """,
             "add sslmode=verify-full and sslrootcert=FILE to store.url, the latter with the authority of the server's certificate"
         )
@@ -67,13 +68,11 @@ package struct StoreURL: Sendable {
 
     /// The names or addresses of hosts other than this machine.
     private var remoteHosts: [String] {
-        hosts.compactMap { host in
-            Self.isLocal(host.address.isEmpty ? host.name : host.address)
-                ? nil : host.name.isEmpty ? host.address : host.name
-        }
+        hosts.filter { !Self.isLocal($0.address.isEmpty ? $0.name : $0.address) }
+            .map { $0.name.isEmpty ? $0.address : $0.name }
     }
 
-    /// Whether a host is this machine, as far as its text tells: an empty one and the path of a socket are.
+    /// Whether a host is this machine, as far as its text tells; an empty one and the path of a socket are.
     private static func isLocal(_ host: String) -> Bool {
         host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") || host.lowercased() == "localhost"
             || IPAddress(host)?.isLoopback == true
@@ -92,7 +91,7 @@ package struct StoreURL: Sendable {
 extension StoreURL {
     #if PostgreSQL
     private static func parsed(_ text: String) throws(Fault) -> [String: String] {
-        // Its message, which would quote parts of the text, is not asked for.
+        // The error message is not asked for, as it would quote parts of the text.
         guard let options = unsafe PQconninfoParse(text, nil) else { throw .unreadable }
         defer { unsafe PQconninfoFree(options) }
         return unsafe values(of: options)
@@ -122,7 +121,9 @@ extension StoreURL {
 }
 
 extension StoreURL {
-    /// Why a URL is refused; says what to do about it, and nothing of the text itself, which may contain a password.
+    /// Why a URL is refused, and what to do about it.
+    ///
+    /// Its texts do not show the URL, which may contain a password.
     package enum Fault: Error, Hashable, CustomStringConvertible {
         case scheme, blank, at, port, unreadable, unsupported
         case secret(parameter: String)
@@ -132,8 +133,8 @@ extension StoreURL {
             switch self {
             case .scheme:
                 """
-                does not begin with postgresql:// or postgres://, as in \(StoreURL.example); what it is instead is not shown, \
-                as it may contain a password
+                does not begin with postgresql:// or postgres://, as in \(StoreURL.example); its value is not shown, as it may \
+                contain a password
                 """
             case .secret("password"):
                 """
@@ -150,18 +151,18 @@ extension StoreURL {
             case .blank: "has a blank or a control character in it; write %20 for a blank"
             case .at:
                 """
-                has an @ behind its hosts, or more than one; write %40 for an @, and %2F for a / in the name of the user, as \
-                in \(StoreURL.example); a password does not belong into it
+                has an @ after its hosts, or more than one; write %40 for an @, and %2F for a / in the name of the user, as \
+                in \(StoreURL.example); a password does not belong in it
                 """
             case .port:
                 """
                 has a port that is no number from 1 to 65535, or neither one port for all hosts nor one for each (PGPORT counts \
-                where the URL names none)
+                if the URL names none)
                 """
             case .unreadable:
                 """
                 cannot be read by libpq: it has a parameter that this version does not know, an IPv6 address without brackets, a % \
-                without two hexadecimal digits behind it, or is not like \(StoreURL.example)
+                without two hexadecimal digits after it, or is not like \(StoreURL.example)
                 """
             case .unsupported:
                 """

@@ -8,7 +8,7 @@ import Testing
 @testable import TokenStore
 
 extension PostgresTokenStore {
-    /// Opens a store of a test's database, with a ring that is the same each time.
+    /// Opens a store on a test's database; its key ring is always the same, and in no file.
     convenience init(
         _ database: TestDatabase, isSealed: Bool = true, keys: StoreKeys? = nil, versions: VersionClock? = nil,
         report: @escaping @Sendable (StoreEvent) -> Void = { _ in },
@@ -28,14 +28,14 @@ extension PostgresTokenStore {
         let state = PostgresState(
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
             versions: try versions ?? VersionClock(), postgres, options, report: report)
-        // Never looked at: the ring is not in a file.
+        // It never looks at what servers have agreed on, as the ring is in no file.
         self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
         state.noteOpened()
         finder.start()
     }
 }
 
-/// A handle of one slot, which has no connections but those that a test gives it.
+/// A handle with one slot, which gets connections only from the test.
 struct LoneHandle {
     let handle: PostgresStoreHandle
     let state: PostgresState
@@ -59,7 +59,7 @@ struct LoneHandle {
         Dial(options: options, host: options.hosts[0], trial: .asNeeded, proofs: state.proofs) { _, _ in }
     }
 
-    /// A connection whose server was never proven to be the primary.
+    /// Makes a connection whose server was never proven to be the primary.
     func connection(needsProof: Bool = false) throws -> ReadyConnection {
         let ready = try Self.dial(options, state).run().get()
         return ReadyConnection(
@@ -67,7 +67,7 @@ struct LoneHandle {
             provenAt: MonotonicTime(nanoseconds: 0), canCommit: false)
     }
 
-    /// Has the handle do what its descriptor announces, until something is so.
+    /// Lets the handle proceed when its descriptor is readable, until a condition holds.
     func proceed(until isSo: () -> Bool) throws {
         for _ in 0..<600 where !isSo() {
             var descriptor = pollfd(fd: try #require(handle.descriptor), events: Int16(POLLIN), revents: 0)

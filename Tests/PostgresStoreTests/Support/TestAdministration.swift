@@ -6,13 +6,13 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// An administrator of a database of a test's own, and what it shares with a store.
+/// A store on a test's database, and its administrator.
 struct TestAdministration {
     let database: TestDatabase
     let events: Events
     private let opened: Opened
 
-    /// Closes the store when nobody uses it any more.
+    /// Closes the store when it is no longer used.
     private final class Opened: Sendable {
         let store: PostgresTokenStore
         let administrator: PostgresAdministrator
@@ -40,8 +40,8 @@ struct TestAdministration {
 
     /// - Parameters:
     ///   - database: Shared with another one, or new.
-    ///   - keys: Those of a new ring, if they are nil.
-    ///   - retention: The one in force.
+    ///   - keys: Nil for those of a new ring.
+    ///   - retention: That of the store.
     ///   - now: What the clock of versions says, in microseconds since 1970; nil for the system's.
     init(
         _ database: TestDatabase? = nil, _ keys: StoreKeys? = nil, _ retention: Retention = Retention(),
@@ -59,7 +59,7 @@ struct TestAdministration {
         try database.allow(keys: 1, 2)
     }
 
-    /// What the store has reported, except that it is connected.
+    /// The texts that the store has reported, except that it is connected.
     var said: [String] { events.all.map(\.description).filter { !$0.hasPrefix("connected to") } }
 
     func put(_ info: String, under id: String, writtenAt: Int64? = nil, keepsNewer: Bool = false) async throws {
@@ -84,7 +84,7 @@ struct TestAdministration {
         return key.bytes
     }
 
-    /// The row of an id as it lies in the table, also of a removed token; nil if there is none.
+    /// The row of an id, also that of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let result = try database.connection().run(
             "SELECT \(Statement.columns) FROM token WHERE key = $1::bytea", [.bytea(try key(of: id))])
@@ -107,7 +107,7 @@ struct TestAdministration {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 func eventually(_ isSo: () async throws -> Bool) async throws {
     for _ in 0..<2_000 {
         if try await isSo() { return }

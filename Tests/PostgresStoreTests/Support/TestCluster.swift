@@ -5,10 +5,10 @@ import TokenStore
 
 @testable import PostgresStore
 
-/// A PostgreSQL server of the tests' own, in a folder that goes away with it.
+/// A PostgreSQL server for tests, in a folder that is removed when it ends.
 ///
-/// It is reached over a Unix socket, without a password. It ends with this object, and with the process of the tests however
-/// that ends: a shell waits for the end of a pipe that only this process writes.
+/// It is reached over a Unix socket, without a password. It ends with this object and with the process of the tests, however that
+/// ends: a shell waits for the end of a pipe whose other end only this process has.
 ///
 /// Any thread.
 final class TestCluster: Sendable {
@@ -17,20 +17,22 @@ final class TestCluster: Sendable {
         let description: String
     }
 
-    /// Its data and its socket are here.
+    /// Contains its data and its socket.
     let folder: String
-    /// Kept open as long as the server is to run.
+    /// The server runs as long as this is open.
     private let life: FileHandle
 
     private static let sharedResult = Result { try TestCluster() }
 
-    /// The server that tests share, each in databases of its own; started when it is first asked for.
+    /// The server that tests share, each with databases of its own.
+    ///
+    /// It is started when it is first asked for.
     static func shared() throws -> TestCluster { try sharedResult.get() }
 
-    /// - Parameter settings: As in postgresql.conf, in the place of those of the tests.
+    /// - Parameter settings: As in postgresql.conf; they override those of all tests.
     init(settings: [String: String] = [:]) throws {
         let programs = try Self.programs()
-        // A disk in memory: with fsync on, as the store asks for it, making a database takes a second elsewhere.
+        // A disk in memory: with fsync on, which the store demands, making a database takes a second on other disks.
         let parent = FileManager.default.isWritableFile(atPath: "/dev/shm") ? "/dev/shm/" : NSTemporaryDirectory()
         folder = parent + "token-cache-test-\(UUID().uuidString.prefix(13))"
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -47,7 +49,7 @@ final class TestCluster: Sendable {
             server=$!
             trap '' INT TERM HUP
             cat > /dev/null
-            # Again and again, as a server that has just been started ignores it; a server that a test has stopped has to go on.
+            # Repeated, because a server that has just started ignores the signal. A server that a test has stopped must continue.
             (while kill -QUIT $server; do kill -CONT $server; sleep 0.1; done) &
             again=$!
             wait $server
@@ -110,7 +112,7 @@ final class TestCluster: Sendable {
         }
     }
 
-    /// The number of the server's first process, to which tests send signals.
+    /// The id of the server's main process, to which tests send signals.
     func processID() throws -> Int32 {
         let text = try String(contentsOfFile: folder + "/data/postmaster.pid", encoding: .utf8)
         guard let number = text.split(separator: "\n").first.flatMap({ Int32($0) }) else {
@@ -119,7 +121,7 @@ final class TestCluster: Sendable {
         return number
     }
 
-    /// What `store.url` is for one of its databases.
+    /// The `store.url` of one of its databases.
     func url(of database: String, user: String = "postgres") -> String {
         "postgresql://\(user)@/\(database)?host=\(folder.replacing("/", with: "%2F"))"
     }

@@ -4,9 +4,9 @@ import System
 
 @testable import PostgresStore
 
-/// A database of a test's own, with the tables of the present schema and nothing in them.
+/// A database for one test, with the tables of the present schema and nothing in them.
 ///
-/// It is removed some time after this object, when nobody is connected to it any more.
+/// It is removed some time after this object, when it has no connection any longer.
 ///
 /// Any thread.
 final class TestDatabase: Sendable {
@@ -14,11 +14,11 @@ final class TestDatabase: Sendable {
     let name: String
 
     private static let numbers = Atomic<Int>(0)
-    /// Databases of tests that are over.
+    /// The databases of tests that have ended.
     private static let left = Mutex<Set<String>>([])
     private static let template = Result { try makeTemplate() }
 
-    /// - Parameter isEmpty: Whether it has not even tables.
+    /// - Parameter isEmpty: Whether it lacks even the tables.
     init(isEmpty: Bool = false) throws {
         cluster = try TestCluster.shared()
         try Self.dropLeftDatabases(on: cluster)
@@ -26,7 +26,7 @@ final class TestDatabase: Sendable {
         try Self.create(name, like: isEmpty ? "template0" : Self.template.get(), on: cluster)
     }
 
-    /// Lets rows be sealed with some keys, for stores that do not agree on them with the database.
+    /// Lets rows be sealed with some keys, for stores that do not write their keys into the database.
     func allow(keys numbers: Int...) throws {
         for number in numbers {
             try sql("INSERT INTO sealing_key VALUES (\(number), '') ON CONFLICT DO NOTHING")
@@ -37,7 +37,7 @@ final class TestDatabase: Sendable {
         Self.left.withLock { _ = $0.insert(name) }
     }
 
-    /// The settings of its store.
+    /// The settings of a store in it.
     func options(user: String = "postgres") -> PostgresOptions { cluster.options(for: name, user: user) }
 
     func connection(user: String = "postgres") throws -> BlockingConnection {
@@ -46,7 +46,7 @@ final class TestDatabase: Sendable {
 
     /// Runs statements in the database, one after the other on one connection.
     ///
-    /// - Returns: The rows of the last one. Values that are no text must be cast to it: `SELECT version::text FROM token`.
+    /// - Returns: The rows of the last one. Other values must be cast to text: `SELECT version::text FROM token`.
     @discardableResult
     func sql(_ statements: String...) throws -> [[String?]] {
         let connection = try connection()
@@ -60,7 +60,7 @@ final class TestDatabase: Sendable {
         return rows
     }
 
-    /// The first value of a statement's first row, a number.
+    /// The first value of a statement's first row, which must be a number.
     func number(_ statement: String) throws -> Int64? { try connection().integer(statement) }
 
     static var deadline: MonotonicTime { .now + Nanoseconds(.seconds(60)) }
@@ -73,7 +73,9 @@ final class TestDatabase: Sendable {
         try run("CREATE DATABASE \(name) TEMPLATE \(template)", on: cluster)
     }
 
-    /// Drops those without connections: the others would hold this up, and a store that is being closed may still use one.
+    /// Drops the left databases without connections.
+    ///
+    /// A store that is being closed may still use one of the others.
     private static func dropLeftDatabases(on cluster: TestCluster) throws {
         let names = left.withLock(\.self)
         guard !names.isEmpty else { return }
@@ -85,7 +87,7 @@ final class TestDatabase: Sendable {
         }
     }
 
-    /// Makes the database that those of the tests are copies of.
+    /// Makes the database from which those of the tests are copied.
     private static func makeTemplate() throws -> String {
         let (cluster, name) = (try TestCluster.shared(), "migrated")
         try create(name, like: "template0", on: cluster)

@@ -7,7 +7,7 @@ import Testing
 @testable import PostgresStore
 @testable import TokenStore
 
-/// A server's store, opened as the program opens it, with a key ring in a folder of its own.
+/// A store, opened as a server opens it, with a key ring in its own folder.
 final class TestServer: Sendable {
     let database: TestDatabase
     let folder: TemporaryDirectory
@@ -17,10 +17,10 @@ final class TestServer: Sendable {
     static let times = Upkeep.Times(look: .milliseconds(100))
 
     /// - Parameters:
-    ///   - database: Shared with other servers.
-    ///   - folder: With a key ring; nil for a new one.
+    ///   - database: May be shared with other servers.
+    ///   - folder: Has a key ring; nil for a new folder.
     ///   - isSealed: Whether the settings ask for sealing.
-    ///   - interval: Between two looks at what servers have agreed on; only once it serves.
+    ///   - interval: The time between two looks at what servers have agreed on. They begin with the first handle.
     init(
         _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true,
         lookingEvery interval: Duration = TestServer.times.look
@@ -81,7 +81,7 @@ final class TestServer: Sendable {
         return try database.number("SELECT key_number FROM token WHERE key = '\\x\(key)'")
     }
 
-    /// What was reported as a text that begins so.
+    /// Whether a text that begins like this was reported.
     func said(_ beginning: String) -> Bool {
         events.all.contains { $0.description.hasPrefix(beginning) }
     }

@@ -4,7 +4,7 @@ package import System
 /// Why an audit log cannot be opened, written or read; says what to do about it.
 package enum AuditError: Error, Hashable, CustomStringConvertible {
     case file(path: String, SystemError)
-    /// The disk took only a part of the lines, which was cut off again.
+    /// Only a part of the lines could be written, and that part was cut off again.
     case full(path: String)
     /// The disk has not answered for `SubmittedEvents.patience`.
     case stalled(path: String)
@@ -12,19 +12,19 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case torn(path: String, SystemError)
     case notAFile(path: String)
     case inUse(path: String)
-    /// The file has something else than an audit log in it.
+    /// The file contains something other than an audit log.
     case foreign(path: String)
     /// The file belongs to the chain of another first key.
     case ofAnotherChain(path: String)
-    /// A file that shall continue the log has lines of its own.
+    /// A file that is to continue the log already contains lines.
     case notEmpty(path: String)
-    /// The head that a log is verified against is a line before the first one of the files.
+    /// The head that the log is verified against comes before the first line of the given files.
     case headInEarlierFile(head: UInt64, first: UInt64)
     case noRunningKey(path: String)
     case keyFile(path: String, reason: String)
     case keyFileMode(path: String, mode: UInt32)
     case keyFileExists(path: String)
-    /// The server has a key already, and shall not get another one.
+    /// The server already has a key and must not get another one.
     case runningKeyExists(path: String)
     case closed
     case library(CryptographyError)
@@ -37,17 +37,17 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             \(error.fileAdvice(otherwise: "check the path, and that the server's user has access to it and its folder"))
             """
         case .full(let path):
-            "\(path) cannot be written to: its disk is full, or the file has reached its limit of size"
-        case .stalled(let path): "the disk of \(path) does not answer; look after it"
+            "\(path) cannot be written to: its disk is full, or the file has reached its size limit"
+        case .stalled(let path): "the disk of \(path) does not respond; check it"
         case .torn(let path, let error):
-            "the end of \(path) is half a line, which cannot be cut off (\(error)); check its disk"
-        case .notAFile(let path): "\(path) is no regular file; an audit log needs one"
+            "the end of \(path) is an incomplete line, which cannot be cut off (\(error)); check its disk"
+        case .notAFile(let path): "\(path) is no regular file, which an audit log has to be"
         case .inUse(let path): "another process writes to \(path); each server needs an audit log of its own"
         case .foreign(let path): "\(path) is not an audit log; name another file with audit.file"
         case .ofAnotherChain(let path):
             """
-            \(path) was begun with another first key than the running key belongs to; move it away, to be verified with its \
-            own key, or put the right running key in its place
+            \(path) belongs to another first key than the running key does; move the file away, as only its own first key \
+            verifies it, or put its running key back
             """
         case .notEmpty(let path): "\(path) is not empty; a file that continues the audit log has to be new or empty"
         case .headInEarlierFile(let head, let first):

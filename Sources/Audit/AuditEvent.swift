@@ -12,7 +12,7 @@ package struct AuditEvent: Hashable, Sendable {
         case `operator`(uid: UInt32?)
         /// A signal to the server, by its name; nobody can tell who has sent it.
         case signal(String)
-        /// Nobody: the credential was missing or is not known.
+        /// Nobody: the credential was missing or unknown.
         case none
     }
 
@@ -21,24 +21,24 @@ package struct AuditEvent: Hashable, Sendable {
         case read = "read_token"
         case store = "store_token"
         case remove = "remove_token"
-        /// Some of all tokens, whoever's they are.
+        /// Lists tokens, whoever's they are.
         case list = "list_tokens"
-        /// Some of all tokens, whoever's they are, with their contents.
+        /// Reads tokens with their contents, whoever's they are.
         case export = "export_tokens"
-        /// Reading all rows of this store, to copy them to another one.
+        /// Reads all rows of this store, to copy them to another one.
         case copyFrom = "copy_from_store"
-        /// Filling this store with another one's rows.
+        /// Fills this store with the rows of another one.
         case copyTo = "copy_to_store"
         case createSession = "create_session"
         case listSessions = "list_sessions"
         case endSession = "end_session"
         case endSessions = "end_sessions"
         case erase = "erase_user"
-        /// A request that was refused before it was clear what it wants.
+        /// A request that was refused before it was clear what it asks for.
         case authenticate
         case backUp = "back_up_store"
         case restore = "restore_store"
-        /// Of the key ring.
+        /// Adds a key to the key ring; the next two are about such a key as well.
         case addKey = "add_key"
         case useKey = "use_key"
         case retireKey = "retire_key"
@@ -52,14 +52,13 @@ package struct AuditEvent: Hashable, Sendable {
         package var isChange: Bool {
             switch self {
             case .store, .remove, .createSession, .endSession, .endSessions, .erase, .copyTo, .restore, .addKey,
-                .useKey,
-                .retireKey, .rekey, .addAPIKey, .removeAPIKey:
+                .useKey, .retireKey, .rekey, .addAPIKey, .removeAPIKey:
                 true
             case .read, .list, .export, .copyFrom, .listSessions, .authenticate, .backUp, .reload, .drain: false
             }
         }
 
-        /// Whether the action is recorded even where only changes are.
+        /// Whether the action is recorded even if only changes are.
         var isAlwaysRecorded: Bool {
             switch self {
             case .export, .copyFrom, .backUp, .reload, .drain: true
@@ -74,7 +73,7 @@ package struct AuditEvent: Hashable, Sendable {
         case notFound
         /// `If-Match` or `If-None-Match` did not allow it.
         case preconditionFailed
-        /// Refused; with a reason such as `expired`: a fixed word in snake_case, no text of a client's.
+        /// Refused. The reason is a fixed word in snake_case such as `expired`, never text from a client.
         case denied(_ reason: String)
         /// The server could not do it.
         case failed
@@ -91,7 +90,7 @@ package struct AuditEvent: Hashable, Sendable {
     /// The client's address.
     package var address: String?
     package var requestID: String?
-    /// How many events of this client and kind the line stands for; nil for one that is a line of its own.
+    /// How many events of one client and kind the line stands for; nil if it stands for a single event.
     var count: UInt64?
 
     package init(
@@ -111,11 +110,11 @@ package struct AuditEvent: Hashable, Sendable {
 
 /// Which events are recorded.
 package enum AuditEvents: String, Sendable, CaseIterable {
-    /// Everything but reads that were allowed.
+    /// Everything except reads that were not denied.
     case changes
     case all
 
-    /// Whether an event is recorded; lets a caller skip making it.
+    /// Whether an event is recorded; callers ask before they make it.
     package func includes(_ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome) -> Bool {
         if self == .all || action.isAlwaysRecorded { return true }
         return switch outcome {
@@ -125,14 +124,14 @@ package enum AuditEvents: String, Sendable, CaseIterable {
     }
 }
 
-/// Something that concerns the log itself, which it records like any other event.
+/// An event of the log itself, which is recorded like any other event.
 struct LogEvent {
     let action: Action
-    /// Of a start.
+    /// What a start has found; nil for other events.
     var finding: Finding?
-    /// How much of half a line a start has removed.
+    /// Bytes of an incomplete line that a start has removed; nil if there were none.
     var removedBytes: Int?
-    /// Before lines could be written again.
+    /// How many events were lost before lines could be written again; nil for other events.
     var lostEvents: UInt64?
 
     /// A start of the server.
@@ -141,22 +140,22 @@ struct LogEvent {
     }
     /// A new file continues the chain.
     static let continued = LogEvent(action: .continueLog)
-    /// The last line of a period, which the next key follows.
+    /// The last line of a period; the lines after it have the next key.
     static let keyChanged = LogEvent(action: .changeKey)
-    /// The server's end, and that of the period.
+    /// The server stops, which also ends the period.
     static let closed = LogEvent(action: .closeLog)
-    /// Lines are written again after some could not be.
+    /// Lines are written again after a failure.
     static func resumed(lostEvents: UInt64) -> LogEvent { LogEvent(action: .resumeLog, lostEvents: lostEvents) }
 
     /// What a start found in the file.
     enum Finding: String, CaseIterable {
         /// The file ends as the server left it.
         case unaltered
-        /// There is no line yet in this chain.
+        /// The chain has no lines yet.
         case newChain = "new_chain"
-        /// The file is empty, and continues a chain of other files.
+        /// The file is empty and continues the chain of earlier files.
         case newFile = "new_file"
-        /// The file lacks lines at its end.
+        /// Lines are missing at the end of the file.
         case linesMissing = "lines_missing"
         /// The last lines are not the ones that the server wrote.
         case linesChanged = "lines_changed"
@@ -181,20 +180,20 @@ struct LogEvent {
     var isAnchor: Bool { action == .openLog || action == .continueLog }
 }
 
-/// What stands for a user or a session in the audit log: the first 16 bytes of an HMAC.
+/// Stands for a user or a session in the audit log: the first 16 bytes of an HMAC.
 ///
-/// Only who has the key can find out whom it stands for, by trying. The key stays the same as long as the log's first key,
-/// so that a user's lines can be found over the years.
+/// Only someone who has the key can find out whom it stands for, by trying. The key changes only with the log's first key, so
+/// that all lines of a user can be found, even after years.
 package struct AuditPseudonym: Hashable, Sendable {
-    /// What is hashed; a user and a session with the same bytes have different pseudonyms.
+    /// What is hashed; even if their bytes are equal, a user and a session have different pseudonyms.
     package enum Kind: String, Sendable, CaseIterable {
-        /// The bytes that are the row key's input.
+        /// The bytes from which the row key is made.
         case user
-        /// The 16 bytes of the session's public id: a session that is ended by its id is found again.
+        /// The 16 bytes of the session's public id, which is also known when a session is ended by its id.
         case session
     }
 
-    /// As it stands in the log: 22 characters of base64url.
+    /// As written in the log: 22 characters of base64url.
     package let text: String
 }
 
@@ -213,7 +212,7 @@ package final class AuditHasher {
     ) throws(AuditError) -> AuditPseudonym {
         var message: [UInt8] = []
         defer { SecretKey.wipe(&message) }
-        // Enough, so that growing leaves no copies in memory.
+        // Enough that the array does not grow, which would leave copies in memory.
         message.reserveCapacity(16 + identifier.count)
         // The kinds' names have no NUL.
         message += kind.rawValue.utf8 + [0]

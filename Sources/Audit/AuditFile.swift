@@ -9,12 +9,12 @@ internal import System
 final class AuditFile: Sendable {
     let path: String
     private let descriptor: FileDescriptor
-    /// The bytes of an incomplete line at the end that could not be cut off yet.
+    /// How many bytes at the end belong to an incomplete line that could not be cut off yet.
     private let tornBytes = Atomic<Int>(0)
 
     /// Opens a file, and creates it (mode 0640) if it does not exist.
     ///
-    /// - Parameter locks: Whether other processes are kept from it.
+    /// - Parameter locks: Whether other processes are kept from writing to it.
     init(_ path: String, locks: Bool = true) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
@@ -23,18 +23,18 @@ final class AuditFile: Sendable {
             throw .file(path: path, error)
         }
         guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
-        // Two servers would tear each other's chain. A file on a file system without locks is used without one.
+        // Two servers would break each other's chain. On a file system without locks the file is used without one.
         guard !locks || flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
             throw .inUse(path: path)
         }
     }
 
     deinit {
-        // A process that is just being spawned may still have a copy of the descriptor, which would keep the lock.
+        // A child process that is just starting may still have a copy of the descriptor, which would keep the lock.
         _ = flock(descriptor.number, LOCK_UN)
     }
 
-    /// O_NONBLOCK makes it fail at once for a pipe, which cannot be an audit log anyway.
+    /// With O_NONBLOCK, opening a pipe does not wait for its other end; it is refused afterwards.
     private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
 
     private static func open(_ path: String) throws(SystemError) -> FileDescriptor {
@@ -47,7 +47,7 @@ final class AuditFile: Sendable {
             // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
             // create a file anywhere.
             let file = try FileDescriptor(opening: path, flags | O_CREAT | O_EXCL, mode: 0o640)
-            // A command that root runs must not keep the server's user from it.
+            // Otherwise the server's user could not open a file that a command of root has made.
             file.adoptOwner(of: Path.folder(of: path))
             try Folder.synchronize(Path.folder(of: path))
             return file
@@ -67,7 +67,7 @@ final class AuditFile: Sendable {
         return own.identity == found.identity
     }
 
-    /// Whether the file has no name any more: what is written to it is lost.
+    /// Whether the file was deleted, so that what is written to it is lost.
     var isRemoved: Bool { (try? FileStatus.read(descriptor.number))?.linkCount == 0 }
 
     func read(at offset: Int, count: Int) throws(AuditError) -> [UInt8] {
@@ -91,20 +91,11 @@ final class AuditFile: Sendable {
         throw .full(path: path)
     }
 
-    /// Cuts the file off.
-    func truncate(to size: Int) throws(AuditError) {
-        do throws(SystemError) {
-            try BlockingIO.truncate(descriptor.number, to: size)
-        } catch {
-            throw .file(path: path, error)
-        }
-    }
-
-    /// Tries again to cut off what a failed call has left.
+    /// Cuts off the incomplete line that a failed call has left, if there is one.
     func cutTornBytes() throws(AuditError) {
         let count = tornBytes.load(ordering: .relaxed)
         guard count > 0 else { return }
-        // By the present size, as the file may have been emptied in between.
+        // By the current size, as the file may have been emptied in between.
         let size = size
         do throws(SystemError) {
             try BlockingIO.truncate(descriptor.number, to: max(0, size - count))
@@ -114,7 +105,7 @@ final class AuditFile: Sendable {
         tornBytes.store(0, ordering: .relaxed)
     }
 
-    /// Returns when the lines so far are on the disk.
+    /// Waits until the lines so far are on the disk.
     func synchronize() throws(AuditError) {
         do throws(SystemError) {
             try BlockingIO.synchronizeData(descriptor.number)
@@ -124,25 +115,25 @@ final class AuditFile: Sendable {
     }
 }
 
-/// Where a chain goes on at a start, by the end of its file and what the server remembers of it.
+/// Where a chain continues at a start, according to the end of its file and to what the server has saved about it.
 struct LogEnd {
     /// The end that the next line follows.
     let head: ChainHead
     /// The key of the next line.
     let key: ChainKey
     let finding: LogEvent.Finding
-    /// Bytes of a line without an end, which were cut off.
+    /// Bytes of an incomplete line, which were cut off.
     let removedBytes: Int
 
-    /// Examines a file and cuts off half a line at its end.
+    /// Examines a file and cuts off an incomplete line at its end.
     ///
     /// - Parameters:
     ///   - file: The log's file.
-    ///   - running: The running key and the chain's end at the beginning of its period or of the file.
+    ///   - running: The running key; its head is the chain's end when the period or the file began.
     ///   - saved: The chain's end as it was saved last; nil if that is not known.
     init(of file: AuditFile, _ running: RunningKey, saved: HeadFile.Place?) throws(AuditError) {
         var known = HeadFile.Place(head: running.head, period: running.chainKey.period)
-        // Only a later one counts: the head is not synced, the running key is.
+        // The running key is synced and the saved end is not, so the saved end counts only if it is later.
         if let saved, saved.head.sequence > running.head.sequence, saved.period >= running.chainKey.period,
             saved.period - running.chainKey.period < Self.periodLimit
         {
@@ -150,7 +141,7 @@ struct LogEnd {
         }
         try file.checkOrigin(chain: running.chain)
         removedBytes = try file.cutHalfLine()
-        let knownKey = try Self.key(of: known.period, from: running.chainKey)
+        let knownKey = try running.chainKey.advanced(to: known.period)
         guard file.size > 0 else {
             (head, key) = (known.head, knownKey)
             finding = known.head.sequence == 0 ? .newChain : .newFile
@@ -173,16 +164,10 @@ struct LogEnd {
         }
     }
 
-    /// How many periods the saved end can be ahead of the running key, which is replaced in each.
+    /// How many periods the saved end can be ahead of the running key, which is replaced in every period.
     private static let periodLimit: UInt64 = 1_000
 
-    private static func key(of period: UInt64, from key: ChainKey) throws(AuditError) -> ChainKey {
-        var key = key
-        while key.period < period { key = try key.next() }
-        return key
-    }
-
-    /// Accepts lines from an end on, until one does not follow.
+    /// Follows the chain from an end on, up to the first line that does not belong to it.
     private static func follow(
         _ file: AuditFile, from head: ChainHead, _ key: ChainKey
     ) throws(AuditError) -> (head: ChainHead, key: ChainKey) {
@@ -199,18 +184,18 @@ struct LogEnd {
     }
 }
 
-/// Reads the end of a file, however long that is.
+/// Reads the beginning and the end of a file of any size.
 extension AuditFile {
-    /// How much is read at once.
+    /// Bytes that are read at once.
     private static let window = 1 << 20
     private static let newline = UInt8(ascii: "\n")
 
-    /// Refuses a file that is no audit log, or that of another chain, before anything in it is changed.
+    /// Refuses a file that is not an audit log or belongs to another chain; called before the file is changed.
     func checkOrigin(chain: String) throws(AuditError) {
         let start = try read(at: 0, count: AuditLine.lengthLimit + 1)
         guard !start.isEmpty else { return }
         guard let end = start.firstIndex(of: Self.newline) else {
-            // The first line of all can have been torn as well.
+            // A crash may have left the very first line incomplete.
             let beginning = Array(#"{"sequence":"#.utf8)
             guard start.count <= AuditLine.lengthLimit, start.prefix(beginning.count).elementsEqual(beginning) else {
                 throw .foreign(path: path)
@@ -224,11 +209,16 @@ extension AuditFile {
 
     /// Cuts off what follows the last newline.
     ///
-    /// - Returns: How many bytes.
+    /// - Returns: How many bytes were cut off.
     func cutHalfLine() throws(AuditError) -> Int {
         let size = size
         let end = try lastNewline(before: size).map { $0 + 1 } ?? 0
-        if end < size { try truncate(to: end) }
+        guard end < size else { return 0 }
+        do throws(SystemError) {
+            try BlockingIO.truncate(descriptor.number, to: end)
+        } catch {
+            throw .file(path: path, error)
+        }
         return size - end
     }
 
@@ -240,14 +230,14 @@ extension AuditFile {
         return AuditLine(try read(at: start, count: size - 1 - start)[...])
     }
 
-    /// Whole lines from the end of the file, among them those that follow a line; from the file's start if need be.
+    /// Whole lines at the end of the file, including all that follow the line with this number.
     func bytes(after sequence: UInt64) throws(AuditError) -> ArraySlice<UInt8> {
         let size = size
         var count = Self.window
         while true {
             let start = max(0, size - count)
             let bytes = try read(at: start, count: size - start)
-            // The first line is a part of one, unless the file begins there.
+            // What was read begins within a line, unless it begins with the file.
             let whole = start == 0 ? bytes[...] : bytes.drop { $0 != Self.newline }.dropFirst()
             if start == 0 { return whole }
             if let first = AuditLine(whole.prefix { $0 != Self.newline }), first.sequence <= sequence + 1 {

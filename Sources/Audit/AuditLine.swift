@@ -13,7 +13,7 @@ struct LineEncoder: ~Copyable {
     private(set) var head: ChainHead
     private(set) var period: UInt64
     private var hash: KeyedHash
-    /// The MAC of the line before and then the line, as they are hashed.
+    /// What is hashed: the MAC of the line before, and then the line.
     private var message: [UInt8] = []
 
     init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
@@ -23,17 +23,17 @@ struct LineEncoder: ~Copyable {
         message.reserveCapacity(1024)
     }
 
-    /// Goes on in another period.
+    /// Continues in another period.
     ///
     /// - Parameters:
-    ///   - period: Its number.
-    ///   - hash: With its key for lines.
+    ///   - period: The number of the period.
+    ///   - hash: Makes the MACs of its lines.
     mutating func enter(_ period: UInt64, _ hash: KeyedHash) {
         self.hash = hash
         self.period = period
     }
 
-    /// Goes back to an earlier end: the lines since then were not written.
+    /// Goes back to an earlier end, because the lines since then were not written.
     mutating func revert(to head: ChainHead) {
         self.head = head
     }
@@ -42,8 +42,8 @@ struct LineEncoder: ~Copyable {
     ///
     /// - Parameters:
     ///   - event: What happened.
-    ///   - microseconds: The present time, since 1970.
-    ///   - lines: The line and a newline are appended to them.
+    ///   - microseconds: The current time, since 1970.
+    ///   - lines: The array to which the line and a newline are appended.
     mutating func append(_ event: AuditEvent, at microseconds: Int64, to lines: inout [UInt8]) throws(AuditError) {
         begin(microseconds, event.action.rawValue)
         switch event.outcome {
@@ -120,9 +120,9 @@ struct LineEncoder: ~Copyable {
         if let number { message += #","\#(name)":\#(number)"#.utf8 }
     }
 
-    /// Appends text that others may have chosen as a JSON string (RFC 8259, section 7).
+    /// Appends a text, which a client may have chosen, as a JSON string (RFC 8259, section 7).
     ///
-    /// Only the first bytes of a long one: no client makes lines of any length.
+    /// A long text is cut off, so that no client can make lines of any length.
     private mutating func append(_ name: String, _ text: String?) {
         guard let text else { return }
         message += #","\#(name)":""#.utf8
@@ -130,7 +130,7 @@ struct LineEncoder: ~Copyable {
             switch byte {
             case UInt8(ascii: "\""), UInt8(ascii: "\\"): message += [UInt8(ascii: "\\"), byte]
             case 0x20..<0x7f: message.append(byte)
-            // No line needs them, and not every reader of lines takes all of UTF-8's characters for one line.
+            // No field needs other characters, and some of them, such as U+2028, end a line for some programs.
             default: message.append(UInt8(ascii: "?"))
             }
         }
@@ -155,14 +155,14 @@ struct LineEncoder: ~Copyable {
     }
 }
 
-/// What the server and the verifier need of a line; it is true once the MAC, which covers every byte, was verified.
+/// The fields of a line that the server and the verifier need; they can be trusted once the MAC was verified.
 struct AuditLine {
     let sequence: UInt64
     let period: UInt64
-    /// As it stands there.
+    /// As written in the line.
     let time: String
     let action: String
-    /// The word of `reason`; nil without one.
+    /// The value of `reason`; nil if the line has none.
     let reason: String?
     /// The chain's name; nil unless the line is an anchor.
     let chain: String?
@@ -172,11 +172,11 @@ struct AuditLine {
     /// How many of the line's bytes the MAC covers.
     let coveredCount: Int
 
-    /// Longer than any line, in bytes.
+    /// Bytes that a line may have; no line of the encoder is that long.
     static let lengthLimit = 4096
 
     private static let macText = Array(#","mac":""#.utf8)
-    /// Bytes of the last field and the brace.
+    /// Bytes of the field `mac` and the closing brace.
     private static let macFieldLength = macText.count + Base64URL.length(of: ChainHead.macLength) + 2
 
     /// Reads a line without its newline; nil if the encoder would not write such a line.

@@ -6,10 +6,10 @@ package import System
 
 /// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.
 ///
-/// Lines are written with one write(2), under one lock, so that their order is that of their numbers: those of loops by a thread
-/// of the log's own, which takes all that have gathered while it wrote, others by the thread that records them. They are on the
-/// disk, and survive a power cut, when the key or the file changes and at the end. Before that they survive the process, however
-/// that ends.
+/// The lines of several events are written with one write(2), under one lock, so that they are in the order of their numbers. A
+/// thread of the log writes the loops' events, all that have gathered since its last write; other events are written by the thread
+/// that records them. From then on lines survive the process, however that ends. They survive a power cut once they are synced:
+/// when the key or the file changes, and at the end.
 ///
 /// Any thread.
 package final class AuditLog: Sendable {
@@ -23,10 +23,10 @@ package final class AuditLog: Sendable {
     private let queue = DispatchQueue(label: "audit log")
     private let background = DispatchQueue(label: "audit log upkeep")
     private let submitted = Mutex(SubmittedEvents())
-    /// Whether the disk does not answer; changed while `submitted` is locked.
+    /// Whether the disk does not respond; changed while `submitted` is locked.
     private let hasStalled = Atomic<Bool>(false)
     private let repeated = Mutex(RepeatedEvents())
-    /// As of the last change; beside the writer, so that reading it does not wait for a slow disk.
+    /// The writer's figures as of its last change, outside its lock so that reading them does not wait for a slow disk.
     private let published: Mutex<AuditFigures>
     /// Locked while the file of the running key or the log's file is replaced.
     private let replacing = Mutex(())
@@ -38,8 +38,8 @@ package final class AuditLog: Sendable {
     /// Opens the log and records the start.
     ///
     /// - Parameters:
-    ///   - path: Of the file; created if it does not exist.
-    ///   - keyPath: Of the running key, which `token-cache audit key` has made.
+    ///   - path: The path of the file, which is created if it does not exist.
+    ///   - keyPath: The path of the running key, which `token-cache audit key` has made.
     ///   - clock: Microseconds since 1970.
     ///   - report: Called with what an operator should know, on any thread, without a lock.
     package init(
@@ -63,7 +63,7 @@ package final class AuditLog: Sendable {
         keepUp()
     }
 
-    /// Fails if a log could not be opened; changes nothing, and does not mind a server that has it open.
+    /// Fails if a log could not be opened; changes nothing, and works while a server has the log open.
     ///
     /// - Parameters:
     ///   - path: The log's path; the file need not exist.
@@ -87,7 +87,7 @@ package final class AuditLog: Sendable {
     /// Makes the pseudonyms for the events of one thread.
     package func makeHasher() throws(AuditError) -> AuditHasher { try AuditHasher(pseudonymKey) }
 
-    /// Whether the disk has not answered for too long.
+    /// Whether the disk has not responded for too long.
     package var isStalled: Bool { hasStalled.load(ordering: .relaxed) }
 
     package var figures: AuditFigures {
@@ -98,10 +98,10 @@ package final class AuditLog: Sendable {
 
     // MARK: - Recording
 
-    /// Has events recorded without waiting for the disk.
+    /// Records events without waiting for the disk.
     ///
-    /// - Parameter done: Called once, on any thread: with true when the events are in the log for certain, and with false when
-    ///   nobody should wait for that any longer; if the disk answers after all, they are written then.
+    /// - Parameter done: Called once, on any thread: with true once the events are in the log, and with false if they could not be
+    ///   written, are too many, or the disk takes too long. When a slow disk responds after all, they are written.
     package func submit(_ events: [AuditEvent], done: @escaping SubmittedEvents.Done) {
         let (isFirst, isAwaited) = submitted.withLock {
             $0.add(events, isStalled ? nil : done, at: .now)
@@ -120,11 +120,11 @@ package final class AuditLog: Sendable {
                 try writer.write(taken.events, at: now)
             }) != nil
         for done in submitted.withLock({ $0.finish(at: .now) }) { done(isWritten) }
-        // The disk answers again: the lines tell it, with the number of events that were lost meanwhile.
+        // The disk responds again: the next lines say so, with the number of events that were lost in the meantime.
         if isStalled { writeSubmitted() }
     }
 
-    /// Gives up waiting for a disk that has not answered for too long; to be called every second or so.
+    /// Gives up waiting for a disk that has not responded for too long; to be called every second or so.
     package func checkProgress(at now: MonotonicTime = .now) {
         let (done, isNew) = submitted.withLock { submitted -> ([SubmittedEvents.Done], Bool) in
             guard submitted.isLate(at: now) else { return ([], false) }
@@ -134,7 +134,7 @@ package final class AuditLog: Sendable {
         for done in done { done(false) }
     }
 
-    /// Does what waits for the disk on a thread for that, one after the other.
+    /// Runs work that waits for the disk on a thread for such work, one piece after the other.
     package func inBackground<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result {
         await withCheckedContinuation { continuation in
             background.async { [self] in continuation.resume(returning: work(self)) }
@@ -150,29 +150,29 @@ package final class AuditLog: Sendable {
         try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
     }
 
-    /// Whether an event need not be appended, as it was added to those of its client and kind: one of them was recorded within the
-    /// last minute, and their number will be when the minute is over.
+    /// Whether an event was only counted and need not be appended, as one of its client and kind was recorded within the last
+    /// minute.
     ///
-    /// If the process dies, the number is lost.
+    /// The count is recorded when the minute is over; if the process dies before, it is lost.
     ///
-    /// - Parameter event: Without what tells it from others of its client and kind, such as the request's id.
+    /// - Parameter event: Without the fields in which events of one client and kind differ, such as the request's id.
     package func isCounted(_ event: AuditEvent) -> Bool {
         repeated.withLock { $0.count(event, at: clock()) }
     }
 
     // MARK: - Upkeep
 
-    /// Records the numbers of repeated events, replaces the key when its period is over, tries again to write after a failure,
-    /// and begins a new file if the present one was removed.
+    /// Records the counts of repeated events, replaces the key when its period is over, tries again to write after a failure,
+    /// and begins a new file if the current one was removed.
     ///
     /// To be called every second or so, on a thread that may wait for the disk.
     package func keepUp() {
-        // What fails is reported when it begins, and tried again at the next call.
+        // A failure is reported when it begins, and the next call tries again.
         try? append(repeated.withLock { $0.takeDue(at: clock()) })
         let isRemoved = try? perform { (writer, now) throws(AuditError) in
             if writer.figures.isFailing { try writer.write([], at: now) }
             let age = now / 1_000_000 - writer.running.periodStart
-            // Below zero the clock was set back, and nobody knows how old the key is.
+            // A negative age means that the clock was set back: then nobody knows how old the key is.
             if age >= Self.period || age < 0 { try writer.endPeriod(.keyChanged, at: now) }
             return writer.file.isRemoved
         }
@@ -182,7 +182,7 @@ package final class AuditLog: Sendable {
         try? reopen()
     }
 
-    /// Goes on in a new file after the present one was renamed; without effect if it was not.
+    /// Continues in a new file after the current one was renamed; does nothing if it was not.
     package func reopen() throws(AuditError) {
         try replacing.withLock { (_) throws(AuditError) in
             let file = writer.withLock { $0.file }
@@ -217,7 +217,7 @@ package final class AuditLog: Sendable {
                 return
             }
             do throws(AuditError) {
-                // Otherwise a power cut could leave a key without the line that it follows.
+                // Otherwise a power cut could leave the new key on the disk without the lines before it.
                 try file.synchronize()
                 try running.save(keyPath)
             } catch {
@@ -230,7 +230,7 @@ package final class AuditLog: Sendable {
         }
     }
 
-    /// Calls `body` with the writer and the time, and reports the outcome.
+    /// Calls `body` with the writer and the time, and then reports the writer's notices.
     private func perform<Result: Sendable>(
         _ body: (inout ChainWriter, _ now: Int64) throws(AuditError) -> Result
     ) throws(AuditError) -> Result {
@@ -251,13 +251,13 @@ package final class AuditLog: Sendable {
 package struct AuditFigures: Sendable {
     /// The sequence number of the last line.
     package var sequence: UInt64 = 0
-    /// The first 48 bits of the last line's MAC, as a number: metrics have no texts, and represent this one exactly.
+    /// The first 48 bits of the last line's MAC, as a number that a metric, whose value is a Double, represents exactly.
     package var headNumber: UInt64 = 0
-    /// Since the start.
+    /// Lines that were written since the start.
     package var lines: UInt64 = 0
-    /// Calls that could not write their lines, since the start.
+    /// Failed attempts to write lines, since the start.
     package var failures: UInt64 = 0
-    /// Whether lines cannot be written at present.
+    /// Whether lines cannot be written at the moment.
     package var isFailing = false
 
     package init() {}
@@ -275,7 +275,7 @@ extension ChainHead {
 
 /// A change in the state of the audit log, for operators.
 package struct AuditNotice: Sendable, CustomStringConvertible {
-    /// Whether the log may be the work of an attacker, or is not written.
+    /// Whether lines may be missing, lost or forged, so that an operator has to act.
     package let isAlarm: Bool
     package let description: String
 

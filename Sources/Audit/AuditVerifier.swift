@@ -18,7 +18,7 @@ package struct AuditVerifier: ~Copyable {
         }
     }
 
-    /// A server that changes its key every 15 minutes needs more than a hundred years for so many.
+    /// Periods that a log may have: at one every 15 minutes, they last for more than a hundred years.
     private static let periodLimit: UInt64 = 4_000_000
 
     private let firstKey: ChainKey
@@ -34,7 +34,7 @@ package struct AuditVerifier: ~Copyable {
         (firstKey, chain, seenHead) = (try key.chainKey(), try key.chainName(), head)
     }
 
-    /// Goes on with a file, in the order in which the server wrote them; without effect after a fault.
+    /// Verifies the next file, in the order in which the server wrote them; does nothing after a fault.
     package mutating func read(_ path: String) throws(AuditError) {
         guard found.fault == nil else { return }
         var reader = try LineReader(path)
@@ -49,7 +49,7 @@ package struct AuditVerifier: ~Copyable {
         }
     }
 
-    /// What was found in all files; fails if the line of the head is before their first one, where nobody has looked.
+    /// Returns what was found in all files; fails if the head comes before their first line, and so was not compared.
     package consuming func finish() throws(AuditError) -> AuditVerification {
         guard let seenHead, found.fault == nil else { return found }
         if let lines = found.lines, seenHead.sequence < lines.lowerBound {
@@ -70,7 +70,7 @@ package struct AuditVerifier: ~Copyable {
             if check?.isPeriodEnded == true { try check?.enterNextPeriod() }
             if line.sequence > expected {
                 let gap = expected...(line.sequence - 1)
-                // Only a start that has found lines missing follows a line that is not there.
+                // Only the line of a start that has found lines missing may follow a missing line.
                 guard line.reason == LogEvent.Finding.linesMissing.rawValue, let previous = line.previous else {
                     return refuse(.missing(gap), line.sequence)
                 }
@@ -94,16 +94,16 @@ package struct AuditVerifier: ~Copyable {
         accept(line)
     }
 
-    /// Prepares for an anchor that begins a file in the chain's midst, or follows missing lines.
+    /// Prepares for an anchor that begins a file in the middle of the chain, or that follows missing lines.
     private mutating func go(to line: AuditLine, after previous: [UInt8]) throws(AuditError) {
-        var key = check?.key ?? firstKey
-        // Each period has a line, its last one.
+        let key = check?.key ?? firstKey
+        // Each period has at least one line, its last one.
         let lines = line.sequence - 1 - (check?.head.sequence ?? 0)
         if line.period > key.period, line.period - key.period > lines {
             return refuse(.wrongPeriod(found: line.period, expected: key.period), line.sequence)
         }
-        while key.period < line.period { key = try key.next() }
-        check = try LineCheck(after: ChainHead(sequence: line.sequence - 1, mac: previous), key)
+        let head = ChainHead(sequence: line.sequence - 1, mac: previous)
+        check = try LineCheck(after: head, key.advanced(to: line.period))
     }
 
     private mutating func accept(_ line: AuditLine) {
@@ -124,21 +124,21 @@ package struct AuditVerifier: ~Copyable {
 /// The first thing that is wrong in a log.
 package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Hashable, Sendable {
-        /// The line is not as any server writes it.
+        /// The line is not one that a server writes.
         case malformed
-        /// The line has other bytes than the server wrote, or another key was given.
+        /// The line differs from the one that the server wrote, or another log's key was given.
         case changed
-        /// Lines are not where they should be: removed, or put elsewhere.
+        /// Lines are not where they should be: they were removed or moved.
         case missing(ClosedRange<UInt64>)
-        /// A line that came before, or that belongs further up.
+        /// The line is a repetition, or belongs further up.
         case misplaced(expected: UInt64)
-        /// The line is of a period that does not follow: the lines between were removed, or it was forged with a later key.
+        /// The line's period does not follow: lines in between were removed, or the line was forged with a later key.
         case wrongPeriod(found: UInt64, expected: UInt64)
-        /// The file's last line has no end.
+        /// The file ends within a line.
         case halfLine
-        /// The log ends before the line that it had as its last one elsewhere.
+        /// The log ends before the line of the head that was given.
         case cutOff(head: UInt64)
-        /// The line is not the one that was the last one elsewhere.
+        /// The line is not that of the head that was given.
         case otherHead
         /// The first line does not say what it follows, and earlier files were not given.
         case noAnchor
@@ -155,7 +155,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
         "\(file), line \(line)\(sequence.map { " (sequence number \($0))" } ?? ""): \(reason)"
     }
 
-    /// For lines that are missing before a file.
+    /// Another reason for lines that are missing before a file.
     private var fileIsMissing: String { line == 1 ? ", or the file that has them was not given" : "" }
 
     private var reason: String {
@@ -164,12 +164,12 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
             """
             this is not a line of an audit log; it was changed or inserted\(line == 1 ? ", or the file is compressed" : "")
             """
-        case .changed: "this line was changed, or it is not the first key of this log"
+        case .changed: "this line was changed, or the key that was given is not the first key of this log"
         case .missing(let range):
             range.lowerBound == range.upperBound
-                ? "before it line \(range.lowerBound) is missing; it was removed or moved\(fileIsMissing)"
+                ? "line \(range.lowerBound) is missing before this line; it was removed or moved\(fileIsMissing)"
                 : """
-                before it lines \(range.lowerBound) to \(range.upperBound) are missing; they were removed or moved\
+                lines \(range.lowerBound) to \(range.upperBound) are missing before this line; they were removed or moved\
                 \(fileIsMissing)
                 """
         case .misplaced(let expected):
@@ -178,7 +178,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
             \(line == 1 ? ", or the files were not given with the earliest first" : "")
             """
         case .wrongPeriod(let found, let expected):
-            "it is of period \(found) and should be of period \(expected); lines were removed, or it was forged"
+            "this line is of period \(found) and should be of period \(expected); lines were removed, or it was forged"
         case .halfLine: "the line is not complete; the file was cut off\(line == 1 ? ", or it is compressed" : "")"
         case .cutOff(let head): "the log ends here, but it had a line \(head); the lines between were removed"
         case .otherHead: "this is not the line that the server's metrics have shown"
@@ -187,10 +187,10 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Lines that the server found missing itself, at a start, and recorded as missing.
+/// Lines that the server itself found and recorded as missing when it started.
 package struct AuditGap: Hashable, Sendable, CustomStringConvertible {
     package let file: String
-    /// Of the start's line, from 1.
+    /// The number of the start's line in the file, from 1.
     package let line: Int
     package let lines: ClosedRange<UInt64>
     package let time: String
@@ -207,12 +207,12 @@ package struct AuditGap: Hashable, Sendable, CustomStringConvertible {
 package struct AuditVerification: Sendable {
     /// Sequence numbers of the lines that were verified; nil if there is none.
     package internal(set) var lines: ClosedRange<UInt64>?
-    /// The number that metrics show for the last line.
+    /// The number that the metrics show for the last line.
     package internal(set) var headNumber: UInt64 = 0
-    /// The time of the last line, as it stands there.
+    /// The time of the last line, as written there.
     package internal(set) var lastTime = ""
     package internal(set) var gaps: [AuditGap] = []
-    /// The first fault; what comes after it was not verified.
+    /// The first fault; lines after it were not verified.
     package internal(set) var fault: AuditFault?
 
     package var isSound: Bool { fault == nil && gaps.isEmpty }
@@ -223,9 +223,9 @@ struct LineReader: ~Copyable {
     enum Line {
         /// Without its newline.
         case whole(ArraySlice<UInt8>)
-        /// The file ends in it.
+        /// The file ends within the line.
         case cut
-        /// Longer than any line of a log; the reader ends there.
+        /// The line is longer than any of a log; nothing may be read after it.
         case long
     }
 
@@ -241,7 +241,7 @@ struct LineReader: ~Copyable {
     init(_ path: String) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
-            // A pipe by name may have no writer to wait for; standard input may be one.
+            // A named pipe is refused, as it may have no writer; standard input may be a pipe.
             file =
                 path == "/dev/stdin"
                 ? try FileDescriptor(opening: path, O_RDONLY) : try FileDescriptor(openingFile: path)
@@ -289,7 +289,7 @@ struct LineCheck: ~Copyable {
 
     /// - Parameters:
     ///   - head: What the first line follows.
-    ///   - key: That of the first line.
+    ///   - key: The key of the first line.
     init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
         (self.head, self.key) = (head, key)
         hash = try key.lineHash()
@@ -302,9 +302,9 @@ struct LineCheck: ~Copyable {
         isPeriodEnded = false
     }
 
-    /// Whether a line follows the end; if so, it is the end from then on.
+    /// Returns whether a line follows the end, and if so makes it the new end.
     ///
-    /// Sequence and period are for the caller to look at.
+    /// The caller compares sequence and period.
     mutating func accept(_ line: AuditLine, _ bytes: ArraySlice<UInt8>) throws(AuditError) -> Bool {
         let covered = head.mac + bytes.prefix(line.coveredCount)
         let mac = try hash.mac(of: covered.span)

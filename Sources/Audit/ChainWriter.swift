@@ -8,28 +8,28 @@ struct ChainWriter: ~Copyable {
     private(set) var file: AuditFile
     private(set) var running: RunningKey
     private(set) var figures = AuditFigures()
-    /// Events to report, in this order.
+    /// What is to be reported, in this order.
     var notices: [AuditNotice] = []
     /// Whether the file of the running key has to be replaced.
     var isKeyUnsaved = false
     private var encoder: LineEncoder
     private var headFile: HeadFile
-    /// Events that were lost since the failure.
+    /// Events that were lost since the failure began.
     private var lostEvents: UInt64 = 0
     private var lines: [UInt8] = []
     private var isClosed = false
 
     /// - Parameters:
-    ///   - file: Whose end was examined.
+    ///   - file: The file, whose end was examined.
     ///   - running: The running key as its file has it.
-    ///   - headFile: The chain's end is saved there.
-    ///   - end: Where the chain goes on.
+    ///   - headFile: Where the chain's end is saved.
+    ///   - end: Where the chain continues.
     init(
         _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after end: LogEnd
     ) throws(AuditError) {
         self.file = file
         self.running = running
-        // The period's beginning stays, so that its key is replaced when its time is over.
+        // `periodStart` stays as it is, so that the key is replaced when its time is over.
         self.running.chainKey = end.key
         self.headFile = headFile
         encoder = try LineEncoder(after: end.head, end.key)
@@ -40,9 +40,9 @@ struct ChainWriter: ~Copyable {
     ///
     /// - Parameters:
     ///   - events: Of clients and operators.
-    ///   - own: An event of the log itself; before the others if a file begins with it, otherwise behind them.
-    ///   - microseconds: The present time, since 1970.
-    ///   - retried: How many of the events are written later if they cannot be written now.
+    ///   - own: An event of the log itself: an anchor is written before the others, anything else after them.
+    ///   - microseconds: The current time, since 1970.
+    ///   - retried: How many of the last events are written later if they cannot be written now.
     mutating func write(
         _ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64, retrying retried: Int = 0
     ) throws(AuditError) {
@@ -68,7 +68,7 @@ struct ChainWriter: ~Copyable {
         headFile.save(encoder.head, period: encoder.period)
     }
 
-    /// Notes that events were dropped, or that the disk did not answer, which the next lines tell.
+    /// Notes that events were dropped, or that the disk did not respond; the next lines say so.
     mutating func noteStall(lostEvents count: UInt64) {
         lostEvents += count
         figures.isFailing = true
@@ -85,11 +85,11 @@ struct ChainWriter: ~Copyable {
         if let own, !own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
     }
 
-    /// Writes the last line of the period and goes on with the next key.
+    /// Writes the last line of the period and continues with the next key.
     ///
     /// - Parameters:
-    ///   - event: The line's.
-    ///   - microseconds: The present time, since 1970.
+    ///   - event: The event of that line.
+    ///   - microseconds: The current time, since 1970.
     mutating func endPeriod(_ event: LogEvent, at microseconds: Int64) throws(AuditError) {
         let key = try running.chainKey.next()
         let hash = try key.lineHash()
@@ -102,12 +102,12 @@ struct ChainWriter: ~Copyable {
         headFile.save(encoder.head, period: encoder.period)
     }
 
-    /// Goes on in another file, which is empty; stays in the present one if that fails.
+    /// Continues in another file, which is empty; stays with the current one if that fails.
     ///
-    /// - Returns: The file so far.
+    /// - Returns: The former file.
     mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
         let (former, end) = (file, encoder.head)
-        // A verification finds the rest of an incomplete line.
+        // A verification would report an incomplete line.
         try? former.cutTornBytes()
         file = new
         do throws(AuditError) {
@@ -116,7 +116,7 @@ struct ChainWriter: ~Copyable {
             file = former
             throw error
         }
-        // A start looks in the new file alone: it finds no line there that follows an earlier one.
+        // A start reads only the new file, whose first line follows this end.
         running.head = end
         isKeyUnsaved = true
         return former
@@ -128,7 +128,7 @@ struct ChainWriter: ~Copyable {
     }
 }
 
-/// Events that wait to be written by the log's thread, and who waits for them.
+/// Events that the log's thread is to write, and the callbacks of those who wait for that.
 ///
 /// Used by one thread at a time.
 package struct SubmittedEvents {
@@ -136,14 +136,14 @@ package struct SubmittedEvents {
 
     private var events: [AuditEvent] = []
     private var waiting: [Done] = []
-    /// Those of the events that are being written.
+    /// The callbacks for the events that are being written.
     private var waitingForDisk: [Done] = []
-    /// Since when the disk has been working, or the first of the events has been waiting; nil if neither.
+    /// When writing began or, if nothing is being written, the first event began to wait; nil if none waits.
     private var start: MonotonicTime?
-    /// How many were dropped since the last ones were taken.
+    /// How many events were dropped since some were last taken.
     private var lost: UInt64 = 0
 
-    /// The most that are kept, some 10 MiB; further ones are lost.
+    /// How many events are kept at most, some 10 MiB; further ones are lost.
     static let limit = 20_000
     /// How long answers wait for a disk.
     static let patience = Nanoseconds(.seconds(5))
@@ -167,7 +167,7 @@ package struct SubmittedEvents {
         return (events, lost)
     }
 
-    /// Who waits for the events that were taken, now that they are written or not.
+    /// Ends the writing of the events that were taken, and returns the callbacks for them.
     mutating func finish(at now: MonotonicTime) -> [Done] {
         defer { (waitingForDisk, start) = ([], events.isEmpty ? nil : now) }
         return waitingForDisk
@@ -176,15 +176,17 @@ package struct SubmittedEvents {
     /// Whether the disk has not answered for too long.
     func isLate(at now: MonotonicTime) -> Bool { start.map { $0 + Self.patience < now } ?? false }
 
-    /// Everybody who waits, and does so no more; the events stay.
+    /// Returns and forgets the callbacks of all who wait; the events stay.
     mutating func giveUp() -> [Done] {
         defer { (waitingForDisk, waiting) = ([], []) }
         return waitingForDisk + waiting
     }
 }
 
-/// Events that a client can cause in any number, such as refusals: the first of a client and a kind is a line at once, the others
-/// of a minute are one line with their number, so that nobody fills the disk.
+/// Events that a client can cause in any number, such as refusals.
+///
+/// The first event of a client and kind becomes a line at once, and those of the next minute become one line with their count, so
+/// that nobody can fill the disk.
 ///
 /// Used by one thread at a time.
 struct RepeatedEvents {
@@ -192,19 +194,19 @@ struct RepeatedEvents {
     private var series: [AuditEvent: Series] = [:]
 
     private struct Series {
-        /// The events that no line has yet.
+        /// Events that are not in a line yet.
         var count: UInt64
         /// When the last line was written, in microseconds since 1970.
         var writtenAt: Int64
     }
 
     private static let period: Int64 = 60_000_000
-    /// The most series that tell clients apart; the events of further clients are added up by their kind alone.
+    /// How many series tell clients apart; events of further clients are added up by their kind alone.
     static let limit = 1_000
 
     /// Whether an event is only counted, as a line of its client and kind was written within the last minute.
     ///
-    /// - Parameter event: Without what tells it from others of its client and kind.
+    /// - Parameter event: Without the fields in which events of one client and kind differ.
     mutating func count(_ event: AuditEvent, at now: Int64) -> Bool {
         var event = event
         if series[event] == nil, series.count >= Self.limit {
@@ -220,7 +222,7 @@ struct RepeatedEvents {
 
     /// The events that were counted in series whose last line is a minute old.
     mutating func takeDue(at now: Int64) -> [AuditEvent] {
-        // Below zero the clock was set back.
+        // A negative time means that the clock was set back.
         take({ !(0..<Self.period).contains(now - $0.writtenAt) }, thenFrom: now)
     }
 
@@ -229,7 +231,7 @@ struct RepeatedEvents {
         take({ _ in true }, thenFrom: nil)
     }
 
-    /// - Parameter time: When the next minute of a series begins that went on; nil if it ends.
+    /// - Parameter time: When the next minute of a series that had further events begins; nil to end every series.
     private mutating func take(_ isDue: (Series) -> Bool, thenFrom time: Int64?) -> [AuditEvent] {
         var sums: [AuditEvent] = []
         for (event, series) in series where isDue(series) {

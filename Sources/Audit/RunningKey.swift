@@ -4,16 +4,16 @@ internal import System
 
 /// The end of a chain: what the next line follows.
 struct ChainHead: Hashable, Sendable {
-    /// Of the last line; 0 before the first.
+    /// The number of the last line; 0 before the first.
     var sequence: UInt64
-    /// Of the last line; zeros before the first.
+    /// The MAC of the last line; zeros before the first.
     var mac: [UInt8]
 
     static let macLength = KeyedHash.length
     static let start = ChainHead(sequence: 0, mac: [UInt8](repeating: 0, count: macLength))
 }
 
-/// What the server keeps on its disk to continue the chain: the present period's key, and nothing that leads to an earlier
+/// What the server keeps on its disk to continue the chain: the current period's key, and nothing that leads to an earlier
 /// one.
 package struct RunningKey: Sendable {
     /// The name of the file in the data folder.
@@ -27,7 +27,7 @@ package struct RunningKey: Sendable {
     /// The chain's end when the period or the present file began.
     var head: ChainHead
 
-    /// The key of a chain that begins.
+    /// The running key of a new chain.
     package init(_ first: AuditFirstKey, at unixTime: Int64) throws(AuditError) {
         chain = try first.chainName()
         pseudonymKey = try first.pseudonymKey()
@@ -40,8 +40,8 @@ package struct RunningKey: Sendable {
     static func headPath(beside path: String) -> String { path + ".head" }
 
     private static let heading = """
-        # The running key of token-cache's audit log, which the server replaces every 15 minutes. It verifies nothing:
-        # for that there is the first key. A copy of this file is of no use.
+        # The running key of token-cache's audit log, which the server replaces every 15 minutes. It does not
+        # verify the log; the first key does. A copy of this file is of no use.
 
         """
 
@@ -59,7 +59,7 @@ package struct RunningKey: Sendable {
             let start = number(words[2][2]), let key = KeyFile.key(words[2][3]), let sequence = number(words[3][1]),
             let mac = Base64URL.decode(Array(words[3][2]).span), mac.count == ChainHead.macLength
         else {
-            throw .keyFile(path: path, reason: "it is not as the server writes it")
+            throw .keyFile(path: path, reason: "it is damaged, or the server did not write it")
         }
         chain = String(decoding: words[0][1], as: UTF8.self)
         self.pseudonymKey = pseudonymKey
@@ -68,24 +68,24 @@ package struct RunningKey: Sendable {
         head = ChainHead(sequence: UInt64(sequence), mac: mac)
     }
 
-    /// Puts the key of a new chain in the place of a former one, if there is one, and forgets where that ended.
+    /// Saves the key of a new chain, in place of a former one if there is one, and deletes the former chain's end.
     package func install(_ path: String) throws(AuditError) {
-        // First: the end of another chain would be taken for this one's.
+        // First, as the end of the former chain could be taken for this one's.
         _ = unsafe unlink(Self.headPath(beside: path))
         try save(path)
     }
 
-    /// Replaces the file, or makes it.
-    package func save(_ path: String) throws(AuditError) {
+    /// Replaces or creates the file.
+    func save(_ path: String) throws(AuditError) {
         var text = bytes
         defer { SecretKey.wipe(&text) }
         try KeyFile.replace(path, text)
     }
 
-    /// The text; the caller wipes it.
+    /// The text of the file, which the caller wipes.
     private var bytes: [UInt8] {
         var text: [UInt8] = []
-        // Enough, so that growing leaves no copies in memory.
+        // Enough that the array does not grow, which would leave copies in memory.
         text.reserveCapacity(1024)
         text += Self.heading.utf8
         text += "chain \(chain)\npseudonyms ".utf8
@@ -117,7 +117,7 @@ package struct AuditFirstKey: Sendable {
         try ChainKey.derive(key, "token-cache audit: pseudonyms")
     }
 
-    /// Names the chain in the log; no secret.
+    /// The name of the chain in the log, which is not secret.
     func chainName() throws(AuditError) -> String {
         try ChainKey.derive(key, "token-cache audit: name").withBytes { Base64URL.encode($0.extracting(..<16)) }
     }
@@ -178,7 +178,14 @@ struct ChainKey: Sendable {
         ChainKey(period: period + 1, key: try Self.derive(key, "token-cache audit: next period"))
     }
 
-    /// A key that another one leads to, and that does not lead back (NIST SP 800-108, with HMAC for a single block).
+    /// The key of a later period; this one for an earlier period.
+    func advanced(to period: UInt64) throws(AuditError) -> ChainKey {
+        var key = self
+        while key.period < period { key = try key.next() }
+        return key
+    }
+
+    /// Derives a key that does not lead back to the given one (NIST SP 800-108, with HMAC for a single block).
     static func derive(_ key: SecretKey, _ purpose: String) throws(AuditError) -> SecretKey {
         let purpose = Array(purpose.utf8)
         var bytes = try KeyedHash.forLog(key).mac(of: purpose.span)
@@ -209,35 +216,36 @@ extension KeyedHash {
 
 /// Files with keys: short texts that only their owner may read.
 enum KeyFile {
-    /// Longer than any of them.
+    /// In bytes; longer than any of them.
     private static let sizeLimit = 1 << 16
 
     /// The lines without comments; nil if there is no such file.
     static func lines(of path: String) throws(AuditError) -> [[UInt8]]? {
+        let status: FileStatus
+        var bytes: [UInt8] = []
+        defer { SecretKey.wipe(&bytes) }
         do throws(SystemError) {
             let file = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
-            let status = try FileStatus.read(file.number)
-            guard status.isFile else { return [] }
-            guard !status.isOpenToOthers else { throw SystemError(call: modeCall, code: Int32(status.mode & 0o777)) }
-            var bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
-            defer { SecretKey.wipe(&bytes) }
-            let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))
-            return lines.map(Array.init).filter { $0.first != UInt8(ascii: "#") }
+            status = try FileStatus.read(file.number)
+            if status.isFile { bytes = try BlockingIO.read(from: file.number, limit: sizeLimit) }
         } catch {
             if error.code == ENOENT && error.call == "open" { return nil }
-            if error.call == modeCall { throw .keyFileMode(path: path, mode: UInt32(error.code)) }
             throw .file(path: path, error)
         }
+        guard !status.isFile || !status.isOpenToOthers else {
+            throw .keyFileMode(path: path, mode: UInt32(status.mode & 0o777))
+        }
+        let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))
+        return lines.map(Array.init).filter { $0.first != UInt8(ascii: "#") }
     }
-
-    private static let modeCall = "mode"
 
     /// Writes a file that must not exist.
     static func create(_ path: String, _ text: [UInt8]) throws(AuditError) {
         do throws(SystemError) {
             let file = try FileDescriptor(opening: path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: 0o600)
             do throws(SystemError) {
-                try write(text, to: file.number)
+                try BlockingIO.write(text, to: file.number)
+                try BlockingIO.synchronize(file.number)
                 file.adoptOwner(of: Path.folder(of: path))
                 try Folder.synchronize(Path.folder(of: path))
             } catch {
@@ -250,7 +258,7 @@ enum KeyFile {
         }
     }
 
-    /// Replaces a file, or makes it; one of both texts is there whatever happens.
+    /// Replaces or creates a file; whatever happens, the former or the new text is there.
     ///
     /// The former text is overwritten afterwards, as a file that is only removed often stays readable on its disk.
     static func replace(_ path: String, _ text: [UInt8]) throws(AuditError) {
@@ -266,11 +274,6 @@ enum KeyFile {
         }
     }
 
-    private static func write(_ text: [UInt8], to descriptor: Int32) throws(SystemError) {
-        try BlockingIO.write(text, to: descriptor)
-        try BlockingIO.synchronize(descriptor)
-    }
-
     /// A key in base64url.
     static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {
         guard var bytes = Base64URL.decode(Array(text).span) else { return nil }
@@ -279,9 +282,10 @@ enum KeyFile {
     }
 }
 
-/// The chain's end, written again after each turn, so that the next start notices if the log has lost lines at its end.
+/// The file with the chain's end, written again with every line, so that the next start notices if the log has lost lines at its
+/// end.
 ///
-/// It is not synced: after a power cut it may be older than the log, which the start then goes through. What is in it is no
+/// It is not synced: after a power cut it may be older than the log, and the start then reads the lines in between. It contains no
 /// secret. Used by one thread at a time.
 struct HeadFile: ~Copyable, Sendable {
     private let descriptor: FileDescriptor
@@ -292,7 +296,7 @@ struct HeadFile: ~Copyable, Sendable {
         let period: UInt64
     }
 
-    /// More lines than any log has: a larger number comes from damage, and counting on from it could overflow.
+    /// More lines than any log has: a larger number is damage, and counting on from it could overflow.
     private static let sequenceLimit: UInt64 = 1 << 62
 
     init(_ path: String) throws(AuditError) {
@@ -303,7 +307,7 @@ struct HeadFile: ~Copyable, Sendable {
         }
     }
 
-    /// Nil in a new file, and if something else is there.
+    /// Nil if the file is new or damaged.
     func load() -> Place? {
         let bytes = (try? BlockingIO.read(from: descriptor.number, at: 0, count: 128)) ?? []
         let words = bytes.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
@@ -315,7 +319,7 @@ struct HeadFile: ~Copyable, Sendable {
         return Place(head: ChainHead(sequence: sequence, mac: mac), period: period)
     }
 
-    /// A failure has no consequence but that a start notices less.
+    /// A failure is ignored: its only consequence is that a start may not notice missing lines.
     func save(_ head: borrowing ChainHead, period: UInt64) {
         let text = Array("\(head.sequence) \(period) \(Base64URL.encode(head.mac.span))\n".utf8)
         try? BlockingIO.write(text[...], to: descriptor.number, at: 0)

@@ -1,11 +1,11 @@
 /// Base64 with the alphabet for URLs and file names, without padding (RFC 4648, section 5; RFC 7515, section 2).
 package enum Base64URL {
-    /// The characters that `count` bytes take.
+    /// How many characters stand for `count` bytes.
     package static func length(of count: Int) -> Int { (count * 4 + 2) / 3 }
 
     /// Appends the characters that stand for some bytes.
     package static func append(_ bytes: Span<UInt8>, to text: inout [UInt8]) {
-        // In one step, so that the memory is not looked at anew for each character.
+        // In one step, so that the array's room is not checked for each character.
         text.append(addingCapacity: length(of: bytes.count)) { output in
             var index = 0
             while index + 3 <= bytes.count {
@@ -83,10 +83,10 @@ package enum Hexadecimal {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// The bytes that digits of either case stand for; nil if there are others, or not two for each byte.
+    /// The bytes that digits of either case stand for; nil for other characters, or if there are not two for each byte.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
-        // Enough capacity, so that growing leaves no copies of a key in memory.
+        // Enough that the array does not grow, which would leave copies of a key in memory.
         bytes.reserveCapacity(text.count / 2)
         var high: UInt8?
         for character in text {
@@ -101,7 +101,7 @@ extension [UInt8] {
     /// Appends bytes that `body` writes; appends none if it returns false.
     ///
     /// - Parameters:
-    ///   - added: How many, at least 0.
+    ///   - added: How many bytes, at least 0.
     ///   - body: Writes the bytes to the given place.
     @inlinable
     public mutating func append(count added: Int, writing body: (UnsafeMutablePointer<UInt8>) -> Bool) -> Bool {
@@ -117,7 +117,7 @@ extension [UInt8] {
         return isWritten
     }
 
-    /// Appends bytes that are lent.
+    /// Appends the bytes of a span.
     @inlinable
     public mutating func append(span: Span<UInt8>) {
         unsafe span.withUnsafeBufferPointer { unsafe append(contentsOf: $0) }

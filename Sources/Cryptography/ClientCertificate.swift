@@ -1,7 +1,7 @@
 /// What the certificate of a client says, after TLS has verified it.
 ///
-/// Each name is there only if the certificate has exactly one of its kind, which is not empty, has no NUL and, but for the
-/// common name, is ASCII: which of several was meant would be a guess, and the part before a NUL would be another name.
+/// A name is nil unless the certificate has exactly one of its kind, which is not empty, has no NUL and, except for the common
+/// name, is ASCII. To choose one of several would be a guess, and a program that stops reading at the NUL would see another name.
 ///
 /// Any thread.
 package final class ClientCertificate: Sendable {
@@ -9,7 +9,7 @@ package final class ClientCertificate: Sendable {
     package let thumbprint: [UInt8]
     /// The subject alternative name of type URI (RFC 5280, section 4.2.1.6).
     package let uriName: [UInt8]?
-    /// The subject alternative name of type DNS, in lower case, as case means nothing in it.
+    /// The subject alternative name of type DNS, in lower case, as its case does not count.
     package let dnsName: [UInt8]?
     /// The common name of the subject, in UTF-8.
     package let commonName: [UInt8]?
@@ -21,7 +21,7 @@ package final class ClientCertificate: Sendable {
         self.commonName = commonName
     }
 
-    /// The kinds of names, of which one is the user.
+    /// The kinds of names, one of which names the user.
     package enum NameKind: String, Sendable, CaseIterable {
         /// The subject alternative name of type URI, such as a SPIFFE ID.
         case sanURI = "san_uri"

@@ -28,7 +28,7 @@ internal import COpenSSL
         unsafe EVP_MAC_CTX_free(context)
     }
 
-    /// The hash of some bytes.
+    /// Computes the hash of some bytes.
     ///
     /// - Parameters:
     ///   - bytes: The bytes to hash.
@@ -37,7 +37,7 @@ internal import COpenSSL
         hash.removeAll(keepingCapacity: true)
         let isDone = unsafe hash.append(count: Self.length) { place in
             var length = 0
-            // Without a key, this restarts with the present one.
+            // Without a key, this starts again with the same one.
             return unsafe EVP_MAC_init(context, nil, 0, nil) == 1
                 && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
                 && EVP_MAC_final(context, place, &length, Self.length) == 1 && length == Self.length
@@ -71,7 +71,7 @@ internal import COpenSSL
         unsafe EVP_MD_free(algorithm)
     }
 
-    /// The digest of some bytes.
+    /// Computes the digest of some bytes.
     ///
     /// - Parameters:
     ///   - bytes: The bytes to digest.
@@ -87,7 +87,7 @@ internal import COpenSSL
         guard isDone else { throw .library("EVP_Digest") }
     }
 
-    /// One digest; a context that is kept is faster.
+    /// A single digest; for several, keeping a context is faster.
     package static func digest(of bytes: Span<UInt8>) throws(CryptographyError) -> [UInt8] {
         var digest: [UInt8] = []
         try SHA256Digest().digest(bytes, into: &digest)
@@ -95,11 +95,11 @@ internal import COpenSSL
     }
 }
 
-/// Comparisons whose time tells nothing of the bytes.
+/// Comparisons whose duration tells nothing about the bytes.
 package enum ConstantTime {
     /// Whether two secrets are equal.
     ///
-    /// Their lengths are no secret.
+    /// Their lengths are not secret.
     package static func areEqual(_ left: Span<UInt8>, _ right: Span<UInt8>) -> Bool {
         guard left.count == right.count else { return false }
         return unsafe left.withUnsafeBufferPointer { left in
@@ -112,7 +112,7 @@ package enum ConstantTime {
 
 /// Why a cryptographic operation failed.
 package enum CryptographyError: Error, Hashable, CustomStringConvertible {
-    /// A call of OpenSSL failed, which is named.
+    /// The call of OpenSSL with this name failed.
     case library(String)
 
     package var description: String {

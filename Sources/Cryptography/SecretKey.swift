@@ -71,9 +71,9 @@ package struct SecretText: Sendable, CustomStringConvertible, CustomDebugStringC
     package var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Random bytes of OpenSSL's generators, which the system's seeds.
+/// Random bytes from OpenSSL's generators, which are seeded by the system's.
 package enum RandomBytes {
-    /// For keys and other secrets: of a generator whose output is never seen elsewhere (RAND_priv_bytes(3)).
+    /// For keys and other secrets, from a generator that is used only for secrets (RAND_priv_bytes(3)).
     package static func secret(_ count: Int) throws(CryptographyError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
         guard unsafe RAND_priv_bytes(&bytes, Int32(count)) == 1 else { throw .library("RAND_priv_bytes") }

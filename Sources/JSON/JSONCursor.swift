@@ -1,8 +1,8 @@
-/// A position in JSON text (RFC 8259), which readers move on.
+/// A position in JSON text (RFC 8259), which moves on as the text is read.
 ///
 /// Every call is given the same bytes.
 package struct JSONCursor: Sendable {
-    /// Counted from the first of the bytes that every call is given.
+    /// An index into the bytes that every call is given.
     package var position: Int
     private let end: Int
 
@@ -19,29 +19,20 @@ package struct JSONCursor: Sendable {
         position < end ? bytes[position] : nil
     }
 
-    /// Goes past a byte; false if another one is there.
+    /// Skips a byte; returns false if another one is there.
     package mutating func accept(_ byte: UInt8, _ bytes: Span<UInt8>) -> Bool {
         guard peek(bytes) == byte else { return false }
         position += 1
         return true
     }
 
-    /// Goes past white space (RFC 8259, section 2).
+    /// Skips white space (RFC 8259, section 2).
     package mutating func skipSpace(_ bytes: Span<UInt8>) {
         while let byte = peek(bytes), byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d { position += 1 }
     }
-
-    private static func hexValue(_ byte: UInt8) -> UInt16? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt16(byte - UInt8(ascii: "0"))
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt16(byte - UInt8(ascii: "a") + 10)
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt16(byte - UInt8(ascii: "A") + 10)
-        default: nil
-        }
-    }
 }
 
-/// Reads by recursive descent, and refuses what is not JSON.
+/// Reading by recursive descent; anything that is not JSON is refused.
 extension JSONCursor {
     package struct Malformed: Error {
         package init() {}
@@ -96,21 +87,18 @@ extension JSONCursor {
         switch peek(bytes) {
         case UInt8(ascii: "{"):
             position += 1
-            try forEachMember(bytes) { (_, scanner) throws(Malformed) in
-                try scanner.skipValue(bytes, depth: depth + 1)
+            try forEachMember(bytes) { (_, cursor) throws(Malformed) in
+                try cursor.skipValue(bytes, depth: depth + 1)
             }
-        case UInt8(ascii: "["): try skipArray(bytes, depth: depth)
+        case UInt8(ascii: "["):
+            position += 1
+            try forEachElement(bytes) { (cursor) throws(Malformed) in try cursor.skipValue(bytes, depth: depth + 1) }
         case UInt8(ascii: "\""): _ = try string(bytes)
         case UInt8(ascii: "t"): try expect("true", bytes)
         case UInt8(ascii: "f"): try expect("false", bytes)
         case UInt8(ascii: "n"): try expect("null", bytes)
         default: try skipNumber(bytes)
         }
-    }
-
-    private mutating func skipArray(_ bytes: Span<UInt8>, depth: Int) throws(Malformed) {
-        position += 1
-        try forEachElement(bytes) { (scanner) throws(Malformed) in try scanner.skipValue(bytes, depth: depth + 1) }
     }
 
     private mutating func expect(_ word: String, _ bytes: Span<UInt8>) throws(Malformed) {
@@ -133,7 +121,7 @@ extension JSONCursor {
         guard position > start else { throw Malformed() }
     }
 
-    /// A string's bytes, unescaped.
+    /// Reads a string; returns its bytes, unescaped.
     package mutating func string(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
         try expect(UInt8(ascii: "\""), bytes)
         var text: [UInt8] = []
@@ -148,7 +136,7 @@ extension JSONCursor {
         throw Malformed()
     }
 
-    /// Goes past what follows a backslash (RFC 8259, section 7).
+    /// Reads an escape after its backslash (RFC 8259, section 7), and appends the character that it stands for.
     private mutating func appendEscape(_ bytes: Span<UInt8>, to text: inout [UInt8]) throws(Malformed) {
         guard let letter = peek(bytes) else { throw Malformed() }
         position += 1
@@ -164,18 +152,20 @@ extension JSONCursor {
         }
     }
 
-    /// The UTF-16 code unit of the four digits after `\u`, which may be half of a pair.
+    /// Reads the four digits after `\u`: a UTF-16 code unit, which may be half of a surrogate pair.
     private mutating func codeUnit(_ bytes: Span<UInt8>) throws(Malformed) -> UInt16 {
         var value: UInt16 = 0
         for _ in 0..<4 {
-            guard let digit = peek(bytes).flatMap(Self.hexValue) else { throw Malformed() }
-            value = value << 4 | digit
+            guard let byte = peek(bytes), let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
+                throw Malformed()
+            }
+            value = value << 4 | UInt16(digit)
             position += 1
         }
         return value
     }
 
-    /// The character of an escaped code unit, which may be the first of a pair; a surrogate alone stands for no character.
+    /// The character of an escaped code unit; reads the second half of a surrogate pair, without which the first is malformed.
     private mutating func scalar(
         beginningWith first: UInt16, _ bytes: Span<UInt8>
     ) throws(Malformed) -> Unicode.Scalar {

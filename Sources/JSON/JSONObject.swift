@@ -1,11 +1,11 @@
 /// The members of one JSON object (RFC 8259), each of them once.
 ///
-/// A name that stands there twice is refused, as RFC 7515 (section 4) and RFC 7519 (section 4) allow: two readers that each
-/// take another one of the two values would judge two different tokens.
+/// A repeated name is refused, as RFC 7515 (section 4) and RFC 7519 (section 4) allow: two readers of which each takes another
+/// one of the values would judge two different tokens.
 package struct JSONObject {
-    /// Why a text is not read.
+    /// Why a text is refused.
     package enum Failure: Error {
-        /// Not UTF-8, not JSON, nested too deeply, or something else than an object.
+        /// Not UTF-8, not JSON, nested too deeply, or not an object.
         case malformed
         case repeatedMember
         case tooManyMembers
@@ -41,36 +41,36 @@ package struct JSONObject {
     /// - Parameters:
     ///   - text: The text that `Value.object` belongs to.
     ///   - range: The object, which white space may surround.
-    ///   - memberLimit: As above.
+    ///   - memberLimit: How many members it may have at most.
     package init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
-        var scanner = JSONCursor(position: range.lowerBound, end: range.upperBound)
+        var cursor = JSONCursor(position: range.lowerBound, end: range.upperBound)
         var names: Set<[UInt8]> = []
         var failure: Failure?
         var members: [(name: [UInt8], value: Value)] = []
         do throws(JSONCursor.Malformed) {
-            scanner.skipSpace(text)
-            try scanner.expect(UInt8(ascii: "{"), text)
-            try scanner.forEachMember(text) { (name, scanner) throws(JSONCursor.Malformed) in
+            cursor.skipSpace(text)
+            try cursor.expect(UInt8(ascii: "{"), text)
+            try cursor.forEachMember(text) { (name, cursor) throws(JSONCursor.Malformed) in
                 if members.count == memberLimit { failure = .tooManyMembers }
                 if !names.insert(name).inserted { failure = .repeatedMember }
                 guard failure == nil else { throw JSONCursor.Malformed() }
-                members.append((name, try Self.value(text, &scanner)))
+                members.append((name, try Self.value(text, &cursor)))
             }
-            scanner.skipSpace(text)
+            cursor.skipSpace(text)
         } catch {
             throw failure ?? .malformed
         }
-        guard scanner.isAtEnd else { throw .malformed }
+        guard cursor.isAtEnd else { throw .malformed }
         self.members = members
     }
 
     private static func value(
-        _ text: Span<UInt8>, _ scanner: inout JSONCursor
+        _ text: Span<UInt8>, _ cursor: inout JSONCursor
     ) throws(JSONCursor.Malformed) -> Value {
-        let (start, first) = (scanner.position, scanner.peek(text))
-        if first == UInt8(ascii: "\"") { return .string(try scanner.string(text)) }
-        try scanner.skipValue(text, depth: 1)
-        let range = start..<scanner.position
+        let (start, first) = (cursor.position, cursor.peek(text))
+        if first == UInt8(ascii: "\"") { return .string(try cursor.string(text)) }
+        try cursor.skipValue(text, depth: 1)
+        let range = start..<cursor.position
         switch first {
         case UInt8(ascii: "{"): return .object(range)
         case UInt8(ascii: "["): return .array(range)
@@ -85,12 +85,12 @@ package struct JSONObject {
         members.first { $0.name.elementsEqual(name.utf8) }?.value
     }
 
-    /// The text of a member that is a string; nil without one.
+    /// The text of a member; nil if it is missing or not a string.
     package func text(_ name: String) -> String? {
         if case .string(let bytes) = self[name] { String(decoding: bytes, as: UTF8.self) } else { nil }
     }
 
-    /// The digits of a member that is a number; nil without one.
+    /// The digits of a member; nil if it is missing or not a number.
     package func number(_ name: String) -> String? {
         if case .number(let digits) = self[name] { String(decoding: digits, as: UTF8.self) } else { nil }
     }
@@ -110,12 +110,12 @@ package struct JSONObject {
 
     // MARK: - Arrays
 
-    /// The strings of an array; nil if it has an element of another kind or more of them than the limit.
+    /// The strings of an array; nil if it has an element of another kind or more elements than the limit.
     package static func strings(_ text: Span<UInt8>, _ array: Range<Int>, limit: Int) -> [[UInt8]]? {
         var strings: [[UInt8]] = []
-        let isRead = forEachElement(text, array) { (scanner) throws(JSONCursor.Malformed) in
+        let isRead = forEachElement(text, array) { (cursor) throws(JSONCursor.Malformed) in
             guard strings.count < limit else { throw JSONCursor.Malformed() }
-            strings.append(try scanner.string(text))
+            strings.append(try cursor.string(text))
         }
         return isRead ? strings : nil
     }
@@ -123,10 +123,10 @@ package struct JSONObject {
     /// Where the objects of an array are, with nil for elements of another kind.
     package static func objects(_ text: Span<UInt8>, _ array: Range<Int>) -> [Range<Int>?] {
         var objects: [Range<Int>?] = []
-        _ = forEachElement(text, array) { (scanner) throws(JSONCursor.Malformed) in
-            let (start, isObject) = (scanner.position, scanner.peek(text) == UInt8(ascii: "{"))
-            try scanner.skipValue(text, depth: 1)
-            objects.append(isObject ? start..<scanner.position : nil)
+        _ = forEachElement(text, array) { (cursor) throws(JSONCursor.Malformed) in
+            let (start, isObject) = (cursor.position, cursor.peek(text) == UInt8(ascii: "{"))
+            try cursor.skipValue(text, depth: 1)
+            objects.append(isObject ? start..<cursor.position : nil)
         }
         return objects
     }
@@ -134,10 +134,10 @@ package struct JSONObject {
     private static func forEachElement(
         _ text: Span<UInt8>, _ array: Range<Int>, _ read: (inout JSONCursor) throws(JSONCursor.Malformed) -> Void
     ) -> Bool {
-        var scanner = JSONCursor(position: array.lowerBound, end: array.upperBound)
+        var cursor = JSONCursor(position: array.lowerBound, end: array.upperBound)
         do throws(JSONCursor.Malformed) {
-            try scanner.expect(UInt8(ascii: "["), text)
-            try scanner.forEachElement(text, read)
+            try cursor.expect(UInt8(ascii: "["), text)
+            try cursor.forEachElement(text, read)
             return true
         } catch {
             return false

@@ -11,7 +11,7 @@ struct JWK {
     static let modulusBits = 2048...8192
     /// Members that a key may have.
     static let memberLimit = 64
-    /// Longest public exponent; nearly all keys have 65537.
+    /// Bytes that a public exponent may have; nearly all keys have 65537.
     private static let exponentLength = 4
 
     private enum KeyType: String, CaseIterable {
@@ -22,9 +22,9 @@ struct JWK {
     }
 
     /// - Parameters:
-    ///   - members: Of the key's object.
+    ///   - members: The members of the key's object.
     ///   - text: The set's text.
-    ///   - algorithms: Those that are allowed. The first one that fits is that of a key without `alg`.
+    ///   - algorithms: The allowed ones. A key without `alg` has the first one that fits.
     init(
         _ members: JSONObject, in text: Span<UInt8>, algorithms: [JWTAlgorithm]
     ) throws(SkippedKey.Reason) {
@@ -96,7 +96,7 @@ struct JWK {
     private static func rsaKey(
         _ members: JSONObject, _ algorithm: JWTAlgorithm
     ) throws(SkippedKey.Reason) -> PublicKey {
-        // Some issuers write the sign's zero before the modulus, which RFC 7518 (section 6.3.1.1) asks them to omit.
+        // Some issuers write a zero for the sign before the modulus, which RFC 7518 (section 6.3.1.1) asks them to omit.
         let modulus = Array(try decoded("n", of: members).drop { $0 == 0 })
         let bits = modulus.count * 8 - (modulus.first?.leadingZeroBitCount ?? 0)
         guard modulusBits.contains(bits) else { throw .modulusSize(bits) }
@@ -122,7 +122,7 @@ struct JWK {
         let point = try decoded("x", of: members)
         guard point.count == 32 else { throw .malformed(member: "x") }
         // Little endian, and the highest bit is the sign of x.
-        let y = (point.dropLast() + [point[31] & 0x7f]).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        let y = Hexadecimal.text(point.dropLast() + [point[31] & 0x7f])
         guard !ed25519SmallOrders.contains(y) else { throw .invalidKey }
         return try made(DER.ed25519Key(point), algorithm)
     }
@@ -130,7 +130,7 @@ struct JWK {
     /// The y of Ed25519's points whose order divides 8, reduced or not.
     ///
     /// Signatures for such a key (zeros as a placeholder, for example) can be made without a private key, and OpenSSL accepts them.
-    /// Bytes that are no point need no check: no signature is valid for them.
+    /// Bytes that are not a point need no check: no signature is valid for them.
     private static let ed25519SmallOrders: Set<String> = [
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
@@ -160,11 +160,11 @@ struct JWK {
     }
 }
 
-/// A key of a set that verifies nothing here, and why (RFC 7517, section 5, asks for skipping it).
+/// A key of a set that is not used, and why (RFC 7517, section 5, asks for skipping such keys).
 package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
     package struct Reason: Error, Hashable, Sendable {
         package let description: String
-        /// Whether something is wrong with the key; false for one that is only meant for something else.
+        /// Whether something is wrong with the key; false if it only has another purpose.
         package let isFault: Bool
 
         private init(_ description: String, isFault: Bool = true) {
@@ -173,7 +173,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
 
         static let notAnObject = Reason("it is no object")
         static let unknownType = Reason("its kty is none of RSA, EC and OKP", isFault: false)
-        static let symmetric = Reason("it is symmetric (kty oct), and who can verify with it could sign too")
+        static let symmetric = Reason("it is symmetric (kty oct), so whoever verifies with it could also sign")
         static let unknownCurve = Reason(
             "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP", isFault: false)
         static let notForSignatures = Reason("its use is not sig, or its key_ops do not contain verify", isFault: false)
@@ -182,7 +182,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         static func algorithmOfAnotherType(_ algorithm: JWTAlgorithm) -> Reason {
             Reason("its alg \(algorithm.rawValue) does not belong to its kty and crv")
         }
-        /// The settings allow none for this kind of key, or not the key's.
+        /// The settings allow no algorithm for this kind of key, or not the one that the key names.
         static let algorithmNotAllowed = Reason("the settings do not allow its algorithm", isFault: false)
         /// The member is missing, is not a string, or not base64url of the right length.
         static func malformed(member: String) -> Reason { Reason("its \(member) is missing or malformed") }
@@ -191,16 +191,16 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
             return Reason("its modulus has \(bits) bits, and \(least) to \(most) are accepted")
         }
         static let exponent = Reason("its exponent is not an odd number from 3 to 4294967295")
-        /// A point of Ed25519 can also be of small order.
+        /// Also for a point of Ed25519 of small order.
         static let invalidKey = Reason(
-            "its numbers do not make a valid key (a point off its curve, or a modulus that is none)")
+            "its numbers do not make a valid key (such as a point that is not on its curve, or an invalid modulus)")
         /// No token could name it among several keys.
         static let withoutKeyID = Reason("it has no kid, which a set of several keys needs")
     }
 
     /// Counted from 1.
     package let position: Int
-    /// As the set has it, if that is short and printable.
+    /// The key's `kid`; nil if it is long or not printable.
     package let keyID: String?
     package let reason: Reason
 
@@ -210,7 +210,7 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         self.reason = reason
     }
 
-    /// A key id for people; nil for one that a log should not have.
+    /// A key id as text; nil if it should not get into a log.
     static func printable(_ keyID: [UInt8]) -> String? {
         let isPrintable = keyID.count <= 100 && keyID.allSatisfy { 0x21...0x7e ~= $0 }
         return isPrintable && !keyID.isEmpty ? String(decoding: keyID, as: UTF8.self) : nil

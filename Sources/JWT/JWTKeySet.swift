@@ -1,7 +1,7 @@
 internal import JSON
 package import System
 
-/// The public keys of the issuer: a JWK set (RFC 7517, section 5) without what cannot verify signatures here.
+/// The public keys of the issuer: a JWK set (RFC 7517, section 5) without the keys that cannot be used.
 ///
 /// Immutable; any thread.
 package struct JWTKeySet: Sendable {
@@ -11,7 +11,7 @@ package struct JWTKeySet: Sendable {
     private static let memberLimit = 64
 
     private let keys: [JWK]
-    /// Whether there is one key only, which tokens without `kid` may be signed with.
+    /// Whether the set has only one key, which tokens without `kid` may then be signed with.
     private let isOnly: Bool
 
     /// The keys of the set that are not used, in their order.
@@ -27,9 +27,9 @@ package struct JWTKeySet: Sendable {
     ///
     /// - Parameters:
     ///   - text: JSON; the caller limits its length.
-    ///   - path: Of the file, for errors.
-    ///   - algorithms: Those that are allowed. A key has the algorithm that its `alg` names, or else the first of these that
-    ///     fits its kind.
+    ///   - path: The file's path, for errors.
+    ///   - algorithms: The allowed ones. A key has the algorithm that its `alg` names, or else the first of these that fits its
+    ///     kind.
     package init(parsing text: Span<UInt8>, of path: String, algorithms: [JWTAlgorithm]) throws(KeyFileError) {
         var usable: [(position: Int, jwk: JWK)] = []
         var skipped: [SkippedKey] = []
@@ -96,9 +96,8 @@ package struct JWTKeySet: Sendable {
 
     /// The keys that a token may be signed with, at least one.
     ///
-    /// Several keys may have one id (RFC 7517, section 4.5). No other key takes the place of an unknown one. A
-    /// token without `kid` belongs to the key of a set that has only one; OpenID Connect Core (section 10.1) asks for `kid`
-    /// where there are several.
+    /// Several keys may have one id (RFC 7517, section 4.5). An unknown id is refused. A token without `kid` is accepted only if
+    /// the set has a single key; OpenID Connect Core (section 10.1) asks for `kid` where there are several.
     ///
     /// - Parameters:
     ///   - keyID: The token's `kid`, compared byte by byte.
@@ -120,8 +119,8 @@ extension JWTVerifier {
     /// Reads a file with a JWK set.
     ///
     /// - Parameters:
-    ///   - path: Of the file.
-    ///   - rules: What tokens have to be.
+    ///   - path: The path of the file.
+    ///   - rules: What is required of tokens.
     package convenience init(keysOf path: String, _ rules: JWTRules) throws(KeyFileError) {
         let text = try TrustedFile.read(path)
         self.init(rules: rules, keys: try JWTKeySet(parsing: text.span, of: path, algorithms: rules.algorithms))

@@ -1,16 +1,16 @@
 internal import Cryptography
 internal import JSON
 
-/// What a token has to be, beside being signed with a known key.
+/// What is required of a token, beside a signature with a known key.
 package struct JWTRules: Hashable, Sendable {
     /// The value of `iss`, compared byte by byte.
     ///
-    /// There is one only: the key set does not say which key is whose, so each of several issuers could sign tokens for the
-    /// others' users (RFC 9068, section 4).
+    /// There is only one: the key set does not say to which issuer a key belongs, so each of several issuers could sign tokens
+    /// for the others' users (RFC 9068, section 4).
     package let issuer: String
     /// `aud` has to contain one of them.
     package let audiences: [String]
-    /// The algorithms that keys may have; for an RSA key without `alg`, the first one of RSA counts.
+    /// The algorithms that keys may have; an RSA key without `alg` has the first one for RSA.
     package let algorithms: [JWTAlgorithm]
     /// The claim that names the user, for example `sub`.
     package let userClaim: String
@@ -36,7 +36,7 @@ package struct JWTRules: Hashable, Sendable {
     package static let userLimit = 1024
 }
 
-/// What a token's header says of its signature (RFC 7515, section 4).
+/// What a token's header says about its signature (RFC 7515, section 4).
 ///
 /// Parameters that would name or hold a key (`jwk`, `jku`, `x5c`, `x5u`, `x5t`) are never looked at: keys come from the key
 /// set alone (RFC 8725, section 3.10).
@@ -68,8 +68,8 @@ package struct JWTHeader {
 
     /// Refuses tokens that were made for another purpose (RFC 8725, section 3.11).
     ///
-    /// A token may be an access token (RFC 9068) or as unspecific as JWT, which RFC 7519 (section 5.1) lets an issuer leave out.
-    /// Case and a leading `application/` do not count (RFC 7515, section 4.1.9).
+    /// The type may be that of access tokens (RFC 9068), JWT, or missing, as RFC 7519 (section 5.1) allows. Case and a leading
+    /// `application/` do not count (RFC 7515, section 4.1.9).
     private static func checkType(_ type: JSONObject.Value?) throws(JWTRejection) {
         switch type {
         case nil: break
@@ -96,7 +96,7 @@ package struct JWTClaims {
         (self.members, self.text) = (members, text)
     }
 
-    /// The token by its claims; whether it counts now is still to be checked.
+    /// What the token stands for; `VerifiedToken.check` then tells whether it is valid now.
     package func token(_ rules: JWTRules) throws(JWTRejection) -> VerifiedToken {
         guard let issuer = try string("iss"), rules.issuer.utf8.elementsEqual(issuer) else { throw .issuer }
         try checkAudience(rules)
@@ -129,7 +129,7 @@ package struct JWTClaims {
 
     private func user(_ rules: JWTRules) throws(JWTRejection) -> [UInt8] {
         guard let user = try string(rules.userClaim) else { throw .missingUser }
-        // The removal of tags would change a user with `<`.
+        // Tag removal would change a user with `<`.
         guard 1...JWTRules.userLimit ~= user.count, !user.contains(0), !user.contains(UInt8(ascii: "<")) else {
             throw .user
         }
@@ -144,13 +144,10 @@ package struct JWTClaims {
         // Another method beside it would have to be verified too.
         guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
         guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),
-            thumbprint.count == Self.thumbprintLength
+            thumbprint.count == SHA256Digest.length
         else { throw .claim }
         return thumbprint
     }
-
-    /// Bytes of a SHA-256 hash.
-    private static let thumbprintLength = 32
 
     private func string(_ name: String) throws(JWTRejection) -> [UInt8]? {
         switch members[name] {
@@ -165,7 +162,7 @@ package struct JWTClaims {
         switch members[name] {
         case nil: return nil
         case .number(let number):
-            // Enough for 31,000 years, and too few for milliseconds.
+            // The limit is enough for 31,000 years, and refuses milliseconds.
             guard let time = Double(String(decoding: number, as: UTF8.self)), abs(time) < 1e12 else { throw .claim }
             return time
         default: throw .claim

@@ -15,7 +15,7 @@ package final class JWTVerifier: Sendable {
     package static let tokenLimit = 16 << 10
 
     /// - Parameters:
-    ///   - rules: What the claims have to be.
+    ///   - rules: What is required of tokens.
     ///   - keys: Read with the algorithms of the rules.
     package init(rules: JWTRules, keys: JWTKeySet) {
         self.rules = rules
@@ -75,15 +75,15 @@ package final class JWTVerifier: Sendable {
 package struct VerifiedToken: Hashable, Sendable {
     /// The user: UTF-8, 1 to `JWTRules.userLimit` bytes, without NUL and `<`.
     package let user: [UInt8]
-    /// The first second in which the token counts; seconds since 1970, the leeway taken off.
+    /// The first second in which the token is valid; seconds since 1970, with the leeway subtracted.
     package let validFrom: Int64
-    /// The first second in which the token does not count any more; seconds since 1970, the leeway added.
+    /// The first second in which the token is no longer valid; seconds since 1970, with the leeway added.
     package let expiresAt: Int64
     /// The SHA-256 of the client certificate that the token is bound to (RFC 8705, section 3.1); nil for a token that is not
     /// bound.
     package let thumbprint: [UInt8]?
 
-    /// Whether the token counts at a time, on a connection with a certificate or without one.
+    /// Throws unless the token is valid at a time, on a connection with a certificate or without one.
     package func check(at unixTime: Int64, certificateThumbprint: [UInt8]?) throws(JWTRejection) {
         guard unixTime < expiresAt else { throw .expired }
         guard unixTime >= validFrom else { throw .notYetValid }
@@ -91,7 +91,7 @@ package struct VerifiedToken: Hashable, Sendable {
     }
 }
 
-/// Why a token is refused, in a word for metrics; has nothing of the token.
+/// Why a token is refused, as a word for metrics; contains nothing of the token.
 package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     // Before the signature is verified.
 
@@ -119,7 +119,7 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
 
     // After that: the issuer has signed a token that is not for this server or not usable now.
 
-    /// A claim has another JSON type than it must have, or a time that is none.
+    /// A claim has the wrong JSON type, or a time is out of range.
     case claim
     case issuer
     case audience

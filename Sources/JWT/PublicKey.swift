@@ -49,9 +49,9 @@ internal import JSON
         return unsafe EVP_PKEY_public_check(context) == 1
     }
 
-    /// Whether a signature, as RFC 7518 (sections 3.3 to 3.5) and RFC 8037 (section 3.1) write it, is this key's of some bytes.
+    /// Whether a signature, in the form of RFC 7518 (sections 3.3 to 3.5) and RFC 8037 (section 3.1), is this key's for some bytes.
     func verify(_ signature: Span<UInt8>, of signed: Span<UInt8>) -> Bool {
-        // Each signature has exactly one length. OpenSSL asks for it too, except that it takes ECDSA's in DER.
+        // All signatures of a key have one length. OpenSSL checks it too, except for ECDSA, whose signatures it takes in DER.
         guard signature.count == signatureLength else { return false }
         switch algorithm.keyType {
         case .rsa, .ed25519: return verifyEncoded(signature, of: signed)
@@ -84,8 +84,7 @@ internal import JSON
         }
     }
 
-    /// The hash is that of the mask too, which is OpenSSL's default, and the salt is as long as the hash (RFC 7518,
-    /// section 3.5).
+    /// The mask uses the same hash, which is OpenSSL's default, and the salt is as long as the hash (RFC 7518, section 3.5).
     private static func usePSS(_ parameters: OpaquePointer?) -> Bool {
         unsafe EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1
             && EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, RSA_PSS_SALTLEN_DIGEST) == 1
@@ -94,7 +93,7 @@ internal import JSON
 
 /// The signature algorithms that tokens may be signed with (RFC 7518, section 3.1; RFC 8037).
 ///
-/// There are no symmetric ones: who could verify their signatures could also make them.
+/// There are no symmetric ones: whoever can verify their signatures can also make them.
 package enum JWTAlgorithm: String, CaseIterable, Sendable {
     case rs256 = "RS256"
     case rs384 = "RS384"
@@ -108,7 +107,7 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
     /// Only with Ed25519.
     case edDSA = "EdDSA"
 
-    /// The algorithm of a name as it stands in `alg`, case included; nil for an unknown one.
+    /// The algorithm with a name as in `alg`, whose case counts; nil if it is unknown.
     ///
     /// `Ed25519` (RFC 9864) is another name for what `EdDSA` means with a key of that curve.
     package init?(name: some Sequence<UInt8>) {
@@ -157,7 +156,7 @@ enum EllipticCurve: String, CaseIterable, Sendable {
 }
 
 extension CaseIterable where Self: RawRepresentable<String> {
-    /// The case of exactly these bytes. (Swift takes strings for equal that differ in bytes.)
+    /// The case of exactly these bytes. (In Swift, strings that differ in bytes may be equal.)
     init?(spelled name: [UInt8]) {
         guard let found = Self.allCases.first(where: { $0.rawValue.utf8.elementsEqual(name) }) else { return nil }
         self = found

@@ -27,26 +27,26 @@ package struct Counter: ~Copyable, Sendable {
     package var value: UInt64 { count.load(ordering: .relaxed) }
 }
 
+/// A counter that can be an array's element, which a noncopyable value cannot be.
+final class BoxedCounter: Sendable {
+    let counter = Counter()
+}
+
 /// A counter for each case.
 package final class Counters<Key: CaseIterable & Equatable & Sendable>: Sendable {
     private let keys = Array(Key.allCases)
-    private let counts: [Single]
-
-    /// A class, because a counter cannot be an array's element.
-    private final class Single: Sendable {
-        let count = Counter()
-    }
+    private let counts: [BoxedCounter]
 
     package init() {
-        counts = Key.allCases.map { _ in Single() }
+        counts = Key.allCases.map { _ in BoxedCounter() }
     }
 
     /// Adds one; called on the thread that owns the counters.
     package func add(_ key: Key) {
-        for (index, candidate) in keys.enumerated() where candidate == key { counts[index].count.add() }
+        for (index, candidate) in keys.enumerated() where candidate == key { counts[index].counter.add() }
     }
 
     package func value(_ key: Key) -> UInt64 {
-        keys.firstIndex(of: key).map { counts[$0].count.value } ?? 0
+        keys.firstIndex(of: key).map { counts[$0].counter.value } ?? 0
     }
 }

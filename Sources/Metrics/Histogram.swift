@@ -6,18 +6,13 @@ package final class Histogram: Sendable {
     package let bounds: [UInt64]
     /// The factor that converts a value to the unit in which it is shown, for example 1e-9 for nanoseconds.
     package let scale: Double
-    private let buckets: [Bucket]
+    private let buckets: [BoxedCounter]
     private let sum = Counter()
-
-    /// A class, because an array cannot contain counters, which are not copyable.
-    private final class Bucket: Sendable {
-        let count = Counter()
-    }
 
     package init(bounds: [UInt64], scale: Double = 1) {
         self.bounds = bounds
         self.scale = scale
-        buckets = (0...bounds.count).map { _ in Bucket() }
+        buckets = (0...bounds.count).map { _ in BoxedCounter() }
     }
 
     /// A histogram for durations in nanoseconds, from 10 µs to 10 s, with three buckets for each power of ten.
@@ -40,14 +35,14 @@ package final class Histogram: Sendable {
     package func add(_ value: UInt64, count: UInt64 = 1) {
         var index = 0
         while index < bounds.count && value > bounds[index] { index += 1 }
-        buckets[index].count.add(count)
+        buckets[index].counter.add(count)
         sum.add(value &* count)
     }
 
     /// The counts of a histogram at one time, which can be added to those of others.
     package struct Reading: Sendable {
-        package private(set) var bounds: [UInt64]
-        package private(set) var scale: Double
+        package let bounds: [UInt64]
+        package let scale: Double
         /// The number of values in each bucket, and at the end the number above the last bound; not cumulative.
         package private(set) var counts: [UInt64]
         package private(set) var sum: UInt64
@@ -72,7 +67,7 @@ package final class Histogram: Sendable {
 
     /// The current counts.
     package var reading: Reading {
-        Reading(bounds: bounds, scale: scale, counts: buckets.map { $0.count.value }, sum: sum.value)
+        Reading(bounds: bounds, scale: scale, counts: buckets.map { $0.counter.value }, sum: sum.value)
     }
 }
 

@@ -27,7 +27,8 @@ package struct MetricsText: Sendable {
     }
 
     /// Adds a sample to the current family.
-    /// - Parameter value: 0 stands for a negative one, which a count may be for a moment.
+    ///
+    /// - Parameter value: A negative one, which a count may be for a moment, is written as 0.
     package mutating func add(_ name: String, _ labels: Labels = [:], _ value: some BinaryInteger) {
         line(name, labels, "\(max(0, value))")
     }

@@ -95,22 +95,22 @@ extension TokenPHPFile {
     }
 
     private static func string(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
-        var scanner = JSONCursor(position: 0, end: content.count)
-        let text = try scanner.string(content.span)
-        guard scanner.isAtEnd else { throw JSONCursor.Malformed() }
+        var cursor = JSONCursor(position: 0, end: content.count)
+        let text = try cursor.string(content.span)
+        guard cursor.isAtEnd else { throw JSONCursor.Malformed() }
         return text
     }
 
     private static func member(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
-        var scanner = JSONCursor(position: 0, end: content.count)
+        var cursor = JSONCursor(position: 0, end: content.count)
         let bytes = content.span
-        try scanner.expect(UInt8(ascii: "{"), bytes)
+        try cursor.expect(UInt8(ascii: "{"), bytes)
         var found: [UInt8]?
-        try scanner.forEachMember(bytes) { (name, scanner) throws(JSONCursor.Malformed) in
+        try cursor.forEachMember(bytes) { (name, cursor) throws(JSONCursor.Malformed) in
             guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONCursor.Malformed() }
-            found = try scanner.string(bytes)
+            found = try cursor.string(bytes)
         }
-        guard let found, scanner.isAtEnd else { throw JSONCursor.Malformed() }
+        guard let found, cursor.isAtEnd else { throw JSONCursor.Malformed() }
         return found
     }
 }

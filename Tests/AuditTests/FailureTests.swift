@@ -7,7 +7,7 @@ import Testing
 @testable import Audit
 
 @Suite struct FailureTests {
-    @Test("a file at its limit of size has whole lines only, and goes on later")
+    @Test("a file at its size limit has whole lines only, and is continued later")
     func sizeLimit() async {
         // In a process of its own: the limit and the signal are the process's.
         await #expect(processExitsWith: .success) {
@@ -93,7 +93,7 @@ import Testing
         #expect(found.isSound && found.lines == 1...UInt64(counts.reduce(1, +)))
     }
 
-    @Test("a disk that does not answer holds up nobody for long, and what was submitted is written once it does")
+    @Test("a disk that does not respond holds up nobody for long, and submitted events are written once it does")
     func stalledDisk() throws {
         let fixture = try LogFixture()
         let isHanging = Atomic<Bool>(false)
@@ -121,7 +121,7 @@ import Testing
         log.checkProgress(at: late)
         log.checkProgress(at: late)
         #expect(found.withLock(\.self) == [false, false] && log.figures.isFailing)
-        let advice = "the disk of \(fixture.path) does not answer; look after it"
+        let advice = "the disk of \(fixture.path) does not respond; check it"
         #expect(fixture.takeNotices() == ["the audit log cannot be written: \(advice)"])
         submit()
         #expect(found.withLock(\.count) == 3)

@@ -1,6 +1,7 @@
 import Cryptography
 import Glibc
 import Synchronization
+import System
 import TestSupport
 
 @testable import Audit
@@ -46,16 +47,7 @@ final class LogFixture: Sendable {
         Self.contents(path ?? self.path).split(separator: "\n").map(String.init)
     }
 
-    static func contents(_ path: String) -> String {
-        guard let file = unsafe fopen(path, "r") else { return "" }
-        defer { fclose(file) }
-        var (text, byte): ([UInt8], Int32) = ([], getc(file))
-        while byte != EOF {
-            text.append(UInt8(byte))
-            byte = getc(file)
-        }
-        return String(decoding: text, as: UTF8.self)
-    }
+    static func contents(_ path: String) -> String { TextFile.contents(of: path) ?? "" }
 
     static func write(_ text: String, to path: String) {
         guard let file = unsafe fopen(path, "w") else { return }
@@ -69,7 +61,7 @@ final class LogFixture: Sendable {
         return try verifier.finish()
     }
 
-    /// What a verifier finds in lines.
+    /// What a verifier finds in these lines.
     func verify(lines: [String]) throws -> AuditVerification {
         let path = directory.path + "/altered"
         Self.write(lines.map { $0 + "\n" }.joined(), to: path)

@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func `what a client repeats is a line a minute, with its number`() throws {
+    @Test func `the events that a client repeats become one line a minute, with their count`() throws {
         let fixture = try LogFixture()
         let log = try fixture.open()
         /// The refusals of a moment, recorded as a loop does it.
@@ -54,7 +54,7 @@ import Testing
         #expect(try fixture.verify().isSound)
     }
 
-    @Test func `more clients than are told apart are added up by kind`() {
+    @Test func `the events of more clients than are told apart are added up by kind`() {
         var repeated = RepeatedEvents()
         let clients = 3 * RepeatedEvents.limit
         var lines = 0

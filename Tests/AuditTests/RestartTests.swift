@@ -8,7 +8,7 @@ import Testing
 
 /// Starts on files as crashes, power cuts, rotations and people leave them.
 @Suite struct RestartTests {
-    /// Records some events and ends as a process does that is killed.
+    /// Records some events, and ends like a process that is killed.
     private func run(_ fixture: LogFixture, events: Int = 3) throws {
         let log = try fixture.open()
         for _ in 0..<events { try log.append([.stored]) }
@@ -30,18 +30,18 @@ import Testing
 
     @Test(
         "a saved end that no chain can have is ignored, as one that cannot be read is",
-        arguments: [UInt64.max, 1 << 63])
-    func impossibleHead(_ sequence: UInt64) throws {
+        arguments: [(UInt64.max, 0), (1 << 63, 0), (4, 1 << 40)] as [(UInt64, UInt64)])
+    func impossibleHead(_ sequence: UInt64, _ period: UInt64) throws {
         let fixture = try LogFixture()
         try run(fixture)
-        let head = LogFixture.contents(fixture.keyPath + ".head")
-        LogFixture.write("\(sequence)" + head.drop { $0 != " " }, to: fixture.keyPath + ".head")
+        let mac = LogFixture.contents(fixture.keyPath + ".head").split(separator: " ").last ?? ""
+        LogFixture.write("\(sequence) \(period) \(mac)", to: fixture.keyPath + ".head")
         try run(fixture)
         #expect(try fixture.verify().isSound)
         #expect(fixture.takeNotices().isEmpty)
     }
 
-    @Test("half a line at the end is cut off and noted, at every length")
+    @Test("an incomplete line at the end is cut off and noted, at every length")
     func tornLine() throws {
         let fixture = try LogFixture()
         try run(fixture)
@@ -83,14 +83,14 @@ import Testing
         for head in heads {
             LogFixture.write(text, to: fixture.path)
             LogFixture.write(head, to: fixture.keyPath + ".head")
-            try RunningKeyText.restore(key, fixture.keyPath)
+            LogFixture.write(key, to: fixture.keyPath)
             try run(fixture)
             #expect(try fixture.verify().isSound)
             #expect(fixture.takeNotices().isEmpty)
         }
     }
 
-    @Test("the end is found after a rotation and a power cut, which has lost the saved end or new lines")
+    @Test("the end is found after a rotation and a power cut that has lost the saved end or new lines")
     func oldHeadAfterRotation() throws {
         for lines in 0...2 {
             let fixture = try LogFixture()
@@ -142,7 +142,7 @@ import Testing
         let (lines, keys) = (fixture.lines(), [fixture.keyPath, fixture.keyPath + ".head"].map(LogFixture.contents))
         for count in 1..<9 {
             LogFixture.write(lines[..<count].map { $0 + "\n" }.joined(), to: fixture.path)
-            try RunningKeyText.restore(keys[0], fixture.keyPath)
+            LogFixture.write(keys[0], to: fixture.keyPath)
             LogFixture.write(keys[1], to: fixture.keyPath + ".head")
             try fixture.open().close()
             let found = try fixture.verify()
@@ -235,13 +235,5 @@ import Testing
         #expect(throws: AuditError.keyFileExists(path: path)) { try fixture.firstKey.save(to: path) }
         #expect(try AuditFirstKey(contentsOf: path).chainName() == fixture.firstKey.chainName())
         #expect(FileStatus(path)?.mode == 0o600)
-    }
-}
-
-enum RunningKeyText {
-    static func restore(_ text: String, _ path: String) throws {
-        unlink(path)
-        LogFixture.write(text, to: path)
-        chmod(path, 0o600)
     }
 }

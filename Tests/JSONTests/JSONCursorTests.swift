@@ -6,8 +6,8 @@ import Testing
     /// The string that a text is; nil if it is malformed.
     private func string(_ text: String) -> String? {
         let bytes = Array(text.utf8)
-        var scanner = JSONCursor(position: 0, end: bytes.count)
-        guard let string = try? scanner.string(bytes.span), scanner.position == bytes.count else { return nil }
+        var cursor = JSONCursor(position: 0, end: bytes.count)
+        guard let string = try? cursor.string(bytes.span), cursor.position == bytes.count else { return nil }
         return String(decoding: string, as: UTF8.self)
     }
 
@@ -35,20 +35,20 @@ import Testing
     /// The members of an object and their values' texts; nil if it is malformed.
     private func members(_ text: String) -> [String]? {
         let bytes = Array(text.utf8)
-        var scanner = JSONCursor(position: 0, end: bytes.count)
+        var cursor = JSONCursor(position: 0, end: bytes.count)
         var members: [String] = []
         do throws(JSONCursor.Malformed) {
-            try scanner.expect(UInt8(ascii: "{"), bytes.span)
-            try scanner.forEachMember(bytes.span) { (name, scanner) throws(JSONCursor.Malformed) in
-                let start = scanner.position
-                try scanner.skipValue(bytes.span, depth: 1)
-                let value = bytes[start..<scanner.position]
+            try cursor.expect(UInt8(ascii: "{"), bytes.span)
+            try cursor.forEachMember(bytes.span) { (name, cursor) throws(JSONCursor.Malformed) in
+                let start = cursor.position
+                try cursor.skipValue(bytes.span, depth: 1)
+                let value = bytes[start..<cursor.position]
                 members.append(String(decoding: name + Array("=".utf8) + value, as: UTF8.self))
             }
         } catch {
             return nil
         }
-        return scanner.position == bytes.count ? members : nil
+        return cursor.position == bytes.count ? members : nil
     }
 
     @Test(

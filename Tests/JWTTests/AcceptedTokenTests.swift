@@ -40,7 +40,7 @@ struct AcceptedTokenTests {
         #expect(Issuer.verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec","typ":"\#(type)"}"#)) == nil)
     }
 
-    /// What stands in a header or in claims beside what is judged.
+    /// Parts of a header or of claims that are not judged.
     @Test(arguments: [
         (#"{"alg":"ES256","kid":"ec"}"#, Issuer.claims()),
         (#" { "kid" : "ec" ,"alg":"\u0045S256" } "#, Issuer.claims()),
@@ -55,7 +55,7 @@ struct AcceptedTokenTests {
         (Issuer.header, Issuer.claims(["iat": nil])),
         (Issuer.header, Issuer.claims(["scope": #"{"a":[1,2e5,{"b":null}],"a":true}"#, "": "0"])),
     ])
-    func `what does not matter does not disturb`(_ header: String, _ claims: String) {
+    func `a token is accepted whatever else its header and claims have`(_ header: String, _ claims: String) {
         #expect(Issuer.verifier.rejection(Issuer.token(header, claims)) == nil)
     }
 

@@ -1,3 +1,4 @@
+import Cryptography
 import System
 import Testing
 
@@ -52,6 +53,7 @@ struct KeySetTests {
     private static func ed25519(_ x: [UInt8]) -> String {
         #"{"kty":"OKP","crv":"Ed25519","kid":"k","x":"\#(base64(x))"}"#
     }
+    private static func hexadecimal(_ text: String) -> [UInt8] { Hexadecimal.decode(text.utf8) ?? [] }
     /// A point of Ed25519 whose order divides 8, by its first byte.
     private static func smallOrder(_ first: String) -> [UInt8] {
         hexadecimal(

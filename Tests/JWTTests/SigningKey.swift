@@ -126,13 +126,3 @@ func decoded(_ text: String) -> [UInt8]? {
     let bytes = Array(text.utf8)
     return Base64URL.decode(bytes.span)
 }
-
-func hexadecimal(_ text: String) -> [UInt8] {
-    var bytes: [UInt8] = []
-    var rest = Substring(text)
-    while !rest.isEmpty {
-        bytes.append(UInt8(rest.prefix(2), radix: 16) ?? 0)
-        rest = rest.dropFirst(2)
-    }
-    return bytes
-}

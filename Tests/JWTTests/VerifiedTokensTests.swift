@@ -75,7 +75,7 @@ struct VerifiedTokensTests {
         #expect(counts.hits.value == 3)
     }
 
-    @Test func `other keys forget at once what was verified before`() throws {
+    @Test func `when the keys change, all tokens are forgotten at once`() throws {
         let tokens = VerifiedTokens(Issuer.verifier, counts: counts)
         let token = Self.token(of: "alice")
         #expect(verify(token, in: tokens).map(\.user) == .success(Array("alice".utf8)))
@@ -106,7 +106,7 @@ struct VerifiedTokensTests {
         #expect(counts.hits.value == 1)
     }
 
-    @Test func `what is used stays, what is not makes room`() {
+    @Test func `used entries stay, and unused ones make room`() {
         var entries = RecentEntries<Int, Int>(limit: 100)
         for number in 0..<1_000 {
             entries.insert(number, under: number, cost: 10)

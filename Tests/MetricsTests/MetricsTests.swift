@@ -67,6 +67,7 @@ struct MetricsTests {
         var text = MetricsText()
         text.begin("a_total", .counter, "Things.")
         text.add("a_total", ["kind": "odd \"\\\n"], UInt64(3))
+        text.add("a_total", [:], -1)
         let histogram = Histogram(bounds: [10_000, 25_000], scale: 1e-9)
         histogram.add(20_000)
         histogram.add(30_000)
@@ -76,6 +77,7 @@ struct MetricsTests {
                 # HELP a_total Things.
                 # TYPE a_total counter
                 a_total{kind="odd \\"\\\\\\n"} 3
+                a_total 0
                 # HELP b_seconds Times.
                 # TYPE b_seconds histogram
                 b_seconds_bucket{le="1e-05"} 0

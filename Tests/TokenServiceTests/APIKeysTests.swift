@@ -86,15 +86,18 @@ import Testing
 
     @Test(
         arguments: [
-            ("nonsense", "line 1: it is no API key as token-cache access keys add writes one"),
+            ("nonsense", "line 1: it is not an API key in the form of `token-cache access keys add`"),
             ("{}", "line 1: a key needs name, scopes, sha256 and created"),
             (line + "\n\n# more\n" + line, "line 4: an earlier key has the same name"),
             (line + "\n" + line.replacing(#""a""#, with: #""b""#), "line 2: an earlier key has the same secret"),
-            (line + "x", "line 1: it is no API key as token-cache access keys add writes one"),
-            (line.replacing(":5", with: ":-5"), "line 1: created is no number of seconds since 1970"),
-            (line.replacing(":5", with: ":5.0"), "line 1: created is no number of seconds since 1970"),
-            (line.replacing(":5", with: #":"5""#), "line 1: created is no number of seconds since 1970"),
-            (line.replacing(":5", with: ":5,\"expires\":null"), "line 1: expires is no number of seconds since 1970"),
+            (line + "x", "line 1: it is not an API key in the form of `token-cache access keys add`"),
+            (line.replacing(":5", with: ":-5"), "line 1: created is not a number of seconds since 1970"),
+            (line.replacing(":5", with: ":5.0"), "line 1: created is not a number of seconds since 1970"),
+            (line.replacing(":5", with: #":"5""#), "line 1: created is not a number of seconds since 1970"),
+            (
+                line.replacing(":5", with: ":5,\"expires\":null"),
+                "line 1: expires is not a number of seconds since 1970"
+            ),
             (
                 line.replacing(":5", with: ":5,\"expire\":7"),
                 "line 1: it has an unknown member; allowed are name, scopes, sha256, created, expires"
@@ -117,7 +120,7 @@ import Testing
             ),
         ]
     )
-    func `a line that is no key is named, and nothing of it is shown`(text: String, reason: String) throws {
+    func `the error names a line that is not a key, and shows nothing of it`(text: String, reason: String) throws {
         #expect(throws: KeyFileError("keys", "has a fault in \(reason)")) {
             _ = try APIKeysText.keys(of: Array(text.utf8), "keys")
         }
@@ -196,6 +199,16 @@ import Testing
             try add("key\(before)")
             #expect(try FileStatus.read(path).permissions == after)
         }
+    }
+
+    @Test func `there may be 1000 keys, and no more`() throws {
+        var keys = APIKeys()
+        func add(_ number: Int) throws {
+            let key = APIKey(name: "key\(number)", scopes: [.sessions], createdAt: 5, expiresAt: nil)
+            try keys.add(key, digest: [UInt8(number >> 8), UInt8(number & 0xff)])
+        }
+        for number in 0..<1_000 { try add(number) }
+        #expect(throws: APIKeys.AdditionError.tooMany) { try add(1_000) }
     }
 
     @Test func `keys that are made at once are all there`() async throws {

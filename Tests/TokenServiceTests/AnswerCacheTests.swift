@@ -22,7 +22,7 @@ import TokenStore
         return isFound ? String(decoding: value, as: UTF8.self) : nil
     }
 
-    @Test("what was put in is found under its id alone, and counted")
+    @Test("an answer is found under its id alone, and counted")
     func finding() {
         put("1", "a", into: cache)
         put("", "empty", into: cache)
@@ -36,7 +36,7 @@ import TokenStore
         #expect(cache.counts.entries == 0 && cache.counts.bytes == 0)
     }
 
-    @Test("what was read before a write began, or during it, does not get in")
+    @Test("an answer that was read before or during a write is not kept")
     func lateInsertion() {
         let before = ticket("a")
         cache.willWrite([Array("a".utf8)])
@@ -54,7 +54,7 @@ import TokenStore
         #expect(found("a", in: cache) == nil)
     }
 
-    @Test("a write takes out what was there, also when several writes overlap")
+    @Test("a write removes the answer, also when several writes overlap")
     func overlappingWrites() {
         put("old", "a", into: cache)
         cache.willWrite([Array("a".utf8)])
@@ -68,14 +68,14 @@ import TokenStore
         #expect(found("a", in: cache) == "new")
     }
 
-    @Test("what has passed its time is not given")
+    @Test("an answer that has expired is not found")
     func deadlines() {
         put("1", "a", until: 100, into: cache)
         #expect(found("a", at: 99, in: cache) == "1")
         #expect(found("a", at: 100, in: cache) == nil)
     }
 
-    @Test("it stays within its limit, keeps what is asked for, and takes nothing that is too large")
+    @Test("the cache stays within its limit, keeps answers in use, and takes no large one")
     func limit() {
         let cache = AnswerCache(limit: 1 << 20)
         let value = String(repeating: "x", count: 300)
@@ -95,7 +95,7 @@ import TokenStore
         #expect(found("a", in: none) == nil)
     }
 
-    @Test("it agrees with a dictionary whatever comes in whatever order")
+    @Test("the cache agrees with a dictionary in any order of calls")
     func model() {
         var generator = SystemRandomNumberGenerator()
         let cache = AnswerCache(limit: 64 << 10)
@@ -112,7 +112,7 @@ import TokenStore
                 put(value, id, into: cache)
                 model[id] = value
             default:
-                // It may have been evicted, never be another one.
+                // It may have been evicted, but it is never another one.
                 if let value = found(id, in: cache) { #expect(value == model[id]) }
             }
         }

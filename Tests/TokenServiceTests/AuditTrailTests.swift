@@ -56,14 +56,7 @@ import TokenStore
 
         /// How many lines of the log have all of some words.
         func count(_ words: String...) -> Int {
-            guard let file = unsafe fopen(path, "r") else { return 0 }
-            defer { fclose(file) }
-            var (text, byte): ([UInt8], Int32) = ([], getc(file))
-            while byte != EOF {
-                text.append(UInt8(byte))
-                byte = getc(file)
-            }
-            let lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
+            let lines = TextFile.contents(of: path)?.split(separator: "\n") ?? []
             return lines.count { line in words.allSatisfy { line.contains("\"\($0)\"") } }
         }
     }
@@ -118,7 +111,7 @@ import TokenStore
     }
 
     @Test
-    func `what cannot be recorded is not told, and nothing further begins`() async {
+    func `an outcome that cannot be recorded is not told, and no further request begins`() async {
         // In a process of its own: the limit and the signal are the process's.
         await #expect(processExitsWith: .success) {
             let fixture = try Fixture(.changes)

@@ -81,7 +81,7 @@ import TokenStore
         #expect(harness.answers.counts.hits == ids.count)
     }
 
-    @Test("what is in the cache is the answer, whole and by itself")
+    @Test("a cached answer is whole, and found without the store")
     func cached() async {
         let harness = ServiceHarness()
         harness.handle.tokens = [

@@ -202,7 +202,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     }
 
     @Test
-    func `what a page has sent is still known when a connection's head repeats`() {
+    func `a request of a page is still recognized when a connection's head repeats`() {
         let policy = HTTPSPolicy(
             mode: .strict, trusted: HTTPSPolicy.TrustedProxies(ranges: [], includesUnixSockets: true), publicHost: "")
         let peer = policy.peer(address: IPAddress("127.0.0.1"), isTLS: false)

@@ -110,7 +110,7 @@ import TokenStore
         store.close()
     }
 
-    @Test("what is removed, replaced by a command or over its time is not given from memory")
+    @Test("a token that was removed, was replaced by a command or has expired is not given from memory")
     func changes() async throws {
         let folder = try TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(sinceWritten: .seconds(3_600)))

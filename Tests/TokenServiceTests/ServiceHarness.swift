@@ -12,7 +12,7 @@ extension TokenService {
             switch reader.next() {
             case .request:
                 return await whole(answer(to: reader.request, in: reader.requestBytes))
-            case .refused(let refusal): return answer(refusal)
+            case .refused(let refusal): return Response(refusal)
             case .sendContinue: continue
             case .needsMore(let part): fatalError("the test's request is not whole: \(part) is missing")
             }

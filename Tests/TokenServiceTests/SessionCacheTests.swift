@@ -128,7 +128,7 @@ import TokenStore
     }
 
     @Test
-    func `without memory nothing is kept`() {
+    func `with a limit of 0 nothing is kept`() {
         let cache = SessionCache(limit: 0)
         Self.insert(1, into: cache)
         #expect(Self.find(Self.text(1), in: cache) == nil)

@@ -23,7 +23,7 @@ import Testing
         #expect(escaped(Array(input.utf8)) == output)
     }
 
-    @Test("what is not UTF-8 becomes a replacement character")
+    @Test("bytes that are not UTF-8 become replacement characters")
     func malformed() {
         for bytes: [UInt8] in [[0xff], [0xc0], [0x80], [0xc3], [0xf5]] { #expect(escaped(bytes) == #"\ufffd"#) }
         #expect(escaped([0xed, 0xa0, 0x80]) == #"\ufffd\ufffd\ufffd"#)
@@ -76,7 +76,7 @@ import Testing
         #expect(length == expected.utf8.count)
     }
 
-    @Test("bytes that are not UTF-8 are as long as they are said to be", arguments: 0..<200 as Range<UInt64>)
+    @Test("the escaped length is right for any bytes", arguments: 0..<200 as Range<UInt64>)
     func lengthOfAnything(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         let bytes = (0..<Int.random(in: 0...9_000, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random)

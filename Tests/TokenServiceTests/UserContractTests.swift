@@ -8,7 +8,7 @@ import TokenStore
 @Suite struct UserContractTests {
     private static let new = #"{"status":"true","token_info":"new"}"#
 
-    /// Ends a session, then stores a token that whoever has the session must never see.
+    /// Ends a session, and then stores a token that whoever has the session must never see.
     private static func replace(_ session: SessionID, _ harness: AccessHarness) {
         harness.end(session)
         harness.store("new", for: "anna")
@@ -79,7 +79,7 @@ import TokenStore
     }
 
     @Test
-    func `what finds no room is not begun, and what a client has left is done`() throws {
+    func `a write without room is not begun, and one whose client has left is done`() throws {
         let harness = try AccessHarness()
         let session = try harness.makeSession(of: "anna")
         func read() -> String? {

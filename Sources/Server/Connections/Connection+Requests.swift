@@ -201,9 +201,9 @@ extension Connection {
             let source = RequestSource(peer: peer, https: settings.https, certificate: certificate)
             return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
         case .redirected:
-            let redirect = settings.https.redirect(request.head, in: bytes) ?? settings.router.answer(.missingHost)
+            let redirect = settings.https.redirect(request.head, in: bytes) ?? Response(.missingHost)
             return (.now(redirect), summary)
-        case .refused(let refusal): return (.now(settings.router.answer(refusal)), summary)
+        case .refused(let refusal): return (.now(Response(refusal)), summary)
         }
     }
 

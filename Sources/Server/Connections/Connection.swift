@@ -210,7 +210,7 @@ struct Connection: ~Copyable {
 
     /// Answers the current request with a refusal, as the connection's last.
     mutating func end(with refusal: Refusal, on context: LoopContext) {
-        encode(settings.router.answer(refusal), closes: true, on: context)
+        encode(Response(refusal), closes: true, on: context)
         state = .closing(lingers: true)
     }
 

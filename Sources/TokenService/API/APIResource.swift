@@ -4,12 +4,13 @@ internal import TokenStore
 
 /// What a path below `/v1` names.
 ///
-/// A user is a segment of the path, or in the query of a path that begins with `/v1/user`: some proxies decode `%2F` in a path, and
-/// nearly all resolve `.` and `..`, so that the request would be about another user or do something else.
+/// The user is a segment of the path, or in the query of a path that begins with `/v1/user`. The query is for users that a path
+/// cannot carry: some proxies decode `%2F` in it, and nearly all resolve `.` and `..`, so that the request would be about another
+/// user or do something else.
 enum APIResource: Hashable {
     /// `/v1/sessions`
     case sessions
-    /// `/v1/sessions/{id}`; nil for a text that no session has as its id.
+    /// `/v1/sessions/{id}`; nil if no session can have this id.
     case session(SessionID?)
     /// `/v1/users/{user}` or `/v1/user?user=...`; the others likewise.
     case user([UInt8])
@@ -18,12 +19,12 @@ enum APIResource: Hashable {
     /// `/v1/users/{user}/token`
     case token([UInt8])
 
-    /// Why a path names nothing.
+    /// Why a path names no resource.
     enum Fault: Error {
         case unknown
-        /// The user could not be one: not UTF-8, too long, or not as it would be stored.
+        /// The user is not UTF-8, is too long, or would be stored differently.
         case user
-        /// The user in the path has to be in a query.
+        /// The user has to be in the query, not in the path.
         case unsafeInPath
     }
 
@@ -35,7 +36,7 @@ enum APIResource: Hashable {
         path.count >= 4 && bytes.equals(ByteRange(Int(path.start), Int(path.start) + 4), prefix)
     }
 
-    /// - Parameter head: Of a request with a path that `contains` is true for.
+    /// - Parameter head: The head of a request for whose path `contains` is true.
     init(_ head: RequestHead, in bytes: Span<UInt8>) throws(Fault) {
         let path = head.path
         let segments = Self.segments(of: ByteRange(Int(path.start) + 4, Int(path.end)), in: bytes)
@@ -55,7 +56,7 @@ enum APIResource: Hashable {
         }
     }
 
-    /// - Parameter rest: The segments of the path behind the user.
+    /// - Parameter rest: The segments of the path after the user.
     private init(_ rest: ArraySlice<ByteRange>, of user: [UInt8], in bytes: Span<UInt8>) throws(Fault) {
         guard let name = rest.first else {
             self = .user(user)
@@ -83,7 +84,7 @@ enum APIResource: Hashable {
         return segments
     }
 
-    /// The user of a segment with escapes (RFC 3986, section 2.1).
+    /// The user in a segment, without its escapes (RFC 3986, section 2.1).
     private static func user(_ segment: ByteRange, in bytes: Span<UInt8>) throws(Fault) -> [UInt8] {
         var user: [UInt8] = []
         var index = Int(segment.start)
@@ -114,7 +115,7 @@ enum APIResource: Hashable {
         return try checked(user)
     }
 
-    /// A user that is stored as it is written.
+    /// Returns a user that would be stored as it is; refuses any other.
     static func checked(_ user: [UInt8]) throws(Fault) -> [UInt8] {
         guard UniqueID(user) == .text(user) else { throw .user }
         return user
@@ -122,7 +123,7 @@ enum APIResource: Hashable {
 
     // MARK: - Methods
 
-    /// What a method does with it, and the scope that this takes; nil if it has no such method.
+    /// What a method does with the resource, and the scope that this needs; nil if the resource has no such method.
     func action(_ method: Method) -> (AuditEvent.Action, APIScope)? {
         switch (self, method) {
         case (.sessions, .post): (.createSession, .sessions)
@@ -137,7 +138,7 @@ enum APIResource: Hashable {
         }
     }
 
-    /// Its methods, for `Allow`.
+    /// The resource's methods, for `Allow`.
     var methods: StaticString {
         switch self {
         case .sessions: "POST"

@@ -4,7 +4,7 @@ internal import Glibc
 internal import HTTP
 internal import TokenStore
 
-/// The API of an app's server, below `/v1`: makes and ends sessions, reads and writes tokens, erases users.
+/// The API for an app's server, below `/v1`: makes and ends sessions, reads and writes tokens, erases users.
 ///
 /// Belongs to one loop's thread.
 package final class BackendAPI {
@@ -16,9 +16,9 @@ package final class BackendAPI {
 
     /// - Parameters:
     ///   - service: The loop's.
-    ///   - keys: The keys of the moment.
-    ///   - sessionMaxAge: How long the sessions last that are made, in seconds.
-    ///   - sessionsPerUser: How many a user may have.
+    ///   - keys: Gives the current keys.
+    ///   - sessionMaxAge: How long new sessions last, in seconds.
+    ///   - sessionsPerUser: How many sessions a user may have.
     ///   - guardian: The loop's.
     package init(
         _ service: TokenService, keys: @escaping () -> APIKeys, sessionMaxAge: Int64, sessionsPerUser: Int,
@@ -31,7 +31,7 @@ package final class BackendAPI {
         self.guardian = guardian
     }
 
-    /// A request, as far as it was understood.
+    /// What the operations need of a request, beside its resource and body.
     private struct Call {
         let key: APIKey
         let caller: Caller
@@ -72,7 +72,7 @@ package final class BackendAPI {
 
     private func find(_ head: RequestHead, in bytes: Span<UInt8>) throws(AccessFailure) -> APIKey {
         guard let token = try UserAccess.bearerToken(of: head, in: bytes) else { throw .missing }
-        // Hashing fails only without memory.
+        // Hashing fails only if there is no memory.
         switch try? keys().find(bytes.extracting(token.indices), at: Int64(time(nil))) {
         case .found(let key): return key
         case .expired: throw .expired
@@ -127,7 +127,7 @@ package final class BackendAPI {
             call.caller)
     }
 
-    /// Has the store do something.
+    /// The answer to a request for which the store does something.
     private func pending<Outcome>(
         _ call: Call, _ operation: @escaping (Completion<Outcome>) -> Void,
         then answer: @escaping (Outcome) -> Answer
@@ -167,7 +167,7 @@ package final class BackendAPI {
         let handle = service.handle
         return pending(
             call, { handle.endSession(id: id, completion: $0) },
-            // Only the store knows whose it was.
+            // Only the store knows whose session it was.
             then: { [self] ended in
                 recorded(
                     .now(ended == nil ? .noSession : .stored), .endSession, ended?.user, session: id, call)

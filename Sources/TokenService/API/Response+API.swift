@@ -16,7 +16,7 @@ extension Response {
         Response(
             .badRequest,
             """
-            A user with a slash, . and .. cannot be in the path, which proxies change: use the query, such as \
+            A user that is . or .. or contains a slash cannot be in the path, as proxies would change it: use the query, such as \
             /v1/user/token?user=a%2Fb.
             """)
     }
@@ -43,7 +43,7 @@ extension Response {
         Response(.notFound, "There is no session with this id.")
     }
 
-    /// The only answer that ever has a session's secret.
+    /// The only answer that contains a session's secret.
     static func created(_ secret: [UInt8], _ session: CreatedSession) -> Response {
         let text = String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self)
         return Response(

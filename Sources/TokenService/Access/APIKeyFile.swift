@@ -20,12 +20,12 @@ extension APIKeys {
 
     /// The keys of a file; nil if there is no such file.
     ///
-    /// - Parameter allowsEmpty: Whether a file of zero bytes has no keys; to a server it is one whose text was lost.
+    /// - Parameter allowsEmpty: Whether an empty file counts as one without keys; a server refuses it, as its text may be lost.
     package static func load(_ path: String, allowsEmpty: Bool = false) throws(KeyFileError) -> APIKeys? {
         do throws(SystemError) {
             _ = try FileStatus.read(path)
         } catch {
-            // One that cannot be seen may have keys: then reading it says why.
+            // A file whose status cannot be read may have keys; reading it says why.
             if error.code == ENOENT { return nil }
         }
         let text = try TrustedFile.read(path)
@@ -33,8 +33,8 @@ extension APIKeys {
             throw KeyFileError(
                 path,
                 """
-                is empty, as after a write for which the disk had no room; `token-cache access keys add` writes a key, and a \
-                file without keys has a line that begins with #
+                is empty, as after a write for which the disk had no room; add a key with `token-cache access keys add`, or, if \
+                there shall be none, a line that begins with #
                 """)
         }
         return try APIKeysText.keys(of: text, path)
@@ -68,10 +68,10 @@ extension APIKeys {
 ///
 ///     {"name":"backend","scopes":["sessions","tokens:read"],"sha256":"…64 digits…","created":1795356800,"expires":1803132800}
 ///
-/// Times are in seconds since 1970; `expires` may be missing. Empty lines and lines that begin with `#` are skipped. A member
-/// that is not known is an error: a mistyped `expires` would make a key that never ends.
+/// Times are in seconds since 1970; `expires` may be missing. Empty lines and lines that begin with `#` are skipped. An unknown
+/// member is an error: a mistyped `expires` would make a key that never expires.
 enum APIKeysText {
-    /// - Parameter path: Of the file, for errors.
+    /// - Parameter path: The file's path, for errors.
     static func keys(of text: [UInt8], _ path: String) throws(KeyFileError) -> APIKeys {
         var keys = APIKeys()
         for (index, line) in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
@@ -119,7 +119,7 @@ enum APIKeysText {
         } catch {
             throw Fault(
                 error == .repeatedMember
-                    ? "a member is there twice" : "it is no API key as token-cache access keys add writes one")
+                    ? "a member is there twice" : "it is not an API key in the form of `token-cache access keys add`")
         }
         guard object.names.allSatisfy({ name in memberNames.contains { $0.utf8.elementsEqual(name) } }) else {
             throw Fault("it has an unknown member; allowed are \(memberNames.joined(separator: ", "))")
@@ -130,7 +130,8 @@ enum APIKeysText {
         guard let name = object.text("name"), APIKey.isName(name) else {
             throw Fault("its name is not allowed; allowed is \(APIKey.allowedNames)")
         }
-        guard let digits = object.text("sha256"), let digest = Hexadecimal.decode(digits.utf8), digest.count == 32
+        guard let digits = object.text("sha256"), let digest = Hexadecimal.decode(digits.utf8),
+            digest.count == SHA256Digest.length
         else {
             throw Fault("its sha256 is not 64 hexadecimal digits")
         }
@@ -146,7 +147,7 @@ enum APIKeysText {
 
     private static func time(_ name: String, of object: JSONObject) throws(Fault) -> Int64 {
         guard let time = object.number(name).flatMap(Int64.init), time >= 0 else {
-            throw Fault("\(name) is no number of seconds since 1970")
+            throw Fault("\(name) is not a number of seconds since 1970")
         }
         return time
     }

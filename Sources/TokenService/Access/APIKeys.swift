@@ -8,7 +8,7 @@ package struct APIKey: Hashable, Sendable {
     package let scopes: Set<APIScope>
     /// In seconds since 1970.
     package let createdAt: Int64
-    /// From when on it is not valid any more, in seconds since 1970; nil for a key without an end.
+    /// When the key expires, in seconds since 1970; nil if it never does.
     package let expiresAt: Int64?
 
     package init(name: String, scopes: Set<APIScope>, createdAt: Int64, expiresAt: Int64?) {
@@ -20,7 +20,7 @@ package struct APIKey: Hashable, Sendable {
 
     package func hasExpired(at unixTime: Int64) -> Bool { expiresAt.map { $0 <= unixTime } ?? false }
 
-    /// What a name may be, to be read after "allowed is".
+    /// The allowed names, as text after "allowed is".
     package static let allowedNames = "1 to 64 letters, digits, dots, - and _"
 
     /// Whether a text can be a key's name: it is written to logs as it is.
@@ -64,7 +64,7 @@ package struct APIKeys: Sendable {
     /// The key of a name; nil if there is none.
     package func key(named name: String) -> APIKey? { all.first { $0.name == name } }
 
-    /// Which names differ from those of earlier keys; a name whose secret or scopes are others is in both lists.
+    /// The names of the keys that differ from earlier ones; the name of a key that was replaced is in both lists.
     package func changes(since earlier: APIKeys) -> (added: [String], removed: [String]) {
         let (before, now) = (Set(earlier.entries), Set(entries))
         return (
@@ -74,7 +74,7 @@ package struct APIKeys: Sendable {
     }
 
     package enum Lookup: Hashable, Sendable {
-        /// No key has this secret, or the text cannot be one.
+        /// No key has this secret, or the text cannot be a secret.
         case unknown
         case expired(APIKey)
         case found(APIKey)
@@ -82,7 +82,7 @@ package struct APIKeys: Sendable {
 
     /// Finds the key whose secret a caller has shown.
     ///
-    /// The time that it takes may tell how much of a digest matches, from which nobody can guess more of the secret.
+    /// Its duration may tell how much of a digest matches, but this helps nobody to guess the secret.
     package func find(_ presented: Span<UInt8>, at unixTime: Int64) throws(CryptographyError) -> Lookup {
         guard let digest = try APIKeySecret.digest(of: presented), let key = keysByDigest[digest] else {
             return .unknown
@@ -116,7 +116,7 @@ package struct APIKeys: Sendable {
 
 /// The secret text of a key: `tck_` and 43 characters of base64url, which stand for 256 random bits.
 ///
-/// The prefix lets scanners of source code find keys that were committed by mistake.
+/// The prefix lets source-code scanners find keys that were committed by mistake.
 package enum APIKeySecret {
     private static let prefix = "tck_"
     private static let byteCount = 32

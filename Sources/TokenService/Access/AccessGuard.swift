@@ -3,7 +3,7 @@ package import HTTP
 internal import System
 internal import TokenStore
 
-/// Refuses requests: counts why, limits those who guess, and has refusals and what was done written to the audit log.
+/// Refuses requests, counts the reasons, limits clients that guess, and records refusals and outcomes in the audit log.
 ///
 /// Belongs to one loop's thread.
 package final class AccessGuard {
@@ -38,7 +38,7 @@ package final class AccessGuard {
     /// Whether addresses are limited at all.
     var limitsFailures: Bool { limiter != nil }
 
-    /// The answer with status 429 to whatever an address sends that has failed too often; nil if it is served.
+    /// The answer with status 429 if an address has failed too often; nil if its request is to be served.
     func limited(_ address: IPAddress?) -> Response? {
         guard let wait = limiter?.wait(for: address, at: MonotonicTime.now) else { return nil }
         note(.limited)
@@ -55,7 +55,7 @@ package final class AccessGuard {
 // MARK: - Audit log
 
 extension AccessGuard {
-    /// The answer to a request for something that would have to be recorded and cannot be; nil if it can.
+    /// The answer if an action has to be recorded and cannot be; nil if the action may begin.
     func unrecorded(_ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool) -> Answer? {
         guard let trail, !trail.canRecord(action) else { return nil }
         return .now(unrecorded(in: place, isWrite: isWrite))
@@ -71,7 +71,7 @@ extension AccessGuard {
         trail?.names(user: user, session: session)
     }
 
-    /// Has the outcome of a request recorded.
+    /// Records the outcome of a request once its answer is there.
     func recorded(
         _ answer: Answer, _ action: AuditEvent.Action, by actor: AuditEvent.Actor, _ names: AuditTrail.Names?,
         in place: AccessFailure.Place, _ caller: Caller
@@ -88,27 +88,27 @@ extension AccessGuard {
     }
 }
 
-/// Who has sent a request, and whether that changes something.
+/// Who has sent a request, and whether the request changes something.
 struct Caller {
     let isWrite: Bool
-    /// The client's; nil for a Unix socket.
+    /// The client's address; nil for a Unix socket.
     let address: IPAddress?
     let requestID: RequestID
 }
 
-/// Why a request is not served, although it could be read: counted by these words, and written in the audit log.
+/// Why a request that could be read is not served, in the words of the metrics and the audit log.
 package enum AccessFailure: String, CaseIterable, Error, Sendable {
     /// There is no credential.
     case missing
     /// The credential is malformed.
     case malformed
-    /// The credential is none of ours, or was revoked.
+    /// The credential is not known, or was revoked.
     case unknown
-    /// The credential was valid once.
+    /// The credential is no longer valid.
     case expired
     /// A JWT is not accepted.
     case invalidToken = "invalid_token"
-    /// A JWT is longer than those that are looked at.
+    /// A JWT is longer than `JWTVerifier.tokenLimit`.
     case tooLong = "too_long"
     /// `unique_id` names another user than the credential.
     case otherUser = "other_user"
@@ -116,7 +116,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     case conflicting
     /// An API key does not have the scope.
     case scope
-    /// A page of another site has the browser show the user's certificate, or log in at the proxy.
+    /// A browser sent the request for a page of another site, with the user's certificate or login at the proxy.
     case foreignPage = "foreign_page"
     /// The address has had too many failures.
     case limited
@@ -125,7 +125,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
 
     /// Whether guessing can cause this failure, so that it counts for `access.failures`.
     ///
-    /// A phone that has slept too long sends an expired session, and one without a credential guesses nothing.
+    /// A phone that was off for long sends an expired session, and a request without a credential guesses nothing.
     var isGuess: Bool {
         switch self {
         case .malformed, .unknown, .invalidToken: true
@@ -136,7 +136,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     /// Whether the failure is written in the audit log: it may be a guess, or the misuse of a real credential.
     var isRecorded: Bool { isGuess || [.expired, .otherUser, .scope, .foreignPage].contains(self) }
 
-    /// Where a request has its credential, which decides how it is told of a failure.
+    /// Where a request has its credential, which decides what the answer to a failure looks like.
     package enum Place: Sendable {
         /// In `unique_id`, as apps that were made for `token.php` do. They only read the JSON of an answer with status 200.
         case parameter
@@ -144,21 +144,21 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
         case field
     }
 
-    /// The answer, as RFC 6750, section 3.1, and the contract have it.
+    /// The answer according to RFC 6750, section 3.1, and the contract.
     ///
     /// - Parameters:
     ///   - place: Where the credential is.
     ///   - isWrite: Whether the request would have changed something.
-    ///   - wait: After how many seconds a failure is within the limit again; of `limited`.
+    ///   - wait: For `limited`, the seconds after which a failure is within the limit again.
     package func response(in place: Place, isWrite: Bool, wait: Int? = nil) -> Response {
         switch (self, place) {
         case (.missing, .parameter): return .invalidInput
         case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter),
             (.tooLong, .parameter):
-            // The same bytes as for an id without a token, or for a write that fails; counted as what it is.
+            // The body is that for an id without a token, or for a failed write; `code` counts it as a refusal.
             var response: Response = isWrite ? .writeFailed : .notFound
             response.code = .denied
-            // Tells clients that know it from an id without a token.
+            // Shows clients that know this field that it is not about an id without a token.
             response.extras = Response.Extras(challenge: .invalidToken)
             return response
         case (.unrecorded, .parameter): return .failure(isWrite: isWrite)

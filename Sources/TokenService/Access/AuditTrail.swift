@@ -3,7 +3,7 @@ internal import Cryptography
 internal import HTTP
 internal import TokenStore
 
-/// The events of a loop's turn, and the answers that wait until these are in the audit log, which another thread writes.
+/// The events of a loop's turn, and the answers that wait until another thread has written these events to the audit log.
 ///
 /// Requests without a credential, with two different ones, and those beyond `access.failures` are not recorded; the metrics
 /// count them.
@@ -20,7 +20,7 @@ package final class AuditTrail {
 
     /// The answers that wait until the events of a turn are in the audit log.
     private final class Turn: @unchecked Sendable {
-        // Unchecked: only the loop's thread looks into it; the log keeps it in between.
+        // Unchecked: only the loop's thread uses the answers; the log only holds the reference in between.
 
         var answers: [(pending: PendingAnswer, answer: Answer, failure: () -> Response)] = []
     }
@@ -29,7 +29,7 @@ package final class AuditTrail {
     ///   - log: The process's.
     ///   - events: Which events are recorded.
     ///   - isRequired: Whether an answer whose event cannot be recorded is not given.
-    ///   - execute: Has the loop do something.
+    ///   - execute: Runs work on the loop's thread.
     package init(
         _ log: AuditLog, _ events: AuditEvents, isRequired: Bool,
         execute: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
@@ -41,7 +41,7 @@ package final class AuditTrail {
         hasher = try log.makeHasher()
     }
 
-    /// Puts other settings into force.
+    /// Applies changed settings.
     package func change(_ events: AuditEvents, isRequired: Bool) {
         recorded = events
         self.isRequired = isRequired
@@ -49,7 +49,7 @@ package final class AuditTrail {
 
     // MARK: - Events
 
-    /// False if an action would have to be recorded, and cannot be: then it must not begin.
+    /// Whether an action may begin: false if it has to be recorded and cannot be.
     func canRecord(_ action: AuditEvent.Action) -> Bool {
         !isRequired || !recorded.includes(action, .ok) || !log.figures.isFailing
     }
@@ -60,18 +60,18 @@ package final class AuditTrail {
         var session: AuditPseudonym?
     }
 
-    /// Nil if hashing fails, which it does only without memory.
+    /// A pseudonym is nil if hashing fails, which happens only if there is no memory.
     func names(user: [UInt8]?, session: SessionID? = nil) -> Names {
         Names(
             user: user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
             session: session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) })
     }
 
-    /// Records what an answer tells, once it is there, and holds it back until the event is in the log.
+    /// Records the outcome of an answer once it is there, and holds the answer back until the event is in the log.
     ///
     /// - Parameters:
     ///   - answer: The answer.
-    ///   - event: Without what is known of the caller; unless it is denied already, the answer says what came of it.
+    ///   - event: Without the caller's address and request id. Unless it is already denied, the answer decides its outcome.
     ///   - failure: The answer if the event cannot be recorded.
     func recorded(
         _ answer: Answer, _ event: AuditEvent, _ caller: Caller, orElse failure: @escaping () -> Response
@@ -84,7 +84,7 @@ package final class AuditTrail {
             (event.address, event.requestID) = (caller.address?.description, caller.requestID.text)
             events.append(event)
             let bytes = Self.bytes(of: answer)
-            // One with a time limit has the store's, most of which may be over.
+            // The time limit of an answer that waited for the store may be nearly over.
             let pending =
                 if let waiting, waiting.timeLimit == nil, bytes <= waiting.bytes { waiting } else {
                     PendingAnswer(bytes: bytes, timeLimit: nil, failure: { _ in failure() })
@@ -103,13 +103,13 @@ package final class AuditTrail {
         }
     }
 
-    /// Whether an event is only counted: what is refused, a client can send again at once, and as often as it likes.
+    /// Whether an event is only counted: a client can repeat a refused request at once, and as often as it likes.
     private func isRepeated(_ event: AuditEvent, from address: IPAddress?) -> Bool {
         switch event.outcome {
         case .denied, .preconditionFailed: break
         case .ok, .notFound, .failed: return false
         }
-        // While the disk does not answer, they would take the places of other events.
+        // While the disk does not respond, refusals are still counted: otherwise they would take the room of other events.
         if log.figures.isFailing, !log.isStalled { return false }
         var common = event
         common.address = address.map { $0.isIPv4 ? $0.description : "\($0.network)/64" }
@@ -134,14 +134,14 @@ package final class AuditTrail {
 
     // MARK: - Turns
 
-    /// Has the events of the turn written, and then the answers let go; to be called at the end of a turn.
+    /// Gives the turn's events to the log, and the answers to their clients once it has written them; called at the end of a turn.
     package func flush() {
         guard !events.isEmpty else { return }
         var (events, turn): ([AuditEvent], Turn) = ([], Turn())
         swap(&events, &self.events)
         swap(&turn, &self.turn)
         log.submit(events) { [turn, execute, isRequired] isRecorded in
-            // The log reports that it fails, and that it works again.
+            // The log itself reports that it fails, and that it works again.
             execute {
                 for (pending, answer, failure) in turn.answers {
                     pending.finish(isRecorded || !isRequired ? answer : .now(failure()))

@@ -2,11 +2,12 @@ package import HTTP
 internal import Synchronization
 package import System
 
-/// Limits how often an address may fail (`access.failures`): with credentials that nobody has, or in mode `open` with ids that
-/// have no token.
+/// Limits how often an address may fail (`access.failures`): with unknown credentials, or in mode `open` with ids that have no
+/// token.
 ///
-/// Each IPv4 address has a bucket, and each IPv6 network of 64 bits, because a client usually has a whole network. Beyond the
-/// rate nothing that the address sends is looked up: were good guesses still answered, a guesser would not be slowed down.
+/// Each IPv4 address has a bucket, and each IPv6 network of 64 bits, because a client usually has a whole network. While
+/// an address is beyond the rate, nothing that it sends is looked up: if correct guesses were still answered, guessing would not be
+/// slowed down.
 ///
 /// Takes at most 2 MiB, however many addresses fail. Any thread.
 package final class FailureLimiter: Sendable {
@@ -16,11 +17,11 @@ package final class FailureLimiter: Sendable {
     /// the address may again fail as often as a new one.
     private struct Buckets {
         var rate: FailureRate?
-        /// Those that are least used are forgotten.
+        /// The addresses that were not used recently are forgotten.
         var times = RecentEntries<IPAddress, UInt64>(limit: addressLimit)
     }
 
-    /// With 40 bytes an address, and twice as many places: 640 KiB for each half.
+    /// Each half is a table with 16,384 places of 40 bytes: 640 KiB.
     private static let addressLimit = 24_576
 
     private let buckets: Mutex<Buckets>
@@ -35,7 +36,7 @@ package final class FailureLimiter: Sendable {
         buckets.withLock { if $0.rate != rate { $0 = Buckets(rate: rate) } }
     }
 
-    /// How long an address has to wait before its next request is served (Retry-After); nil if that is now.
+    /// How long an address has to wait before its next request is served (Retry-After); nil if it need not wait.
     ///
     /// - Parameters:
     ///   - address: The client's; nil for a client of a Unix socket, which is never limited.

@@ -38,9 +38,9 @@ package struct HTTPSPolicy: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
         package let isTLS: Bool
-        /// Whether the peer is a proxy that passes on what some client sends, and does not say whose it is.
+        /// Whether the peer is a proxy that forwards a client's requests without naming the client.
         package let hidesClient: Bool
-        /// Whether the peer's headers are believed; those of a client that a proxy hides are not the proxy's.
+        /// Whether the peer's headers are believed; not if a proxy hides its client, as the client may have written them.
         package let isTrusted: Bool
         /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16

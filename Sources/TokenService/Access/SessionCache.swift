@@ -5,10 +5,10 @@ package import TokenStore
 
 /// The sessions that were used recently and whose they are, in memory and within a limit of bytes.
 ///
-/// A session from here has not ended: the store announces the end of a session before it commits it, and from then on the entry
-/// counts no more. For that, each session belongs to one of 4,096 groups by its key, and each group has a version. An entry is
-/// valid while its group has the version that it had before the store was read. So the end of a session also has the few other
-/// sessions of its group read from the store once more, and no entry has to be searched for.
+/// A session that is found here has not ended: the store announces the end of a session before it commits it, and from then on
+/// the entry is not valid. For this, each session belongs to one of 4,096 groups by its key, and each group has a version. An entry
+/// is valid while its group has the version that it had before the store was read. So no entry has to be searched for when a
+/// session ends; the few other sessions of its group are read from the store once more.
 ///
 /// Any thread.
 package final class SessionCache: Sendable {
@@ -20,7 +20,7 @@ package final class SessionCache: Sendable {
         fileprivate let text: [UInt8]
         /// When the session was last used, in seconds since 1970.
         let lastUsedAt: Atomic<Int64>
-        /// Its names in the audit log; nil without one.
+        /// Its pseudonyms in the audit log; nil without an audit log.
         let auditNames: AuditTrail.Names?
         fileprivate let ticket: Ticket
 
@@ -70,7 +70,7 @@ package final class SessionCache: Sendable {
         shards[Int(hash >> 32) & (Self.shardCount - 1)]
     }
 
-    /// Of the last characters, which are enough: nobody can choose the sessions of a table, as they were all made here.
+    /// Hashes only the last characters, which is enough: nobody can choose sessions that collide, as the server makes them.
     private static func hash(of text: Span<UInt8>) -> UInt64 { text.extracting(last: 16).seededHash }
 
     private static func group(of key: SessionKey) -> Int {
@@ -79,7 +79,7 @@ package final class SessionCache: Sendable {
 
     // MARK: - Reading
 
-    /// A session that is known and has not ended; whether it has expired is for the caller to see.
+    /// Finds a session that has not ended; the caller looks whether it has expired.
     func find(_ text: Span<UInt8>) -> Entry? {
         let hash = Self.hash(of: text)
         let entry = shard(of: hash).entries.withLock { $0.find(hash) }
@@ -104,7 +104,7 @@ package final class SessionCache: Sendable {
         guard entry.ticket.version & Self.underWay == 0, isValid(entry) else { return }
         let text = entry.text
         let hash = Self.hash(of: text.span)
-        // With its place in the table.
+        // This includes its place in the table.
         let cost = entry.session.user.count + 500
         shard(of: hash).entries.withLock { $0.insert(entry, under: hash, cost: cost) }
     }
@@ -162,7 +162,7 @@ package enum SessionSecret {
         text.count == textLength && text.equals(ByteRange(0, prefix.utf8CodeUnitCount), prefix)
     }
 
-    /// The secret of a text; nil if it is not one that `text` has written.
+    /// The secret of a text; nil if it is not one that `text(of:)` makes.
     static func secret(of text: Span<UInt8>) -> [UInt8]? {
         isText(text) ? Base64URL.decode(text.extracting(droppingFirst: prefix.utf8CodeUnitCount)) : nil
     }

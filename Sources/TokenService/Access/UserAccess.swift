@@ -5,11 +5,10 @@ internal import JWT
 internal import Synchronization
 internal import TokenStore
 
-/// Finds out which user a request is for, by the credential that it shows: the settings of `access.mode`, and one loop's memory
-/// for it.
+/// Finds out which user a request is for, by the credential that it shows (`access.mode`).
 ///
 /// Belongs to one loop's thread.
-package final class UserAccess {
+package struct UserAccess {
     /// How a request shows its user.
     package enum Mode {
         /// - Parameter idleTimeout: How long sessions are valid without being used, in seconds.
@@ -21,8 +20,8 @@ package final class UserAccess {
         case certificate(ClientCertificate.NameKind)
     }
 
-    /// The user that the text of a JWT stands for, at a time in seconds since 1970, on a connection whose client certificate has
-    /// this SHA-256.
+    /// Returns the user of a JWT that is valid at a time, in seconds since 1970, on a connection whose client certificate has this
+    /// SHA-256.
     package typealias Verify = (
         _ token: Span<UInt8>, _ unixTime: Int64, _ certificateThumbprint: [UInt8]?
     ) throws(AccessFailure) -> [UInt8]
@@ -30,7 +29,7 @@ package final class UserAccess {
     /// The result of checking a credential.
     enum Finding {
         case user(Grant)
-        /// A session that is not in memory; see `UserAccess.lookUp`.
+        /// A session that is not in memory.
         case session(SessionLookup)
         case denied(AccessFailure, AccessFailure.Place)
     }
@@ -48,14 +47,12 @@ package final class UserAccess {
         self.mode = mode
     }
 
-    /// Bytes that a `unique_id` may have: a JWT is longer than an id.
+    /// Bytes that a `unique_id` may have: a JWT may be longer than an id.
     var uniqueIDLimit: Int {
         if case .bearer(isReadInUniqueID: true, _) = mode { JWTVerifier.tokenLimit } else { UniqueID.limit }
     }
-}
 
-extension UserAccess {
-    /// Finds the user of a request as far as that takes no store.
+    /// Finds the user of a request as far as this is possible without the store.
     ///
     /// - Parameters:
     ///   - uniqueID: The parameter with its tags removed; empty if it is missing.
@@ -63,12 +60,11 @@ extension UserAccess {
     ///   - head: The request's head.
     ///   - bytes: The request's bytes.
     ///   - source: Where the request comes from.
-    ///   - sessions: Those that were used recently.
+    ///   - sessions: The sessions that were used recently.
     ///   - now: In seconds since 1970.
     func find(
         _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
-        from source: RequestSource,
-        _ sessions: SessionCache, at now: Int64
+        from source: RequestSource, _ sessions: SessionCache, at now: Int64
     ) -> Finding {
         let finding: Finding
         switch mode {
@@ -92,14 +88,14 @@ extension UserAccess {
         case .certificate(let kind): finding = Self.certificate(of: source, kind)
         }
         guard case .user(let grant) = finding else { return finding }
-        // The browser shows these credentials whatever page sends a request.
+        // A browser adds these credentials to the requests of any page.
         if head.fields.mentionsPage, head.isFromForeignPage(in: bytes, allowsTLS: true) {
             return .denied(.foreignPage, .field)
         }
         return Self.check(uniqueID, grant)
     }
 
-    /// Whether `unique_id` is that of the user, or there is none.
+    /// Grants access if `unique_id` is that of the user, or empty.
     static func check(_ uniqueID: Span<UInt8>, _ grant: Grant) -> Finding {
         uniqueID.isEmpty || uniqueID.equals(ByteRange(0, uniqueID.count), grant.user)
             ? .user(grant) : .denied(.otherUser, grant.place)
@@ -108,7 +104,7 @@ extension UserAccess {
     /// Finds the user by the credential in Authorization or, if it may be there, in `unique_id`.
     ///
     /// - Parameters:
-    ///   - isCredential: Whether an id has the form of a credential; nil if none is read there.
+    ///   - isCredential: Whether an id has the form of a credential; nil if `unique_id` must not be one.
     ///   - find: Finds the user by a credential.
     private func presented(
         _ uniqueID: Span<UInt8>, isPresent: Bool, _ head: RequestHead, in bytes: Span<UInt8>,
@@ -209,7 +205,7 @@ extension UserAccess {
 
     /// The token of the field `Authorization: Bearer` (RFC 6750, section 2.1); nil without one.
     ///
-    /// What another scheme has is no credential of ours: a proxy that asks for passwords may pass them on.
+    /// Credentials of other schemes are ignored: a proxy that asks for passwords may pass them on.
     ///
     /// - Throws: `conflicting` for several lines of the field, `malformed` for one without a token.
     package static func bearerToken(
@@ -226,7 +222,7 @@ extension UserAccess {
     }
 }
 
-/// Leave to read and write a user's token.
+/// Permission to read and write a user's token.
 struct Grant {
     let user: [UInt8]
     /// The session that stands for the user; nil for another credential.

@@ -3,11 +3,11 @@ internal import HTTP
 package import JWT
 package import Metrics
 
-/// The JWTs that were verified lately, so that a client's next request costs no verification.
+/// The JWTs that were verified recently, so that a client's next request costs no verification.
 ///
-/// A refused token is never remembered, so nobody fills this without tokens of the issuer. A token is found by a hash of its last
-/// bytes, which are part of the signature, and is then compared as a whole; the hash has a random key for each process. Other keys
-/// empty the memory. Tokens are overwritten when they are removed.
+/// A refused token is never remembered, so nobody can fill this without tokens of the issuer. A token is found by a hash of its
+/// last bytes, which are part of the signature, and is then compared as a whole; the hash has a random key for each process. When
+/// the issuer's keys change, all tokens are forgotten. Tokens are overwritten when they are removed.
 ///
 /// Belongs to one loop's thread.
 package final class VerifiedTokens {
@@ -17,6 +17,7 @@ package final class VerifiedTokens {
         package let hits = Counter()
         /// Tokens that had to be verified, with whatever outcome.
         package let misses = Counter()
+        /// Bytes that the tokens take at the moment.
         package let bytes = Counter()
 
         package init() {}
@@ -48,7 +49,7 @@ package final class VerifiedTokens {
         entries = RecentEntries(limit: limit)
     }
 
-    /// Verifies by another verifier from now on, and forgets what those before have accepted.
+    /// Uses another verifier from now on, and forgets the tokens that the former one accepted.
     package func use(_ verifier: JWTVerifier) {
         guard verifier !== self.verifier else { return }
         entries = RecentEntries(limit: entries.limit)
@@ -68,7 +69,7 @@ package final class VerifiedTokens {
         let hash = token.extracting(last: Self.hashedLength).seededHash
         if let entry = entries.find(hash), ConstantTime.areEqual(entry.token.span, token) {
             counts.hits.add()
-            // One that becomes young again can have taken the place of the old ones.
+            // An old entry that became young may have had others dropped.
             counts.bytes.set(UInt64(entries.bytes))
             // The clock and the connection's certificate differ from request to request.
             try entry.verified.check(at: unixTime, certificateThumbprint: certificateThumbprint)
@@ -84,15 +85,15 @@ package final class VerifiedTokens {
 
     /// How much of a token's end is hashed: 18 bytes of the signature.
     ///
-    /// The whole token would take longer than all the rest of a lookup. Whoever sends a token with the end of another one only
-    /// has it compared in vain.
+    /// To hash the whole token would take longer than all the rest of a lookup. A token with the same end as another one is only
+    /// compared in vain.
     private static let hashedLength = 24
 }
 
 /// What was used recently, within a limit of bytes.
 ///
-/// There are young and old entries: when there are too many young ones, they become the old ones, and the old ones go. One that
-/// is found among the old ones becomes young again.
+/// Entries are young or old. When there are too many young ones, they become the old ones, and the former old ones are dropped. An
+/// old entry that is found becomes young again.
 struct RecentEntries<Key: Hashable, Entry> {
     /// In bytes; with 0 nothing is kept.
     let limit: Int
@@ -122,7 +123,7 @@ struct RecentEntries<Key: Hashable, Entry> {
         return found.entry
     }
 
-    /// Keeps an entry in place of the one with the same key.
+    /// Keeps an entry, which replaces one with the same key.
     mutating func insert(_ entry: Entry, under key: Key, cost: Int) {
         // A large one would take the place of too many others.
         guard cost <= limit / 8 else { return }

@@ -34,7 +34,7 @@ struct AnswerTable: ~Copyable {
     ///
     /// Their number is a power of two, and at most half of them are taken.
     private var slots: [Slot] = []
-    /// Where the search for an entry to evict goes on.
+    /// Where the search for an entry to evict continues.
     private var hand = 0
 
     init(limit: Int) {

@@ -23,7 +23,7 @@ package protocol AnswerTaker: AnyObject {
 ///
 /// It holds everything that it needs of the request. The connection counts its `bytes` against `limits.buffers`, calls `begin`,
 /// and waits for at most `timeLimit`. If it gives up or its client disconnects, what was begun runs to its end and its answer is
-/// dropped; what a store has not begun yet, it need not begin. The answer may be another pending one, so a request can take
+/// dropped; a store need not begin what it has not begun yet. The answer may be another pending one, so a request can take
 /// several such steps.
 ///
 /// Belongs to its loop's thread.
@@ -48,25 +48,25 @@ package final class PendingAnswer: OutcomeWaiter {
     /// Whether `begin` may take some milliseconds.
     package let takesLong: Bool
     private var state = State.new
-    /// Emptied when it is begun, so that a token is not held twice.
+    /// Emptied by `begin`, so that a token is not held twice.
     private var work: Work
-    /// Made to the answer when it comes, in this order.
+    /// What is done to the answer when it comes, in this order.
     private var changes: [Answer.Change] = []
     private let failure: Failure
 
-    /// What the answer needs.
+    /// What has to be done for the answer.
     private enum Work {
-        /// It was begun, maybe before this object was made.
+        /// It was already begun, maybe before this object was made.
         case begun
         case operation((PendingAnswer) -> Void)
-        /// A token is stored: the usual operation, which is spared the memory of closures.
+        /// Storing a token: the usual operation, which is therefore spared the memory of closures.
         case storing(TokenService, [UInt8], id: [UInt8], WriteCondition)
     }
 
     /// Reports an error and makes the answer of failure.
     private enum Failure {
         case closure((StoreError) -> Response)
-        /// The answer of `refusal`, if it has one.
+        /// The answer of `refusal` or, if that is nil, of a failed write.
         case ofWrite(TokenService, RequestID, refusal: (StoreError) -> Response?)
     }
 
@@ -164,9 +164,9 @@ package final class PendingAnswer: OutcomeWaiter {
 
     // MARK: - The side that answers
 
-    /// Takes the outcome of what the store was asked for.
+    /// A completion that takes the outcome of what the store was asked for.
     ///
-    /// - Parameter answer: The answer to it.
+    /// - Parameter answer: Makes the answer to the outcome.
     func completion<Outcome>(_ answer: @escaping (Outcome) -> Answer) -> Completion<Outcome> {
         Completion(for: self) { [self] outcome in
             switch outcome {
@@ -193,7 +193,7 @@ package final class PendingAnswer: OutcomeWaiter {
         }
     }
 
-    /// Gives the answer once its changes are made; to be called once, and once more if a change has this wait for something else.
+    /// Makes the changes and gives the answer; called once, and once more for each change that has this wait for something else.
     func finish(_ answer: Answer) {
         guard !changes.isEmpty else { return give(answer) }
         var changes: [Answer.Change] = []
@@ -214,7 +214,7 @@ package final class PendingAnswer: OutcomeWaiter {
         }
     }
 
-    /// Has the answer changed when it comes; too late once it has come.
+    /// Adds a change of the answer, which must not have come yet.
     fileprivate func add(_ change: @escaping Answer.Change) {
         switch state {
         case .new, .awaited, .abandoned: changes.append(change)
@@ -224,14 +224,14 @@ package final class PendingAnswer: OutcomeWaiter {
 }
 
 extension Answer {
-    /// A change of an answer that is there; with the object that waits for it, if there is one.
+    /// Changes an answer that is there; the second argument is the object that waits for it, if there is one.
     typealias Change = (Answer, PendingAnswer?) -> Answer
 
     /// Changes an answer, or what it leads to, once it is there.
     ///
     /// The change also runs if the client has left in the meantime, so it may record what was done for that client. It does not run
     /// for a pending answer that was given up: then the answer of failure goes out as it is. It may return the object that waits, as
-    /// an answer that comes later: then that waits on until its `finish` is called again.
+    /// an answer that comes later: that object then waits until its `finish` is called again.
     func then(_ change: @escaping Change, for waiting: PendingAnswer? = nil) -> Answer {
         switch self {
         case .now, .inPieces: return change(self, waiting)

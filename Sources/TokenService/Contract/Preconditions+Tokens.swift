@@ -2,7 +2,7 @@ internal import HTTP
 internal import TokenStore
 
 extension Preconditions {
-    /// What must hold for a write; nil if there are both, which together would need two comparisons.
+    /// What must hold for a write; nil if the request has both fields, which would need two comparisons.
     var writeMatch: WriteCondition.Match? {
         switch (match, noneMatch) {
         case (nil, nil): .any
@@ -17,7 +17,7 @@ extension Preconditions {
 
     /// The answer to a GET, if the preconditions allow it (RFC 9110, section 13.2.2).
     ///
-    /// They count for a request that would succeed (section 13.2.1): a refusal stays what it is.
+    /// They count only for a request that would succeed without them (section 13.2.1): a refusal stays as it is.
     func applied(to response: Response) -> Response {
         guard response.outcome == .done || response.outcome == .notFound else { return response }
         if let match {

@@ -4,7 +4,7 @@ internal import JSON
 /// Reads the contract's two parameters from a request, decoded but not yet checked.
 ///
 /// They come from the query and, in a POST, from the body, which takes precedence. Of equal names in one source the last counts.
-/// An array (`unique_id[]`) counts as well, but is not a value that the contract accepts: the parameter is then missing.
+/// If that is an array (`unique_id[]`), which the contract does not accept, the parameter is missing.
 ///
 /// One instance is reused, so that most requests need no allocation.
 package struct RequestFields {
@@ -24,10 +24,10 @@ package struct RequestFields {
         _ request: Request, in bytes: Span<UInt8>, readsJSON: Bool
     ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
         hasUniqueID = false
-        // The room of a far too long one would be taken again for each id that is kept.
+        // While a former id is in use, the next one gets new memory of the same size: not of that of a far too long id.
         if uniqueIDBytes.capacity > 4 * UniqueID.limit { uniqueIDBytes = [] }
         readFields(request, in: bytes, readsJSON: readsJSON)
-        // The token info is not kept, or reading the next one would copy it.
+        // The token info is not kept here, as it may be large.
         return (hasUniqueID ? uniqueIDBytes : nil, tokenInfo.take())
     }
 
@@ -132,7 +132,7 @@ package struct RequestFields {
 struct JSONBody {
     private(set) var uniqueID: [UInt8]?
     private(set) var tokenInfo: [UInt8]?
-    /// Read for the API alone; the contract knows no such member.
+    /// Only for the API; the contract has no such member.
     private(set) var user: [UInt8]?
 
     private static let memberLimit = 256

@@ -15,23 +15,28 @@ extension Response {
         Response(.unsupportedMethod, "Unsupported method: \(String(decoding: method, as: UTF8.self))")
     }
 
-    /// The answer to a request that the server, and not its client or what is stored, is the reason to fail.
+    /// The answer to a request that fails because of the server, not because of its client or of what is stored.
     ///
-    /// Its body is the one that `token.php` gives for an id without a token. `Retry-After` (RFC 9110, section 10.2.3), which no
-    /// other answer with status 200 has, tells the two apart.
+    /// Its body is the one that `token.php` gives for an id without a token, or for a failed write. `Retry-After` (RFC 9110,
+    /// section 10.2.3), which no other answer with status 200 has, tells it apart from an id without a token.
     static func failure(isWrite: Bool) -> Response {
         var response = isWrite ? writeFailed : notFound
         response.extras = Extras(retryAfter: retryAfter)
         return response
     }
 
-    /// Seconds: a store works again two seconds after the cause has gone, at most.
+    /// In seconds: a store works again at most two seconds after the cause of its failure is gone.
     private static let retryAfter = 2
 
     /// An error of HTTP in the contract's shape, its code the status times 100.
     package init(_ status: Status, _ message: String, challenge: Challenge? = nil) {
         self.init(status: status, body: Self.error(status.rawValue * 100, message))
         if let challenge { extras = Extras(challenge: challenge) }
+    }
+
+    /// The answer to a request that could not be read, or must not be served.
+    package init(_ refusal: Refusal) {
+        self.init(refusal.status, refusal.message)
     }
 
     private init(_ code: ErrorCode, _ message: String) {

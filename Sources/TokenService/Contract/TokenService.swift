@@ -102,11 +102,6 @@ package final class TokenService {
         }
     }
 
-    /// The answer to a request that could not be read.
-    package func answer(_ refusal: Refusal) -> Response {
-        Response(refusal.status, refusal.message)
-    }
-
     /// Whether a path is answered; `*` stands for the server itself (RFC 9110, section 9.3.7).
     package func isKnown(_ path: ByteRange, of method: Method, in bytes: Span<UInt8>) -> Bool {
         for known in paths where bytes.equals(path, known) { return true }
@@ -159,7 +154,7 @@ package final class TokenService {
 
     /// The answer to a POST, or another write, of a token info under an id.
     ///
-    /// - Parameter refusal: The answer to an error that is the client's; nil for one of the store, which is reported.
+    /// - Parameter refusal: The answer to an error of the client's; nil for an error of the store, which is reported.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ requestID: RequestID,
         refusal: @escaping (StoreError) -> Response?

@@ -1,10 +1,10 @@
 package import HTTP
 
-/// Takes the requests that `plainService` does not: to the contract, in the mode with users or without, or to the API.
+/// Takes the requests that `plainService` does not take, and leads them to the contract, with users or without, or to the API.
 ///
 /// Belongs to one loop's thread.
 package final class RequestRouter {
-    /// Set if requests go straight to the contract, as with `token.php`: it takes nothing but the request.
+    /// Set if all requests go straight to the contract, as with `token.php`.
     package let plainService: TokenService?
     private let service: TokenService
     /// Nil in mode `open`.
@@ -39,7 +39,7 @@ package final class RequestRouter {
         to request: Request, in bytes: Span<UInt8>, requestID: RequestID, from source: RequestSource
     ) -> Answer {
         let (head, method) = (request.head, request.head.method)
-        // Before anything is looked up: otherwise a guess that hits would be answered, and slowed down by nothing.
+        // Before anything is looked up: otherwise correct guesses would be answered, and guessing not slowed down.
         if guardian.limitsFailures, let refusal = guardian.limited(source.address(of: head, in: bytes)) {
             return .now(refusal)
         }
@@ -49,7 +49,7 @@ package final class RequestRouter {
             }
             return api.answer(to: request, in: bytes, requestID, from: source)
         }
-        // Other methods do nothing and say nothing of anybody's token.
+        // Other methods do nothing and tell nothing about anybody's token.
         if let contract, method == .get || method == .post {
             return contract.answer(to: request, in: bytes, requestID, from: source)
         }
@@ -62,10 +62,7 @@ package final class RequestRouter {
         }
     }
 
-    /// The answer to a request that could not be read, or must not be served.
-    package func answer(_ refusal: Refusal) -> Response { service.answer(refusal) }
-
-    /// What the access log shows of a path: nil if it could hold text that clients choose.
+    /// The path for the access log; nil if it could contain text that a client has chosen.
     package func loggedPath(_ head: RequestHead, in bytes: Span<UInt8>) -> String? {
         service.isKnown(head.path, of: head.method, in: bytes) ? bytes.text(head.path) : nil
     }

@@ -87,8 +87,7 @@ final class UserContract {
     /// Continues with what the store has said about a session.
     private func proceed(
         _ request: UserRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
-        _ ticket: SessionCache.Ticket,
-        _ found: FoundSession
+        _ ticket: SessionCache.Ticket, _ found: FoundSession
     ) -> Answer {
         guard case .found(let session) = found, case .session(let idleTimeout) = access.mode else {
             return guardian.deny(.unknown, in: lookup.place, request.caller)
@@ -111,7 +110,7 @@ final class UserContract {
         return perform(request, for: grant, at: now)
     }
 
-    /// Tells the store that a session was used, if half of its idle time has passed since that was last told.
+    /// Tells the store that a session was used, if half of its idle time has passed since the store was last told.
     private func noteUse(of grant: Grant, at now: Int64) {
         guard case .session(let idleTimeout) = access.mode, let entry = grant.session else { return }
         let last = entry.lastUsedAt.load(ordering: .relaxed)
@@ -153,8 +152,8 @@ final class UserContract {
 
     /// The answer to a GET, if the session had not ended when the token was read.
     ///
-    /// The session is looked at after the token, as another thread may have ended it, and stored a new token, since it was
-    /// found: that token is none of its business.
+    /// The session is looked at after the token: another thread may have ended it since it was found, and then stored a new token,
+    /// which the holder of the session must not see.
     private func fetch(for grant: Grant, _ request: UserRequest) -> Answer {
         let answer = service.fetch(grant.user, request.caller.requestID)
         guard let entry = grant.session else { return answer }
@@ -170,7 +169,7 @@ final class UserContract {
     }
 }
 
-/// A request for the contract in a mode with users: what is kept of it once its bytes may be dropped.
+/// What is kept of a request for the contract in a mode with users, once its bytes may be dropped.
 struct UserRequest {
     /// A write is a POST, anything else a GET.
     let caller: Caller

@@ -5,7 +5,7 @@ package enum JSONText {
     /// Appends the inside of a JSON string.
     ///
     /// - Parameters:
-    ///   - text: UTF-8; what is not becomes U+FFFD.
+    ///   - text: UTF-8; bytes that are not valid UTF-8 are replaced by U+FFFD.
     ///   - output: The buffer to append to.
     package static func appendEscaped(_ text: [UInt8], to output: inout [UInt8]) {
         appendEscaped(text.span, to: &output)
@@ -97,11 +97,6 @@ package enum JSONText {
     fileprivate struct Escape {
         let bytes: UInt64
         let length: UInt8
-
-        init(_ text: String) {
-            bytes = text.utf8.reversed().reduce(0) { $0 << 8 | UInt64($1) }
-            length = UInt8(text.utf8.count)
-        }
     }
 
     /// The escapes, by ASCII character.
@@ -146,9 +141,9 @@ package enum JSONText {
 }
 
 extension JSONText.Escape {
-    fileprivate init(bytes: UInt64, length: UInt8) {
-        self.bytes = bytes
-        self.length = length
+    fileprivate init(_ text: String) {
+        bytes = text.utf8.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+        length = UInt8(text.utf8.count)
     }
 }
 

@@ -4,7 +4,7 @@ import TokenPHPFiles
 import TokenService
 
 extension FuzzTarget {
-    /// What reads JSON: the scanner, and the files of token.php.
+    /// What reads JSON: the cursor, and the files of token.php.
     static let json = FuzzTarget(
         "json",
         words: [
@@ -19,22 +19,22 @@ extension FuzzTarget {
         try readFile(input)
     }
 
-    /// The scanner takes a value if the grammar does.
+    /// The cursor reads a value if the grammar allows it.
     private static func scan(_ input: [UInt8]) throws {
-        // The scanner does not skip white space before a value that it is told to skip.
+        // The cursor does not skip white space before a value.
         let text = Array(input.drop { [0x20, 0x09, 0x0a, 0x0d].contains($0) })
-        var scanner = JSONCursor(position: 0, end: text.count)
+        var cursor = JSONCursor(position: 0, end: text.count)
         var isRead = false
         do throws(JSONCursor.Malformed) {
-            try scanner.skipValue(text.span, depth: 1)
-            scanner.skipSpace(text.span)
-            isRead = scanner.isAtEnd
+            try cursor.skipValue(text.span, depth: 1)
+            cursor.skipSpace(text.span)
+            isRead = cursor.isAtEnd
         } catch {}
         let model = JSONModel.value(of: text.text, deepest: 63)
         try compare(isRead, model != nil, "whether it is JSON")
         guard case .string(let expected)? = model else { return }
-        scanner = JSONCursor(position: 0, end: text.count)
-        let string = try scanner.string(text.span)
+        cursor = JSONCursor(position: 0, end: text.count)
+        let string = try cursor.string(text.span)
         try compare(string.text.string, expected.string, "the string")
     }
 

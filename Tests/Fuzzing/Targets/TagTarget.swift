@@ -2,7 +2,7 @@ import Foundation
 import TokenService
 
 extension FuzzTarget {
-    /// The removal of tags: what is left was there before, in its order, and a text without tags stays as it is.
+    /// The removal of tags only leaves bytes out, and leaves a text without tags as it is.
     static let tags = FuzzTarget(
         "tags",
         words: [
@@ -31,7 +31,7 @@ package enum RecordedAnswers {
         let output: Data?
     }
 
-    /// What differs from PHP's removal of tags, and how many answers were compared.
+    /// Compares the removal of tags with PHP's; returns the number of texts, and those with another outcome.
     package static func checkTags(_ path: String) throws -> (compared: Int, differences: [String]) {
         let lines = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n").map { line in
             try JSONDecoder().decode(Line.self, from: Data(line.utf8))

@@ -4,10 +4,6 @@ import Testing
 @testable import Cryptography
 
 @Suite struct HashTests {
-    private func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-    }
-
     @Test("the keyed hash is HMAC-SHA-256, also the second time")
     func keyedHash() throws {
         // RFC 4231, test case 2, with the key filled up with zeros, which HMAC does itself.
@@ -15,7 +11,7 @@ import Testing
         for _ in 0..<2 {
             var found: [UInt8] = []
             try hash.hash(Array("what do ya want for nothing?".utf8).span, into: &found)
-            #expect(hex(found) == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+            #expect(Hexadecimal.text(found) == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
         }
     }
 
@@ -35,9 +31,9 @@ import Testing
         for _ in 0..<2 {
             var found: [UInt8] = [1, 2, 3]
             try context.digest(Array(text.utf8).span, into: &found)
-            #expect(hex(found) == expected)
+            #expect(Hexadecimal.text(found) == expected)
         }
-        #expect(try hex(SHA256Digest.digest(of: Array(text.utf8).span)) == expected)
+        #expect(try Hexadecimal.text(SHA256Digest.digest(of: Array(text.utf8).span)) == expected)
     }
 
     @Test("a comparison sees every difference")
@@ -88,7 +84,7 @@ import Testing
     }
 
     @Test(
-        "what the encoder never writes is refused",
+        "text that the encoder never writes is refused",
         arguments: [
             "Z", "Zm9vZ", "Zg==", "Zg=", "=", "Zm8=", "Zm9v\n", "Zm 9v", " ", "Zm9v====", "+/+/", "Zm9v.", "Zh", "Zm9",
             "Z\u{0}", "Zé",
@@ -114,6 +110,19 @@ import Testing
                 #expect(Array(Base64URL.encode(decoded.span).utf8) == other, "seed \(seed)")
             }
         }
+    }
+}
+
+@Suite struct HexadecimalTests {
+    @Test(
+        "digits of either case are read, and nothing else",
+        arguments: [
+            ("", []), ("00ff", [0, 255]), ("aBcDeF09", [0xab, 0xcd, 0xef, 9]), ("0", nil), ("000", nil), ("0g", nil),
+            ("0x", nil), (" 00", nil), ("-1", nil), ("\u{ff11}0", nil),
+        ] as [(String, [UInt8]?)])
+    func reading(text: String, bytes: [UInt8]?) {
+        #expect(Hexadecimal.decode(text.utf8) == bytes)
+        if let bytes { #expect(Hexadecimal.text(bytes) == text.lowercased()) }
     }
 }
 

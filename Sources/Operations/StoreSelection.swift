@@ -20,8 +20,8 @@ package enum StoreSelection {
     ///
     /// - Parameters:
     ///   - settings: Name the store and how it is used.
-    ///   - ignoresCredential: Whether the credential with the database's password is left alone, as it is another role's.
-    ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached.
+    ///   - ignoresCredential: Whether to ignore the credential with the database's password, as it is another role's.
+    ///   - waitsForDatabase: Whether to open the store also if its database cannot be reached, as a server does.
     static func provider(
         _ settings: Settings, ignoresCredential: Bool = false, waitsForDatabase: Bool = false
     ) throws(StoreOpenError) -> any StoreProvider {
@@ -79,20 +79,16 @@ package enum StoreSelection {
         return options
     }
 
-    /// Locks the data folder and opens the store in this process.
+    /// Locks the data folder and opens a server's store, also if its database cannot be reached.
     ///
-    /// - Parameters:
-    ///   - settings: Name the folder and the key ring.
-    ///   - waitsForDatabase: Whether the store is opened although its database cannot be reached, as a server does.
-    ///   - logger: Receives the store's events.
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, waitsForDatabase: Bool, logger: Logger
+        _ settings: Settings, logger: Logger
     ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
         let (provider, directory): (any StoreProvider, DataDirectory)
         do throws(StoreOpenError) {
             // Before the folder is locked, which creates it.
-            provider = try self.provider(settings, waitsForDatabase: waitsForDatabase)
+            provider = try self.provider(settings, waitsForDatabase: true)
             directory = try lock(settings)
         } catch {
             throw .store(error)
@@ -100,7 +96,7 @@ package enum StoreSelection {
         return (try open(provider, in: directory, logger), directory)
     }
 
-    /// Opens the store in this process, in a folder that the caller has locked unless the store may be shared.
+    /// Opens a command's store, in a folder that the caller has locked unless the store may be shared.
     static func open(
         _ settings: Settings, in directory: DataDirectory, logger: Logger
     ) throws(StartError) -> any TokenStore {

@@ -61,7 +61,7 @@ struct AuditKey: AsyncParsableCommand {
             do {
                 try RunningKey(first, at: Int64(time(nil))).install(path)
             } catch {
-                // It would verify nothing.
+                // Without a running key, the first key would verify nothing.
                 _ = unsafe unlink(file)
                 throw error
             }

@@ -8,7 +8,7 @@ import TokenStore
 
 /// Prints a command's result.
 ///
-/// If the result cannot be written, the command fails; otherwise an empty or cut file could be taken for the result.
+/// If the result cannot be written, the command fails, so that nobody takes an empty or truncated file for the result.
 enum StandardOutput {
     /// Opens `/dev/null` in the place of closed standard streams.
     ///
@@ -87,7 +87,7 @@ final class ProgressBar: Sendable {
     private let title: String
     private let isShown = isatty(STDERR_FILENO) == 1
     private let lastLine = Mutex("")
-    /// When the first progress was shown, and that.
+    /// The first progress that was shown, and when.
     private let beginning = Mutex<(time: ContinuousClock.Instant, share: Double)?>(nil)
     private static let width = 30
 
@@ -105,7 +105,7 @@ final class ProgressBar: Sendable {
         write("\r\(title) [\(bar)] \(Int(share * 100)) %\(remaining(at: share))\u{1B}[K")
     }
 
-    /// About how long it still takes, from the third second on; empty before.
+    /// The estimated time that is left; empty in the first two seconds.
     private func remaining(at share: Double) -> String {
         let now = ContinuousClock.now
         let (began, first) = beginning.withLock { beginning in

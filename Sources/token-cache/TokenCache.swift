@@ -39,8 +39,8 @@ struct TokenCache: AsyncParsableCommand {
         ]
     )
 
-    /// On the main thread until it is certain that there can be others: asynchronous code needs them, and would wait for them without
-    /// a word.
+    /// Stays on the main thread until another one could be started: asynchronous code needs more threads, and would wait for them
+    /// without a message.
     @MainActor static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
@@ -61,7 +61,7 @@ struct TokenCache: AsyncParsableCommand {
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")
             return ExitCode.failure.rawValue
         }
-        // Otherwise the help of all commands would be shown without a word about the one that is missing.
+        // Otherwise the help of all commands would be shown, without a message about the unknown one.
         if arguments.first == "help", let message = CommandSuggestion.message(arguments) {
             StandardError.print(message)
             return ExitCode.validationFailure.rawValue
@@ -78,7 +78,7 @@ struct TokenCache: AsyncParsableCommand {
             let (code, text) = (exitCode(for: error), fullMessage(for: error))
             guard !text.isEmpty else { return code.rawValue }
             if code.isSuccess {
-                // Such as the help that was asked for.
+                // Output that was asked for, such as help.
                 do { try StandardOutput.print(text) } catch { return ExitCode.failure.rawValue }
             } else if code == .validationFailure, let message = CommandSuggestion.message(arguments) {
                 StandardError.print(message)
@@ -90,7 +90,7 @@ struct TokenCache: AsyncParsableCommand {
     }
 }
 
-/// Says of a command that does not exist which one may have been meant.
+/// Suggests a command in place of one that does not exist.
 enum CommandSuggestion {
     /// Names that other programs have for commands of this one.
     private static let otherNames = [

@@ -28,7 +28,8 @@ import TokenStore
         let store = MemoryStore(
             MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: "")))
         audited = AuditedStore(
-            store.administrator, OperatorTrail(log) { [settings] in settings.value.withLock(\.self) })
+            store.administrator,
+            OperatorTrail(log, by: .operator(uid: nil)) { [settings] in settings.value.withLock(\.self) })
         settings.value.withLock { $0.events = .all }
     }
 
@@ -87,7 +88,7 @@ import TokenStore
     @Test func `without a log that works nothing is read or begun`() async throws {
         _ = try await store("ann")
         log.close()
-        // The log's state becomes known with the first event that fails, whose result nobody gets.
+        // The failure of the log is noticed at the first event, whose request fails.
         await #expect(throws: StoreError.self) { try await reply(FetchToken(id: "ann")) }
         #expect(log.figures.isFailing)
         let before = log.figures.failures

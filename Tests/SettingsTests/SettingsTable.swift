@@ -2,7 +2,7 @@ import Settings
 
 /// Writes the table of all settings in config/README.md.
 ///
-/// What is allowed, and the rest of each purpose, stands in config/token-cache.yaml alone.
+/// Only config/token-cache.yaml has what is allowed, and the rest of each purpose.
 enum SettingsTable {
     static let (begin, end) = ("<!-- settings:begin -->", "<!-- settings:end -->")
 

@@ -183,7 +183,7 @@ import Testing
         let loader = SettingsLoader(
             environment: environment.merging(["TOKEN_CACHE_LISTEN": "x", "A_PORT": "tcp://a:1"]) { $1 })
         #expect(loader.ignoredVariables == names.sorted())
-        // This one somebody has set who supposed a setting.
+        // Kubernetes makes none with a number alone, so somebody took this one for a setting.
         #expect(fault(environment: ["TOKEN_CACHE_PORT": "8080"]).contains("there is no setting TOKEN_CACHE_PORT"))
     }
 

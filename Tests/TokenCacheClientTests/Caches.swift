@@ -39,7 +39,7 @@ final class MemoryCache: TokenCaching {
     }
 
     let contents: Locked<Contents>
-    /// What each operation waits for first, what storing waits for besides, and what the answer to a fetch waits for.
+    /// What each operation waits for, what storing waits for before that, and what the answer to a fetch waits for.
     let (gate, storing, answering) = (Gate(), Gate(), Gate())
 
     init(_ information: TokenInformation? = nil) {
@@ -53,7 +53,7 @@ final class MemoryCache: TokenCaching {
 
     var information: TokenInformation? { contents.withLock { $0.information } }
 
-    /// What was tried, in its order.
+    /// The operations that were tried, in order.
     var done: [String] { contents.withLock { $0.done } }
 
     func fail(_ isFailing: Bool = true, _ error: any Error = Trouble()) {
@@ -207,7 +207,7 @@ final class Gate: Sendable {
     }
 }
 
-/// Waits for something that other tasks bring about.
+/// Waits until other tasks have made a condition true.
 func until(_ condition: () async throws -> Bool) async throws {
     for _ in 0..<20_000 {
         if try await condition() { return }
@@ -216,7 +216,7 @@ func until(_ condition: () async throws -> Bool) async throws {
     throw TokenCacheError.timedOut
 }
 
-/// A real clock on which nothing but short waits ends.
+/// A real clock on which only short waits end.
 struct WaitingClock: Clock {
     let clock = ContinuousClock()
     var now: ContinuousClock.Instant { clock.now }

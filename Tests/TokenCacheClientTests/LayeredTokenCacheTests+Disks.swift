@@ -49,7 +49,7 @@ extension LayeredTokenCacheTests {
             await #expect(throws: TokenCacheError.self) { try await session.open() }
             #expect(try await session.open { self.token("two") } == .open)
             #expect(server.row.withLock { $0.text }?.contains("two") == true)
-            // Nor is a write that has waited stuck.
+            // A write that has waited replaces it as well.
             server.isDown.withLock { $0 = true }
             try await cache.store(token("three"))
             server.row.withLock { $0.text = "{" }
@@ -78,7 +78,7 @@ extension LayeredTokenCacheTests {
             }
             #expect(disk.information == nil)
             server.fail(false)
-            // As long as the process lives, it is not lost.
+            // The sign-out is lost only if the process ends.
             try await cache.synchronize()
             #expect(server.information == nil)
             disk.fillDisk(false)
@@ -119,7 +119,7 @@ extension LayeredTokenCacheTests {
     ])
     func `what is refused for good is told, and tried again when the app asks`(error: TokenCacheError) async throws {
         server.fail(true, error)
-        // All of its waits pass at once.
+        // Its waits end at once.
         let cache = LayeredTokenCache(
             local: LocalTokenCache(disk, user: "a"), remote: server, patience: .seconds(20),
             clock: HastyClock(longest: .seconds(3_000)))

@@ -85,7 +85,7 @@ import Testing
         let one = token("one")
         try await layered().store(one)
         server.gate.shut()
-        // Clocks on which what is shorter than the session's patience is over at once, and nothing else ever.
+        // On these clocks, waits shorter than the session's patience end at once, and others never.
         let cache = LayeredTokenCache(
             local: LocalTokenCache(disk, user: "a"), remote: server, clock: HastyClock(longest: .seconds(2)))
         let session = TokenSession(

@@ -147,7 +147,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
                 #expect(transport.requests.count == 1)
             }
         }
-        // The last one is as for an id without a token, if that had no Retry-After.
+        // Without Retry-After, the last one would be the answer for an id without a token.
         for status in [429, 503, 200] {
             let transport = ScriptedTransport { request, _ in
                 request.answer(Answers.nothing, status: status, headers: ["retry-AFTER": "7"])

@@ -3,7 +3,7 @@ import Testing
 
 @testable import TokenCacheClient
 
-/// A transport that answers by a closure, and remembers what it was asked.
+/// A transport that answers by a closure, and keeps the requests.
 final class ScriptedTransport: Transport {
     private let answer: @Sendable (TransportRequest, Int) async throws -> TransportResponse
     private let received = Locked<[TransportRequest]>([])
@@ -56,7 +56,7 @@ enum Answers {
     }
 }
 
-/// A clock that moves on by itself as soon as somebody sleeps.
+/// A clock on which sleeps end at once, and move the time forward.
 struct HastyClock: Clock {
     struct Instant: InstantProtocol {
         var time: Duration
@@ -66,7 +66,7 @@ struct HastyClock: Clock {
     }
 
     private let time = Locked(Duration.zero)
-    /// Sleeps from this length on last for ever, such as deadlines.
+    /// Sleeps of this length and longer, such as deadlines, never end.
     var longest = Duration.seconds(25)
     let sleeps = Locked<[Duration]>([])
 

@@ -138,7 +138,7 @@ private final class Device {
     {
         let server = VersionedServer(hasVersions: hasVersions)
         let devices = try (0..<3).map { try Device($0, server, hasVersions: hasVersions) }
-        // A login whose answer was lost: that device does not know of what it is the successor.
+        // The answer to this login is lost, so that its device does not know which version it has written.
         server.losesAnswers.withLock { $0 = true }
         try await devices[2].logIn("3")
         devices[2].isDown.withLock { $0 = true }
@@ -160,7 +160,7 @@ private final class Device {
         for device in devices { #expect(try await device.cache.fetch() == nil) }
     }
 
-    /// Whatever is lost, ended or set wrongly: the ledger of sign-outs, of which none that was acknowledged comes back.
+    /// A ledger of sign-outs while answers are lost, processes end, and clocks are wrong.
     @Test(arguments: 0..<60 as Range<UInt64>, [true, false])
     func `no login comes back after its sign-out was acknowledged`(seed: UInt64, hasVersions: Bool) async throws {
         var random = SeededGenerator(seed: seed)
@@ -198,7 +198,7 @@ private final class Device {
         if let login = found?.loginID { #expect(!ended.contains(login)) }
     }
 
-    // MARK: - Those who do not come back
+    // MARK: - Users who do not come back
 
     @Test(arguments: [true, false])
     func `a sign-out that nobody is left to send is sent by the next cache of the device`(hasVersions: Bool)

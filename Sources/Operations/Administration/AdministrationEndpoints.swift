@@ -50,8 +50,8 @@ struct AdministrationEndpoints: Sendable {
 
     /// Answers a request; nil when no endpoint has its path.
     ///
-    /// - Parameter requester: Who has sent it over the control socket; nil for a request to `admin.listen`, which any
-    ///   program may send that can connect, including a browser that shows a foreign page.
+    /// - Parameter requester: The process that sent it over the control socket; nil for a request to `admin.listen`, which any
+    ///   program that can connect may send, including a browser that shows a page of another site.
     func answer(_ request: AdministrationStream.Received, from requester: Requester?) async -> AdministrationAnswer? {
         if requester == nil, !Self.isOwn(request.host, server.settingsInForce.admin.hosts) {
             return .error(
@@ -109,7 +109,7 @@ struct AdministrationEndpoints: Sendable {
             server.audit.map { OperatorTrail($0, by: requester.actor) { [server] in server.settingsInForce.audit } })
     }
 
-    /// Logs a change of the file of API keys, and takes it over.
+    /// Logs that a command has changed the API keys, and loads the changed file.
     func note(_ change: APIKeyChange, by requester: Requester) async -> APIKeyChangeReply {
         APIKeyChangeReply(fault: await server.noteAPIKeyChange(change.text(by: "\(requester)")))
     }
@@ -163,7 +163,7 @@ enum AdministrationConnection {
         while true {
             switch await stream.receive() {
             case .request(let request):
-                // It is a read, which may be cut off to make room.
+                // All these requests only read: a new connection may evict this one while it waits for its answer.
                 let found = await connection.waiting(for: .answer) { await endpoints.answer(request, from: nil) }
                 let bytes = (found ?? endpoints.notFound)
                     .encoded(omitsBody: request.method == "HEAD", closes: request.isLast)
@@ -179,10 +179,10 @@ enum AdministrationConnection {
     }
 }
 
-/// A report that takes some time to create and reads files, and is therefore created on another thread than the loop's.
+/// A report that is created on another thread than the loop's, because that takes some time and reads files.
 ///
-/// Creates one report at a time, for all requests that arrived before it began. However many requests there are, Swift's
-/// shared threads stay free for other work, such as signals.
+/// One report is created at a time, for all requests that arrived before it began, so that Swift's shared threads stay free
+/// for other work, such as signals.
 ///
 /// Belongs to its loop's thread.
 final class SharedReport<Report: Sendable>: @unchecked Sendable {

@@ -42,8 +42,8 @@ struct ControlConnection: ~Copyable {
     /// - Parameters:
     ///   - connection: The connection; this call closes its socket.
     ///   - loop: The calling task's loop.
-    ///   - endpoints: Answer requests for the server, and have its store.
-    ///   - logger: Receives what the requests do.
+    ///   - endpoints: Answers requests for the server, and has its store.
+    ///   - logger: Receives what the requests did.
     static func serve(
         _ connection: AdministrationConnections.Connection, on loop: EventLoop, _ endpoints: AdministrationEndpoints,
         _ logger: Logger
@@ -92,7 +92,7 @@ struct ControlConnection: ~Copyable {
         } catch {
             return await refuse(.badRequest, "the body is not the JSON of this request: \(Self.reason(error))")
         }
-        guard await send(Self.head(.ok)) else { return }
+        guard await stream.send(Self.head(.ok)) else { return }
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
         let work = Task(executorPreference: thread) { [store = endpoints.store(for: requester), logger, requester] in
             let clock = Mutex(ContinuousClock.now)
@@ -127,24 +127,23 @@ struct ControlConnection: ~Copyable {
             continuation.finish()
         }
         for await line in lines {
-            // On failure the command has ended, and nothing waits for the reply.
-            guard await send(line) else { break }
+            // If this fails, the command has ended, and nothing waits for the reply.
+            guard await stream.send(line) else { break }
         }
         work.cancel()
         drainWatch.cancel()
-        // Wait for the work to clean up, as the server ends when all connections have ended.
+        // Wait until the work has cleaned up: the server may end as soon as all connections have ended.
         await work.value
     }
 
-    /// Logs that a command has changed the API keys, and takes it over.
     private mutating func noteAPIKeyChange() async {
         guard let change = try? OperationsJSON.decode(APIKeyChange.self, from: Data(stream.takeBody())), change.isValid
         else {
             return await refuse(.badRequest, "the body is not the JSON of this request")
         }
         let reply = await endpoints.note(change, by: requester)
-        guard await send(Self.head(.ok)) else { return }
-        _ = await send(Self.text(ControlLine(reply: reply)))
+        guard await stream.send(Self.head(.ok)) else { return }
+        _ = await stream.send(Self.text(ControlLine(reply: reply)))
     }
 
     private mutating func decode<Request: StoreRequest>(
@@ -173,7 +172,7 @@ struct ControlConnection: ~Copyable {
     }
 
     private mutating func refuse(_ status: Status, _ message: String) async {
-        _ = await send(Self.head(status) + Self.text(ControlLine<NoReply>(error: message)))
+        _ = await stream.send(Self.head(status) + Self.text(ControlLine<NoReply>(error: message)))
     }
 
     /// The answer ends with the connection (RFC 9112, section 6.3, number 8).
@@ -187,10 +186,6 @@ struct ControlConnection: ~Copyable {
             \r\n
             """.utf8
         )
-    }
-
-    private mutating func send(_ bytes: [UInt8]) async -> Bool {
-        await stream.send(bytes)
     }
 }
 

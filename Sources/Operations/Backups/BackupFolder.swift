@@ -46,7 +46,7 @@ package struct BackupFolder: ~Copyable {
     /// Where a backup is until it is verified; one that could not be verified stays here until the next backup.
     package var unverified: String { path + "/unverified.db" }
 
-    /// Removes what an earlier backup has left there, so that its room is free.
+    /// Removes what an earlier backup has left there, which frees its disk space.
     package func removeUnverified() throws(Failure) {
         guard FileStatus(unverified, followingLinks: false) != nil else { return }
         guard verifier.isBackup(unverified) else {
@@ -74,9 +74,9 @@ package struct BackupFolder: ~Copyable {
         return (now, target)
     }
 
-    /// Removes the backups that a rule does not keep; one that cannot be removed does not keep it from removing the others.
+    /// Removes the backups that a rule does not keep; if one cannot be removed, goes on with the others.
     ///
-    /// - Returns: The paths of those that are removed, the earliest first, and why others are not.
+    /// - Returns: The paths of the removed ones, the earliest first, and why another one could not be removed.
     package func removeSuperfluous(
         _ retention: BackupRetention, newest: Int64
     ) -> (removed: [String], failure: Failure?) {

@@ -6,7 +6,7 @@ package import Settings
 internal import System
 internal import TokenStore
 
-/// Asks a running server through its control socket, or has it act.
+/// Queries and controls a running server through its control socket.
 package enum ServerControl {
     package typealias Failure = StoreAccess.Failure
 
@@ -43,10 +43,10 @@ package enum ServerControl {
 
     /// Tells the server, if one runs in the data folder, that an API key was added or removed.
     ///
-    /// It throws nothing: a server that could not be told finds the change itself.
+    /// Throws nothing: a server that could not be told notices the change by itself.
     ///
-    /// - Returns: Why the server cannot use the changed file, in which case its previous keys stay in use. Nil if it can use
-    ///   the file, or if no server answers.
+    /// - Returns: Why the server cannot use the changed file and keeps its previous keys; nil if it can use the file, or if no
+    ///   server answers.
     package static func report(_ change: APIKeyChange, _ settings: Settings) -> String? {
         guard let body = try? OperationsJSON.encode(change) else { return nil }
         let client = ServerClient(
@@ -63,7 +63,8 @@ package enum ServerControl {
 extension APIKeyChange {
     package typealias Failure = StoreAccess.Failure
 
-    /// Changes the file of API keys, and has that recorded: by the server that uses the data folder, or else here in the audit log.
+    /// Changes the file of API keys, and has the change recorded in the audit log: by the server that uses the data folder, or by
+    /// this process if none does.
     ///
     /// If the audit log cannot be opened, nothing is changed.
     ///
@@ -124,7 +125,7 @@ extension APIKeyChange {
         }
     }
 
-    /// Whether a server accepts commands; if this user may not connect, there is one.
+    /// Whether a server accepts commands; one that this user may not connect to counts.
     private static func isServerReachable(_ settings: Settings) -> Bool {
         let client = ServerClient(
             path: ControlSocketAddress.path(settings), timeoutInSeconds: ServerControl.timeoutInSeconds)

@@ -7,11 +7,11 @@ internal import TokenStore
 
 /// Finds what would make a start fail in the settings and the files that they name, without starting or changing anything.
 ///
-/// What may differ at the time of the start is left to it: who uses an address or the data folder, and the store's files.
+/// Leaves to the start what may be different by then: who uses an address or the data folder, and the store's files.
 package enum StartCheck {
     /// - Parameters:
     ///   - settings: Those of the server.
-    ///   - isSyntaxOnly: Whether only the settings themselves are looked at, as on another machine.
+    ///   - isSyntaxOnly: Whether to check only the settings themselves, such as those for another machine.
     /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
     ///   runs, and the authorities for clients' certificates.
     package static func check(_ settings: Settings, isSyntaxOnly: Bool) throws(StartError) -> [String] {
@@ -33,12 +33,10 @@ package enum StartCheck {
                 return nil
             }
         }
-        func ofStore(_ body: () throws(StoreOpenError) -> Void) throws(StartError) {
-            do throws(StoreOpenError) { try body() } catch { throw .store(error) }
+        func attemptOnStore(_ body: () throws(StoreOpenError) -> Void) {
+            do throws(StoreOpenError) { try body() } catch { faults.append(.store(error)) }
         }
-        _ = attempt { () throws(StartError) in
-            try ofStore { () throws(StoreOpenError) in try StoreSelection.check(settings) }
-        }
+        attemptOnStore { () throws(StoreOpenError) in try StoreSelection.check(settings) }
         guard !isSyntaxOnly else { return (faults, []) }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
@@ -49,15 +47,11 @@ package enum StartCheck {
             try ClientListeners.examine(settings, except: isAwaited)
         }
         if !isAwaited(settings.dataDirectoryPath) {
-            _ = attempt { () throws(StartError) in
-                try ofStore { () throws(StoreOpenError) in try DataDirectory.examine(settings) }
-            }
+            attemptOnStore { () throws(StoreOpenError) in try DataDirectory.examine(settings) }
         }
-        // A folder that cannot be used has been named already, with the key ring in it.
+        // The key ring in a folder that cannot be used is not a second fault.
         if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
-            _ = attempt { () throws(StartError) in
-                try ofStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
-            }
+            attemptOnStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
         }
         _ = attempt { () throws(StartError) in try Server.examineFiles(settings, except: isAwaited) }
         let remarks = credentials.sorted().map {

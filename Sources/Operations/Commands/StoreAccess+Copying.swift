@@ -26,10 +26,10 @@ package enum CopyPlace: Equatable, Sendable {
         }
     }
 
-    /// Other settings, for a folder or a database that they do not name.
+    /// The settings with this place as their store.
     ///
-    /// - Parameter other: The other store of the copy: its folder has the key ring of a database, unless the settings name one that
-    ///   is there.
+    /// - Parameter other: The other store of the copy. If it is a folder, a database uses the key ring there, unless the one of the
+    ///   settings exists.
     package func naming(in settings: Settings, beside other: CopyPlace) throws(StoreAccess.Failure) -> Settings {
         var own = settings
         switch self {
@@ -37,7 +37,7 @@ package enum CopyPlace: Equatable, Sendable {
         case .folder(let path):
             own.store.url = ""
             own.dataDirectory = path
-            // The audit log that the settings name is about their own data folder.
+            // The audit log of the settings records only what happens to their own data folder.
             if Path.resolved(path) != Path.resolved(settings.dataDirectoryPath) { own.audit.file = "" }
         case .database(let url):
             do throws(StoreURL.Fault) {
@@ -46,7 +46,7 @@ package enum CopyPlace: Equatable, Sendable {
                 throw StoreAccess.Failure("the URL \(error)")
             }
             own.store.url = url
-            // Limits of a SQLite store.
+            // It limits SQLite only.
             own.store.byteLimit = nil
             if case .folder(let path) = other, !FileStatus.exists(StoreSelection.keyRing(settings).path) {
                 own.dataDirectory = path
@@ -131,7 +131,7 @@ extension StoreAccess {
             }
         }
 
-        /// Writes the copy to the audit log of a data folder's server; what is done with a database is in none.
+        /// Records the copy in the audit log of the data folder's server; nothing records copies from and to a database.
         func recording<Value>(_ body: () async throws(StoreError) -> Value) async throws(StoreError) -> Value {
             guard !provider.isShared else { return try await body() }
             return try await StoreAccess.recording(action, settings, logger, body)

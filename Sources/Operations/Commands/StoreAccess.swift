@@ -11,7 +11,7 @@ package enum StoreAccess: Sendable {
     case running(ControlAccess)
     case own(OwnStore)
 
-    /// Opened in this process.
+    /// A store that this process has opened.
     package struct OwnStore: Sendable {
         let store: any TokenStore
         /// Locked until the store is closed, unless servers elsewhere may have it open too.
@@ -37,8 +37,8 @@ package enum StoreAccess: Sendable {
 
         /// Describes an error of opening the store.
         ///
-        /// For a command, unlike for the server, missing permissions mean that it runs as the wrong user, and a file system that
-        /// is read-only, that its disk fails.
+        /// The advice differs from the server's: a command without permissions runs as the wrong user, and if its file system is
+        /// read-only, that is not the sandbox of a service: the disk has failed.
         init(_ error: StoreOpenError) {
             let advice = "run this as root or as the server's user"
             switch error {
@@ -47,7 +47,6 @@ package enum StoreAccess: Sendable {
                     this user may not access the data directory \(path) (\(call): \(Self.text(code))); \(advice), \
                     or name another one with --data-directory
                     """
-            // Not the sandbox of a service, as for the server.
             case .directory(.unusable(let path, let call, let code)) where code == EROFS:
                 description = """
                     the data directory \(path) cannot be used (\(call): \(Self.text(code))); mount its file system for writing or, if \
@@ -125,7 +124,7 @@ package enum StoreAccess: Sendable {
         return try open(settings, in: DataDirectory(withoutLock: settings.dataDirectoryPath), action, logger)
     }
 
-    /// Opens a store in a folder that may be locked; lets other processes have the folder if that fails.
+    /// Opens the audit log and the store; if that fails, unlocks the folder.
     private static func open(
         _ settings: Settings, in directory: DataDirectory, _ action: AuditEvent.Action?, _ logger: Logger
     ) throws(StartError) -> OwnStore {
@@ -196,7 +195,7 @@ extension StoreAccess {
         }
     }
 
-    /// Takes a folder for backups that are named by their time.
+    /// Locks a folder for backups that are named by their time.
     package static func backupFolder(_ settings: Settings, _ path: String) throws(Failure) -> BackupFolder {
         let verifier = try backupVerifier(settings)
         do throws(BackupFolder.Failure) {
@@ -219,11 +218,11 @@ extension StoreAccess {
 }
 
 extension StoreAccess {
-    /// Makes the tables of a store that several servers share.
+    /// Creates the tables of a store that several servers share.
     ///
     /// - Parameters:
-    ///   - settings: Name the servers' database and role.
-    ///   - url: The database and the role that owns the tables; nil for those of the settings.
+    ///   - settings: The servers', with their database and role.
+    ///   - url: The database, with the role that owns the tables; nil for those of the settings.
     package static func migrate(_ settings: Settings, url: String?) throws(Failure) -> SchemaMigration {
         var own = settings
         if let url {
@@ -267,7 +266,7 @@ extension StoreAccess {
         }
     }
 
-    /// Does what concerns a whole store, while the caller has locked its folder, and writes that to the audit log, if there is one.
+    /// Performs an action on a whole store, whose folder the caller has locked, and records it in the audit log, if there is one.
     static func recording<Value>(
         _ action: AuditEvent.Action, _ settings: Settings, _ logger: Logger,
         _ body: () async throws(StoreError) -> Value

@@ -15,7 +15,6 @@ struct AdministrationStream: ~Copyable {
     private var hasRequest = false
     /// How long to wait for the next request, and for the client to read more of an answer.
     private static let timeout = Nanoseconds(.seconds(30))
-
     /// How many bytes are sent before other tasks of the loop get a turn.
     private static let piece = 256 << 10
 
@@ -69,8 +68,8 @@ struct AdministrationStream: ~Copyable {
         hasRequest = false
         connection.expectRequest()
         while true {
-            // Other connections share the loop, and much input may be buffered here. No request is under way, so that the
-            // connection may be evicted meanwhile.
+            // Other connections share the loop, and much input may be buffered here. As no request is under way, the connection
+            // may be evicted meanwhile.
             await connection.waiting(for: .restOfRequest) { await Task.yield() }
             guard !connection.isEvicted else { return .closed }
             switch reader.next() {
@@ -123,7 +122,6 @@ struct AdministrationStream: ~Copyable {
     mutating func send(_ bytes: [UInt8]) async -> Bool {
         var sent = 0
         while sent < bytes.count {
-            // In pieces, so that other tasks of the loop get a turn however fast the client reads.
             if sent > 0 { await Task.yield() }
             let piece = sent..<min(sent + Self.piece, bytes.count)
             guard let count = try? stream.send(bytes.span.extracting(piece)) else { return false }

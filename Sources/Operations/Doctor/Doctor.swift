@@ -34,7 +34,7 @@ package struct Doctor: Sendable {
         return names.map { .ok("Versions", $0) }
     }
 
-    /// Warns if what is looked at is probably not what the operator means.
+    /// Warns if the operator probably meant the installed server.
     private func forgottenFile(_ directory: String) -> [Finding] {
         guard let file = loader.forgottenFile else { return [] }
         return [
@@ -62,7 +62,7 @@ package struct Doctor: Sendable {
         }
         let settings = loaded.settings
         let directory = settings.dataDirectoryPath
-        // A store that there is none of is a fault of the start.
+        // If the settings describe no store of this program, `start` reports that.
         let provider = try? StoreSelection.provider(settings)
         let server = RunningServer(directory: directory)
         var findings = versions(provider?.software) + user(directory)
@@ -78,12 +78,12 @@ package struct Doctor: Sendable {
             DoctorReport.Value(
                 key: $0.key, value: $0.show(settings), default: $0.default, origin: loaded.origins[$0.key] ?? "default")
         }
-        // Such as those about a file that several settings name.
+        // A file that several settings name is reported once.
         var seen: Set<String> = []
         return DoctorReport(findings.filter { seen.insert($0.text).inserted }, values)
     }
 
-    /// With whose rights the findings are made: they are the server's if its user runs the doctor, who owns the data folder.
+    /// Reports whose rights the doctor has; they are the server's only if its user, who owns the data folder, runs it.
     private func user(_ directory: String) -> [Finding] {
         let isService = Self.isUnitInstalled
         let unit = "systemctl start token-cache-doctor, and look with journalctl -eu token-cache-doctor"
@@ -104,7 +104,7 @@ package struct Doctor: Sendable {
         ]
     }
 
-    /// Whether there is a unit that runs the doctor as the service, and this is not its process.
+    /// Whether a unit that runs the doctor as the service is installed, and has not started this process.
     private static var isUnitInstalled: Bool {
         let variables = ProcessInfo.processInfo.environment
         guard variables["INVOCATION_ID"] == nil else { return false }
@@ -113,7 +113,7 @@ package struct Doctor: Sendable {
         return folders.split(separator: ":").contains { FileStatus("\($0)/token-cache-doctor.service") != nil }
     }
 
-    /// What would make a start fail, and private keys that others may read.
+    /// Reports what would make a start fail, and private keys that others may read.
     private func start(_ settings: Settings) -> [Finding] {
         let (faults, remarks) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
@@ -154,7 +154,7 @@ package struct Finding: Encodable, Sendable {
         Finding(topic: topic, state: .problem, text: text, advice: advice)
     }
 
-    /// A problem from an error, or its text, that says after a semicolon what to do.
+    /// A problem from an error whose text says after a semicolon what to do.
     static func problem(_ topic: String, _ error: some CustomStringConvertible) -> Finding {
         let parts = parts(of: "\(error)")
         return problem(topic, parts.text, parts.advice)

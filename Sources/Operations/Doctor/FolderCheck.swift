@@ -6,7 +6,7 @@ internal import TokenStore
 
 /// Checks the data folder: its permissions, its file system and the free space there.
 ///
-/// Whether this user may use it is what a start finds.
+/// `StartCheck` finds whether this user may use it.
 enum FolderCheck {
     private static let topic = "Data folder"
     /// Less free space than this is a problem: the WAL takes about 8 MiB beside the database, and so does a checkpoint.
@@ -23,7 +23,7 @@ enum FolderCheck {
         } else if errno == ENOENT {
             findings.append(.ok(topic, "\(directory) does not exist yet; the first start creates it"))
         }
-        // Otherwise there are only a key ring and a socket, and no tokens.
+        // Without files of a store, the folder has only a key ring and a socket, for which any file system will do.
         guard provider?.fileNames.isEmpty != true else { return findings }
         let disk = FileSystem(of: place)
         findings.append(fileSystem(disk.type, place))

@@ -7,14 +7,14 @@ internal import TokenStore
 enum RunningServer {
     case none
     case running(Status)
-    /// A process uses the folder but does not answer; nil if its id cannot be determined.
+    /// A process uses the folder but does not answer; its id is nil if it cannot be determined.
     case silent(processID: Int?, reason: String)
     /// This user has no permission to find out.
     case hidden
 
     private static let topic = "Server"
 
-    /// What is read of `ServerStatus`.
+    /// The part of `ServerStatus` that is read here.
     struct Status: Decodable {
         struct Process: Decodable {
             let id: Int

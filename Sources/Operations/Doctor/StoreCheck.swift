@@ -15,7 +15,7 @@ struct StoreCheck {
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
-    /// How long to wait for the server's answer: counting the tokens of a large store takes long.
+    /// How long to wait for the server's answer, as counting the tokens of a large store takes long.
     private static let timeoutInSeconds = 60
 
     init(
@@ -66,9 +66,9 @@ struct StoreCheck {
     // MARK: - Running
 
     private func askServer() -> [Finding] {
-        // Asked separately, because the server answers this even while its disk does not.
         let client = ServerClient(
             path: ControlSocketAddress.path(in: directory), timeoutInSeconds: Self.timeoutInSeconds)
+        // The server answers this even while its disk does not respond.
         let readiness = ServerControl.readiness(settings)
         var findings: [Finding] = readiness.reasons.map {
             .problem(
@@ -124,7 +124,7 @@ struct StoreCheck {
         default: break
         }
         findings += ring(file, of: found.keyRing, hasStore: !found.isEmpty)
-        // `ring` has reported a key ring that cannot be read, or is that of another store.
+        // The line above reports a key ring that cannot be read or is another store's.
         let ring = try? KeyRingExamination.examine(file)
         if let ring, ring.fingerprint == found.keyRing {
             findings += found.keyNumbers.filter { !ring.numbers.contains($0) }.sorted().map(Self.missing)
@@ -203,5 +203,39 @@ struct StoreCheck {
     private static func keys(_ numbers: [Int]) -> String {
         let list = numbers.map(String.init).joined(separator: ", ")
         return numbers.count == 1 ? "1 key, number \(list)" : "\(numbers.count) keys, numbers \(list)"
+    }
+}
+
+/// Checks how the last backup of a store on this machine ended, by the record in the data folder.
+enum BackupCheck {
+    private static let topic = "Store"
+    /// The limit of the alert in `deploy/prometheus/alerts.yaml`: most schedules run each hour or each day.
+    private static let oldInSeconds: Int64 = 26 * 3_600
+
+    /// - Parameters:
+    ///   - record: Nil if no backup is recorded.
+    ///   - now: In seconds since 1970.
+    static func finding(_ record: BackupRecord?, now: Int64) -> Finding {
+        guard let record else { return .ok(topic, "no backup is recorded yet") }
+        let last = record.successTime.map { "the last one that succeeded ended at \(LogTime.text($0))" }
+        guard record.isSuccessful else {
+            return .warning(
+                topic, "the last backup failed at \(LogTime.text(record.endTime)); \(last ?? "none has succeeded")",
+                """
+                look at the output of token-cache backup (journalctl -u token-cache-backup for that of the timer), which says \
+                why, and make one again
+                """
+            )
+        }
+        guard now - record.endTime > oldInSeconds else {
+            return .ok(topic, "the last backup succeeded at \(LogTime.text(record.endTime))")
+        }
+        return .warning(
+            topic, "the last backup is older than a day: it ended at \(LogTime.text(record.endTime))",
+            """
+            if backups are scheduled, look at the schedule (systemctl list-timers) and its output \
+            (journalctl -u token-cache-backup); otherwise make one with token-cache backup
+            """
+        )
     }
 }

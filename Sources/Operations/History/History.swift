@@ -29,7 +29,7 @@ final class History: Sendable {
     private struct State: Sendable {
         /// Those of full ten seconds, the oldest first.
         var rows: [Row] = []
-        /// The readings at the begin of the present ten seconds, and the last one.
+        /// The reading at the beginning of the present ten seconds, and the last one.
         var begin: HistoryReading
         var last: HistoryReading
         /// The largest figures of the seconds since `begin`.
@@ -72,7 +72,7 @@ final class History: Sendable {
             // The second is not over if this reading came early.
             guard position > Self.position(state.last) else { return }
             for (index, figure) in figures.enumerated() where figure.isPeak {
-                // The larger one is the other if one of them is NaN.
+                // If one of them is NaN, the result is the other.
                 state.peaks[index] = Float.maximum(state.peaks[index], figure.value(reading, state.last))
             }
             state.last = reading
@@ -95,7 +95,7 @@ final class History: Sendable {
         }
     }
 
-    /// The figures since the begin of the present ten seconds.
+    /// The figures since the beginning of the present ten seconds.
     private func values(_ state: State) -> [Float] {
         figures.indices.map {
             figures[$0].isPeak ? state.peaks[$0] : figures[$0].value(state.last, state.begin)
@@ -120,7 +120,7 @@ extension History {
         /// The machine's uptime, and its clock in seconds since 1970.
         let now: Now
         let positions: [UInt32]
-        /// Nil for what was not measured.
+        /// By name; nil where a figure was not measured.
         let figures: [String: [Double?]]
         let events: [HistoryEvent]
     }
@@ -137,7 +137,7 @@ extension History {
             json: answer(from: first, Answer.Now(position: SystemUptime.now, time: Date().timeIntervalSince1970)))
     }
 
-    /// The position in `since=12`, and 0 in an empty query; nil if it is anything else.
+    /// The position in a query such as `since=12`; 0 if the query is empty, and nil if it is anything else.
     static func first(_ query: String) -> UInt32? {
         let name = "since="
         return query.isEmpty ? 0 : query.hasPrefix(name) ? UInt32(query.dropFirst(name.count)) : nil
@@ -223,7 +223,7 @@ struct HistoryEvent: Encodable, Equatable, Sendable {
     }
 }
 
-/// What is compared once a second to notice events.
+/// The state that is compared once a second to notice events.
 struct ServerSituation: Sendable {
     /// Why the server is not ready; empty if it is.
     var reasons: [String] = []

@@ -47,15 +47,16 @@ struct HistoryReading: Sendable {
 struct HistoryFigure: Sendable {
     /// In the answer of `/history`.
     let name: String
-    /// Whether the value of ten seconds is the largest of its seconds, because a short peak matters; otherwise it is that of
-    /// the ten seconds as a whole, and of a state that at their end.
+    /// Whether the value of ten seconds is the largest of its seconds, because a short peak matters.
+    ///
+    /// Otherwise it is that of the ten seconds as a whole or, for a state, that at their end.
     let isPeak: Bool
     /// The figure of the time between two readings; NaN if there is none, such as a percentile without requests.
     let value: @Sendable (_ now: HistoryReading, _ earlier: HistoryReading) -> Float
 
     static let all = rates + times + shares + states
 
-    /// In a second.
+    /// Per second.
     private static let rates = [
         rate("get", \.get), rate("post", \.post), rate("other", \.other),
         // Answers with a status from 400 on, or an error code other than 50002.
@@ -113,9 +114,9 @@ struct HistoryFigure: Sendable {
         state("waiting", \.waiting, isPeak: true),
     ]
 
-    private typealias Place<Value> = KeyPath<HistoryReading, Value> & Sendable
+    private typealias Field<Value> = KeyPath<HistoryReading, Value> & Sendable
 
-    private static func rate(_ name: String, _ counter: any Place<UInt64>, isPeak: Bool = false) -> HistoryFigure {
+    private static func rate(_ name: String, _ counter: any Field<UInt64>, isPeak: Bool = false) -> HistoryFigure {
         HistoryFigure(name: name, isPeak: isPeak) { now, earlier in
             let duration = now.uptime - earlier.uptime
             return duration > 0 ? increase(counter, now, earlier) / Float(duration) : .nan
@@ -123,7 +124,7 @@ struct HistoryFigure: Sendable {
     }
 
     private static func time(
-        _ name: String, _ share: Double, _ histogram: any Place<Histogram.Reading?>
+        _ name: String, _ share: Double, _ histogram: any Field<Histogram.Reading?>
     ) -> HistoryFigure {
         HistoryFigure(name: name, isPeak: false) { now, earlier in
             guard let reading = now[keyPath: histogram], let before = earlier[keyPath: histogram] else { return .nan }
@@ -131,13 +132,13 @@ struct HistoryFigure: Sendable {
         }
     }
 
-    private static func state(_ name: String, _ gauge: any Place<Float>, isPeak: Bool = false) -> HistoryFigure {
+    private static func state(_ name: String, _ gauge: any Field<Float>, isPeak: Bool = false) -> HistoryFigure {
         HistoryFigure(name: name, isPeak: isPeak) { now, _ in now[keyPath: gauge] }
     }
 
     /// The loops' counters are not read at the same instant, so that a sum may seem to have shrunk.
     private static func increase(
-        _ counter: any Place<UInt64>, _ now: HistoryReading, _ earlier: HistoryReading
+        _ counter: any Field<UInt64>, _ now: HistoryReading, _ earlier: HistoryReading
     ) -> Float {
         let (count, before) = (now[keyPath: counter], earlier[keyPath: counter])
         return count > before ? Float(count - before) : 0

@@ -18,7 +18,7 @@ extension MetricsReport {
         text.addHistogram(time, [("kind", "proof")], remote.proofTime)
         let retries = "token_cache_database_retries_total"
         text.begin(
-            retries, .counter, "Requests that were to be sent again, by SQLSTATE, or connection if one was lost.")
+            retries, .counter, "Requests that had to be sent again, by SQLSTATE, or connection if that was lost.")
         for (cause, count) in remote.retries { text.add(retries, ["cause": cause], count) }
         text.single(
             "token_cache_database_unacknowledged_writes_total", .counter,

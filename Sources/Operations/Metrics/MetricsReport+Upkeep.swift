@@ -8,7 +8,8 @@ internal import TokenStore
 extension MetricsReport {
     /// Writes what operators have to look after: the disk, reloads and backups.
     mutating func writeUpkeep() {
-        if let diskSpace { write(diskSpace) }
+        if let space = server.diskSpace.space { write(space) }
+        let lastReload = server.lastReload
         text.single(
             "token_cache_last_reload_successful", .gauge,
             "1 if the last reload of settings, certificates and keys succeeded, otherwise 0; the start counts as one.",
@@ -19,7 +20,7 @@ extension MetricsReport {
             "When settings and certificates were last reloaded successfully, in seconds since 1970.",
             lastReload.successTime
         )
-        guard let backup = store.metrics.lastBackup else { return }
+        guard let backup = server.store.metrics.lastBackup else { return }
         text.single(
             "token_cache_last_backup_successful", .gauge,
             """
@@ -70,7 +71,7 @@ extension MetricsReport {
         for reason in AccessFailure.allCases {
             text.add(failures, ["reason": reason.rawValue], contexts.sum { $0.accessFailures.value(reason) })
         }
-        if access.jwtKeys != nil {
+        if server.access.jwtKeys != nil {
             let rejections = "token_cache_jwt_rejections_total"
             text.begin(rejections, .counter, "JWTs that were not accepted, by reason.")
             for reason in JWTRejection.allCases {
@@ -89,7 +90,7 @@ extension MetricsReport {
                 contexts.sum { $0.verifiedTokens.bytes.value }
             )
         }
-        let sessions = access.sessions.counts
+        let sessions = server.access.sessions.counts
         text.single(
             "token_cache_session_cache_hits_total", .counter, "Sessions that were found in memory.",
             sessions.hits

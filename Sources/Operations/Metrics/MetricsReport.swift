@@ -11,42 +11,17 @@ internal import TokenStore
 ///
 /// No label contains data from a client.
 struct MetricsReport {
-    let version: String
-    let contexts: [LoopContext]
-    let store: any TokenStore
-    let answers: AnswerCache
-    let access: AccessResources
-    /// Nil without a TLS listener.
-    let tls: TLSContext?
-    let isReady: Bool
-    /// Nil until the data folder's file system has answered.
-    let diskSpace: FileSystem.Space?
-    let lastReload: LastReload
-    let listeners: [(name: String, count: UInt64)]
-    /// Zeros without an audit log.
-    let audit: AuditFigures
-    let process = ProcessMetrics.now
+    let server: Server
+    private let version: String
     var text = MetricsText()
 
-    private init(_ server: Server, _ version: String) {
-        self.version = version
-        contexts = server.contexts
-        store = server.store
-        answers = server.answers
-        access = server.access
-        tls = server.tls
-        isReady = server.readiness.isReady
-        diskSpace = server.diskSpace.space
-        lastReload = server.lastReload
-        listeners = server.listenerRequests
-        audit = server.audit?.figures ?? AuditFigures()
-    }
+    var contexts: [LoopContext] { server.contexts }
 
     /// Writes all metrics.
     ///
     /// Reads files and takes the cache's locks one by one: do not call it on a loop's thread.
     static func text(of server: Server, version: String) -> String {
-        var report = MetricsReport(server, version)
+        var report = MetricsReport(server: server, version: version)
         return report.write()
     }
 
@@ -59,7 +34,7 @@ struct MetricsReport {
         writeCache()
         writeAudit()
         writeAccess()
-        process.write(to: &text)
+        ProcessMetrics.now.write(to: &text)
         return text.text
     }
 
@@ -70,15 +45,16 @@ struct MetricsReport {
         text.add(
             "token_cache_build_info",
             [
-                "version": version, .init(store.software.name.lowercased()): store.software.version,
+                "version": version, .init(server.store.software.name.lowercased()): server.store.software.version,
                 "openssl": TLSContext.libraryVersion,
             ],
             1
         )
         text.single(
-            "token_cache_ready", .gauge, "1 when the server can answer and store, otherwise 0.", isReady ? 1 : 0
+            "token_cache_ready", .gauge, "1 when the server can answer and store, otherwise 0.",
+            server.readiness.isReady ? 1 : 0
         )
-        if let tls {
+        if let tls = server.tls {
             text.single(
                 "token_cache_certificate_expiry_timestamp_seconds", .gauge,
                 "When the first of the certificates expires, in seconds since 1970.", tls.earliestExpiry
@@ -93,7 +69,7 @@ struct MetricsReport {
         RequestCounts.write(contexts.requestTable, "token_cache_requests_total", to: &text)
         let requests = "token_cache_listener_requests_total"
         text.begin(requests, .counter, "Answered requests, by the address of listen that they came to.")
-        for listener in listeners { text.add(requests, ["listener": listener.name], listener.count) }
+        for listener in server.listenerRequests { text.add(requests, ["listener": listener.name], listener.count) }
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,
@@ -139,7 +115,7 @@ struct MetricsReport {
     }
 
     private mutating func writeStore() {
-        let metrics = store.metrics
+        let metrics = server.store.metrics
         text.single(
             "token_cache_store_reads_total", .counter,
             "Reads of the database, for GET requests that the cache had no answer for.",
@@ -221,7 +197,7 @@ struct MetricsReport {
     }
 
     private mutating func writeCache() {
-        let counts = answers.counts
+        let counts = server.answers.counts
         text.single(
             "token_cache_cache_hits_total", .counter, "Reads answered from the answer cache.",
             counts.hits
@@ -238,6 +214,8 @@ struct MetricsReport {
     }
 
     private mutating func writeAudit() {
+        // Zeros without an audit log.
+        let audit = server.audit?.figures ?? AuditFigures()
         text.single(
             "token_cache_audit_failing", .gauge, "1 while the audit log cannot be written, otherwise 0.",
             audit.isFailing ? 1 : 0

@@ -12,7 +12,7 @@ struct ProcessMetrics: Sendable {
     private(set) var residentBytes = 0.0
     private(set) var threads = 0.0
 
-    /// Without the one that counting them uses.
+    /// How many are open, without the one that counting them uses.
     var descriptors: Int { max(0, (Folder.names(in: "/proc/self/fd")?.count ?? 0) - 1) }
     var descriptorLimit: UInt64 { UInt64(DescriptorLimit.current) }
 
@@ -46,7 +46,7 @@ struct ProcessMetrics: Sendable {
         text.single("process_max_fds", .gauge, "Limit of open descriptors.", descriptorLimit)
     }
 
-    /// The fields of `/proc/self/stat` from the third on, the state; the program's name before it may contain anything.
+    /// The fields of `/proc/self/stat` from the third one, the state, on; the program's name before it may contain blanks.
     private static var statistics: [Double] {
         guard let text = TextFile.contents(of: "/proc/self/stat"),
             let end = text.lastIndex(of: ")")

@@ -9,8 +9,9 @@ internal import System
 internal import TokenService
 internal import TokenStore
 
-/// What the page shows besides charts, as `/status` returns it; counters begin at 0 when the server starts, and times are in seconds
-/// since 1970.
+/// What the page shows besides charts, as `/status` returns it.
+///
+/// Counters begin at 0 when the server starts, and times are in seconds since 1970.
 ///
 /// Contains no data from clients.
 struct ServerStatus: Encodable, Sendable {

@@ -27,7 +27,7 @@ enum StatusPage {
 
     /// The page without the nonce.
     private static let document: String = {
-        // While it is loaded, each uses only what the ones before it declare.
+        // In this order, because each script uses the ones before it while it is loaded.
         let script = [
             PackageResources.formats_js, PackageResources.history_js, PackageResources.scale_js,
             PackageResources.chart_js, PackageResources.panels_js, PackageResources.tables_js,

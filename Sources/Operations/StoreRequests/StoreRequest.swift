@@ -6,8 +6,8 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// The last part of the request's path on the control socket: `/store/NAME`.
     static var name: StoreRequestName { get }
-    /// What the log says of a request that was performed: the command, and what it has done, without ids, users and tokens. Nil
-    /// if it says nothing, as of a request that changes nothing.
+    /// What the log says about a request that was performed: the command and what it has done, without ids, users and tokens. Nil
+    /// if nothing is logged, as for a request that changes nothing.
     func act(_ reply: Reply) -> OperatorAct?
 
     /// Performs the request, and records in the audit log what it does with users' tokens and sessions, and with the store as a

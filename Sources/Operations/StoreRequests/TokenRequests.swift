@@ -199,7 +199,7 @@ package struct ListTokens: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
-        // One event without a user: who reads all tokens reads those of every user.
+        // One event without a user, as it is about the tokens of all users.
         let page = try await store.recording(showsTokenInfos ? .export : .list) { () async throws(StoreError) in
             try await store.administrator.page(after: after, limit: limit)
         }
@@ -221,7 +221,7 @@ package struct ListTokens: StoreRequest {
 
 /// Applies the contract's tag removal to operators' ids and token infos.
 package enum StoredText {
-    /// An id without its tags, as ids of clients are stored.
+    /// An id without its tags, as ids of clients are stored; a user is stored as the id of its token.
     package static func id(_ text: String) throws(StoreError) -> [UInt8] {
         guard let id = UniqueID(Array(text.utf8)).text else {
             throw .refused("the id is empty, longer than \(UniqueID.limit) bytes, or contains a NUL")

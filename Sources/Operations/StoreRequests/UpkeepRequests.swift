@@ -86,7 +86,7 @@ package struct RecordBackup: StoreRequest {
     }
 }
 
-/// Encrypts all tokens with the key that seals.
+/// Encrypts all tokens again, with the key that seals new ones.
 package struct RekeyStore: StoreRequest {
     package static let name = StoreRequestName.rekey
 
@@ -147,7 +147,7 @@ package struct AddKey: StoreRequest {
     }
 }
 
-/// Has a key seal.
+/// Makes a key the one that seals.
 package struct UseKey: StoreRequest {
     package static let name = StoreRequestName.useKey
     package var number: Int

@@ -8,13 +8,13 @@ package import TokenStore
 package struct AddSession: StoreRequest {
     package static let name = StoreRequestName.addSession
     package var user: String
-    /// Seconds for which it is valid.
+    /// How long it is valid, in seconds.
     package var maxAge: Int64
     /// How many sessions the user may have, with this one.
     package var perUser: Int
 
     package struct Reply: Codable, Sendable {
-        /// What the app sends; it is not shown again.
+        /// The secret that the app sends; it is not shown again.
         package var session: String
         package var id: String
         /// Seconds since 1970.
@@ -40,7 +40,7 @@ package struct AddSession: StoreRequest {
         guard (1...Self.most).contains(perUser) else {
             throw .refused("per_user is \(perUser); allowed is 1 to \(Self.most)")
         }
-        let user = try StoredText.user(user)
+        let user = try StoredText.id(user)
         let (secret, id): ([UInt8], SessionID)
         do throws(CryptographyError) {
             (secret, id) = (try RandomBytes.secret(SessionSecret.length), try .random())
@@ -90,7 +90,7 @@ package struct ListSessions: StoreRequest {
     package func answer(
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
-        let user = try StoredText.user(user)
+        let user = try StoredText.id(user)
         let sessions = try await store.recording(.listSessions, user: user) { () async throws(StoreError) in
             try await store.users.sessions(of: user)
         }
@@ -105,9 +105,9 @@ package struct ListSessions: StoreRequest {
 /// Ends one session, or all sessions of a user.
 package struct RemoveSessions: StoreRequest {
     package static let name = StoreRequestName.removeSessions
-    /// Of the session; nil for all of a user.
+    /// The session's id; nil to end all sessions of a user.
     package var id: String?
-    /// Whose sessions; nil for one session.
+    /// The user; nil to end one session.
     package var user: String?
 
     package struct Reply: Codable, Sendable {
@@ -142,7 +142,7 @@ package struct RemoveSessions: StoreRequest {
             }
             return Reply(removed: ended == nil ? 0 : 1)
         case (nil, let user?):
-            let user = try StoredText.user(user)
+            let user = try StoredText.id(user)
             let ended = try await store.recording(.endSessions, user: user) { () async throws(StoreError) in
                 try await store.users.endSessions(of: user)
             } _: { ended, deed in
@@ -168,16 +168,9 @@ package struct EraseUser: StoreRequest {
     package func answer(
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Erasure {
-        let user = try StoredText.user(user)
+        let user = try StoredText.id(user)
         return try await store.recording(.erase, user: user) { () async throws(StoreError) in
             try await store.users.erase(user)
         }
-    }
-}
-
-extension StoredText {
-    /// A user as it is stored: as the unique id of its token, without tags.
-    static func user(_ text: String) throws(StoreError) -> [UInt8] {
-        try id(text)
     }
 }

@@ -51,7 +51,7 @@ extension Setting {
     private static let bearer = [
         Setting(
             "access.bearer.issuer", \.access.bearer.issuer,
-            // No issuer has a comma or a space: who writes one means several.
+            // No issuer contains a comma or a space: a text with one names several issuers.
             .text(
                 """
                 empty, or one issuer, such as https://login.example.com: the keys do not say whose they are, so each of several \
@@ -127,25 +127,17 @@ extension Setting {
 
     private static let failures = Setting(
         "access.failures", \.access.failures,
-        SettingFormat.single(
-            "off, or a number of failures per s, min or h, such as 30/min", failureRate,
-            { rate in rate.map { "\($0)" } ?? "off" }),
+        .orOff("a number of failures per s, min or h, such as 30/min", FailureRate.init, { "\($0)" }),
         """
         How many failures (unknown credentials, wrong keys; in mode open also GETs that find nothing) an address may have in
         which time. Beyond it, whatever the address sends gets 429 before anything is looked up.
 
         Only mode open needs it, with ids that are not secrets: sessions, keys and signatures cannot be guessed. Phones
         behind one address, as in a mobile network, share its failures and are locked out together; in mode open the GET of
-        a new user, who has no token yet, is a failure too. The address is the client's, also behind trusted proxies; of
-        IPv6 it is the network with 64 bits.
+        a new user, who has no token yet, is a failure too. Behind trusted proxies, the client's own address counts; with
+        IPv6, a network of 64 bits counts as one address.
         """
     )
-
-    private static func failureRate(_ text: String) -> FailureRate?? {
-        // Programs that write YAML turn off into false.
-        if text == "off" || text == "false" { return .some(nil) }
-        return FailureRate(text).map(Optional.some)
-    }
 
     /// Whether a name can be that of the header with the user.
     ///
@@ -159,11 +151,4 @@ extension Setting {
     private static let namesReadOtherwise = Set(
         HeaderField.allCases.map { "\($0.name)" } + ["authorization", "cookie", "if-match", "if-none-match"]
     )
-}
-
-extension SettingFormat where Value == [String] {
-    /// Any number of texts, none of them empty.
-    fileprivate static func texts(_ allowed: String) -> SettingFormat {
-        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
-    }
 }

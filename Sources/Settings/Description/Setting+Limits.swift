@@ -19,7 +19,7 @@ extension Setting {
             "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
             The memory for all requests that have not arrived in full, answers that clients have not read, tokens that are
-            being stored (up to a half, as it was at the start), and, up to a half, TLS handshakes. Beyond it, a request gets
+            being stored (up to half of the value at the start), and, up to a half, TLS handshakes. Beyond it, a request gets
             503, a POST 50001, a long answer is cut off, and the oldest handshakes end. Without this limit, slow clients or a
             slow disk could fill the memory.
             """
@@ -27,8 +27,9 @@ extension Setting {
         Setting(
             "limits.connections", \.connectionLimit, .number(1...1_000_000),
             """
-            The largest number of open connections. For one more, the one that waits for a request for longest is closed, or it
-            gets 503 if all are busy. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or fewer are served.
+            The largest number of open connections. For a further one, the connection that has waited longest for a request is
+            closed; if none waits, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or
+            fewer are served.
             """
         ),
     ]

@@ -33,7 +33,7 @@ extension Setting {
             "audit.file", \.audit.file, .text("the path of a file, or empty for no audit log"), takesEffect: .atStart,
             """
             The file of the audit log: a JSON line for each event, which nobody can change, remove or reorder unnoticed.
-            Users and sessions stand there as hashes. SIGHUP goes on in a new file after a rotation.
+            Users and sessions appear as hashes. After a rotation, SIGHUP makes the server continue in a new file.
 
             `token-cache audit key FILE` makes the keys: FILE is kept elsewhere and verifies the log, with
             `token-cache audit verify`; the running key stays here and is replaced every 15 minutes.

@@ -32,7 +32,7 @@ extension Setting {
 
     private static let tls = [
         Setting(
-            "tls.certificate", \.tls.certificates, .files, takesEffect: .atReloadOfCertificates,
+            "tls.certificate", \.tls.certificates, .texts("paths of PEM files"), takesEffect: .atReloadOfCertificates,
             """
             The certificates of https:// listeners, in PEM, each with its intermediate certificates. A client gets the
             certificate for the name that it asks for, otherwise the first one. The files are read again on SIGHUP and when
@@ -40,7 +40,7 @@ extension Setting {
             """
         ),
         Setting(
-            "tls.private_key", \.tls.privateKeys, .files, takesEffect: .atReloadOfCertificates,
+            "tls.private_key", \.tls.privateKeys, .texts("paths of PEM files"), takesEffect: .atReloadOfCertificates,
             "The private keys of tls.certificate, in PEM, in the same order."
         ),
         Setting(

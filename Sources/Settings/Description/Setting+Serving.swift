@@ -98,7 +98,7 @@ extension Setting {
         !name.contains(":") && isAuthority(name) ? name : nil
     }
 
-    /// Whether it is a host with an optional port.
+    /// Whether a text is a host with an optional port.
     static func isAuthority(_ text: String) -> Bool {
         let bytes = Array(text.utf8)
         return bytes.span.isAuthority(ByteRange(0, bytes.count))

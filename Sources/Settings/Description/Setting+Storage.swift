@@ -1,7 +1,7 @@
 internal import TokenStore
 
 extension Setting {
-    /// Where tokens are stored, how they are encrypted, how many there may be and how long they are kept.
+    /// Where tokens are stored, how they are encrypted, how large the store may be, and how long it keeps tokens.
     static let storage = [dataDirectory] + sealing + database + store + retention
 
     /// The folder of the database.

@@ -76,7 +76,7 @@ package struct Setting: Sendable {
     /// The default, as `show` writes it.
     package var `default`: String { show(Settings()) }
 
-    /// The default for help texts: values alone, without the signs of YAML.
+    /// The default for help texts, without YAML's quotes and brackets.
     package var plainDefault: String { values(Settings()).joined(separator: ", ") }
 
     private static func paragraphs(_ text: String) -> [String] {
@@ -85,7 +85,7 @@ package struct Setting: Sendable {
         }
     }
 
-    /// A string as YAML has it, in quotes if it would mean something else without.
+    /// A string as YAML writes it, in quotes if it would mean something else without them.
     package static func quoted(_ text: String) -> String {
         let isPlain =
             text.first.map { $0.isLetter || $0.isNumber || $0 == "/" || $0 == "." } ?? false

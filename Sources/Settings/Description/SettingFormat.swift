@@ -14,7 +14,7 @@ struct SettingFormat<Value: Sendable>: Sendable {
     let texts: @Sendable (Value) -> [String]
     /// Says what is wrong with a text that is not allowed, to be read after the setting's name; nil if the error shows the text.
     ///
-    /// For texts that may contain a secret: nothing of the text is in the answer.
+    /// For texts that may contain a secret: the answer repeats nothing of the text.
     var fault: (@Sendable (_ text: String) -> String)?
 }
 
@@ -147,9 +147,7 @@ extension SettingFormat where Value == String {
     ) -> SettingFormat {
         single(allowed, { isAllowed($0) ? $0 : nil }, { $0 })
     }
-}
 
-extension SettingFormat where Value == String {
     /// Empty, or the URL of a database.
     static var storeURL: SettingFormat {
         let fault: @Sendable (String) -> StoreURL.Fault? = { text in
@@ -161,13 +159,14 @@ extension SettingFormat where Value == String {
             }
         }
         var format = text("empty, or a URL such as \(StoreURL.example)", where: { fault($0) == nil })
-        format.fault = { "\(fault($0)?.description ?? "has more than one value")" }
+        format.fault = { fault($0)?.description ?? "" }
         return format
     }
 }
 
 extension SettingFormat where Value == [String] {
-    static var files: SettingFormat {
-        listOrNone([""], "paths of PEM files, or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
+    /// Any number of texts, none of them empty.
+    static func texts(_ allowed: String) -> SettingFormat {
+        listOrNone([""], "\(allowed), or an empty list", { $0.isEmpty ? nil : $0 }, { $0 })
     }
 }

@@ -14,7 +14,7 @@ extension Settings {
                 """
             )
         }
-        // A body whose buffer has just doubled in size, and the row that is made from it.
+        // For a body in a buffer that has just doubled in size, and the row that is made from it.
         guard bufferLimit >= 4 * limits.body else {
             throw .contradiction(
                 """
@@ -42,7 +42,7 @@ extension Settings {
 }
 
 extension Settings {
-    /// Refuses a mode of access that cannot work, or that would let anybody be any user, for want of other settings.
+    /// Refuses a mode of access if settings are missing without which it cannot work, or would let anybody be any user.
     package func checkAccess() throws(SettingsError) {
         if let address = listen.first(where: { $0.clientCertificate != nil }), tls.clientAuthorities.isEmpty {
             throw .contradiction(
@@ -180,6 +180,6 @@ extension Settings {
         )
     }
 
-    /// Values that say what is so anyway.
+    /// Values that are accepted, as they describe what the server does anyway.
     private static let harmless = ["cache.max_bytes": "0"]
 }

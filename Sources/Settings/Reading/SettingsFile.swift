@@ -44,7 +44,7 @@ struct SettingsFile {
             if let fault = fault(status) {
                 reason = fault
             } else {
-                // Not by the file's size, which some file systems report as 0 for files with contents.
+                // Ignores the file's size, which some file systems report as 0 for files with contents.
                 let bytes = try BlockingIO.read(from: descriptor.number, limit: largestInBytes + 1)
                 if bytes.count <= largestInBytes { return bytes }
                 reason = tooLarge

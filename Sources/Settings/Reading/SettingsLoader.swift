@@ -101,7 +101,6 @@ package struct SettingsLoader: Sendable {
         }
     }
 
-    /// Describes values that are not allowed.
     private static func error(_ found: Found, _ setting: Setting) -> SettingsError {
         if let fault = setting.fault {
             let reason = found.values.count == 1 ? fault(found.values[0]) : "has several values; allowed is one"

@@ -37,7 +37,7 @@ struct YAMLEntries {
         guard try Self.next(&events) == .documentStart else { return }
         switch try Self.next(&events) {
         case .sectionStart: try readSection("", depth: 1, &events)
-        // A document without anything but comments.
+        // A document of comments alone.
         case .scalar(""): break
         default: throw Fault(line: events.line, reason: "found no keys; write them as in log_level: info")
         }
@@ -190,7 +190,7 @@ struct YAMLEntries {
         }
     }
 
-    /// The reason why libyaml has stopped.
+    /// Why libyaml has stopped.
     private var syntaxError: SyntaxError {
         let state = unsafe parser.pointee
         let problem = Self.plain(unsafe state.problem.map { unsafe String(cString: $0) } ?? "out of memory")
@@ -198,7 +198,7 @@ struct YAMLEntries {
         if unsafe state.error == YAML_READER_ERROR {
             return unsafe SyntaxError(line: lineOfByte(state.problem_offset), reason: problem)
         }
-        // If something is missing at the end, the mark is one line behind the last line.
+        // If something is missing at the end, the mark is on the line after the last one.
         let line = unsafe min(Int(state.problem_mark.line) + 1, lineOfByte(text.count - 1))
         // libyaml says of a tab only that it "cannot start any token".
         if isIndentedWithTab(line) {

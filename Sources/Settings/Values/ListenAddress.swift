@@ -40,7 +40,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         self.place = place
     }
 
-    /// Reads a listener; nil if the text is none.
+    /// Reads a listener; nil if the text does not describe one.
     package init?(_ text: String) {
         let parts = text.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         var rest = parts[0]

@@ -1,10 +1,10 @@
 internal import Foundation
 
 extension LayeredTokenCache {
-    /// What became of a write.
+    /// How sending a write has ended.
     private enum SendResult: Sendable {
         case sent(TokenBase)
-        /// Another device has written something that counts more.
+        /// Another device has written something that takes precedence.
         case overtaken(by: VersionedToken)
     }
 
@@ -12,7 +12,7 @@ extension LayeredTokenCache {
     ///
     /// Call it when the network is back, or in a background task of the system.
     ///
-    /// - Throws: Why something still waits: what the server's cache throws, or `TokenCacheError` if the queue cannot be read.
+    /// - Throws: What the server's cache throws, if something still waits; `TokenCacheError` if the queue cannot be read.
     public func synchronize() async throws {
         lookForOthers()
         while let write = try await record()?.write {
@@ -21,20 +21,20 @@ extension LayeredTokenCache {
             do {
                 try await outcome.value()
             } catch TokenCacheError.conflict {
-                // It is settled as well.
+                // Nothing waits any more in this case either.
             }
             if let remoteError, try await record()?.write != nil { throw remoteError }
         }
     }
 
-    /// Sends, and waits a moment for a write.
+    /// Sends what waits, and waits for the outcome of one write, up to `patience`.
     func wait(for id: String) async {
         let outcome = outcome(of: id)
         send()
         try? await withTimeLimit(patience, clock: clock) { try await outcome.value() }
     }
 
-    /// Begins to send, unless that is under way: it then goes on with whatever is in the queue.
+    /// Begins to send; if sending is under way, it continues until the queue is empty.
     func send() {
         sendsAgain = true
         guard !isSending else { return }
@@ -48,7 +48,7 @@ extension LayeredTokenCache {
             while sendsAgain {
                 sendsAgain = false
                 while let record = try await record(), let write = record.write {
-                    // Nobody can be waiting for the writes before it.
+                    // It has replaced all earlier writes in the queue.
                     releaseAll(but: write.id)
                     try await finish(write, try await send(record, write))
                     failures = 0
@@ -72,7 +72,7 @@ extension LayeredTokenCache {
         releaseAll()
     }
 
-    /// Lets those who wait go on: their write is in the queue, or a later one has taken its place.
+    /// Ends the waits for writes: each is in the queue, or a later one has taken its place.
     private func releaseAll(but id: String? = nil) {
         for (other, outcome) in outcomes where other != id && !saving.contains(other) {
             outcomes[other] = nil
@@ -80,10 +80,10 @@ extension LayeredTokenCache {
         }
     }
 
-    /// Tries again after 1, 2, 4 seconds and so on, up to five minutes, each shortened at random by up to a half, and at least
-    /// as long as the server asks for.
+    /// Tries again after 1, 2, 4 seconds and so on, up to five minutes, each shortened at random by up to a half, but not
+    /// earlier than the server asks for.
     ///
-    /// The cache stays until then, though nobody else may have it any more.
+    /// The task keeps this cache alive until then.
     private func scheduleRetry(after least: Duration) {
         let seconds = Double(1 << min(failures - 1, 9))
         let delay = max(Duration.seconds(min(seconds, 300) * Double.random(in: 0.5...1)), least)
@@ -93,7 +93,7 @@ extension LayeredTokenCache {
         }
     }
 
-    /// Puts the credential that is being tried beside a sign-out that has none.
+    /// Stores the credential of the last request with a waiting sign-out that has none.
     func keepCredential() async {
         guard let credential = (remote as? RemoteTokenCache)?.credential, let record = try? await record(),
             record.information == nil, let write = record.write, write.credential == nil
@@ -115,7 +115,7 @@ extension LayeredTokenCache {
             }
             if isLast { record?.write = nil }
         }
-        // If it cannot be saved, the write is compared with the server once more, and found there.
+        // If this cannot be saved, the write is sent again later, and turns out to be on the server already.
         defer {
             switch result {
             case .sent: outcomes.removeValue(forKey: write.id)?.finish(.success(()))
@@ -138,7 +138,7 @@ extension LayeredTokenCache {
         guard record.information == nil else {
             return try await send(record, write, to: remote, isFirstTry: isFirstTry)
         }
-        // The app may have nothing any more that shows the server who has signed out.
+        // The app may no longer have a session of the user who has signed out.
         if let credential = write.credential, let cache = (remote as? RemoteTokenCache)?.cache(by: credential) {
             do {
                 return try await send(record, write, to: cache, isFirstTry: isFirstTry)
@@ -152,9 +152,10 @@ extension LayeredTokenCache {
     ) async throws -> SendResult {
         var (base, logins) = (record.base, write.logins)
         let isSignOut = record.information == nil
-        // A third device could write in the same moment again and again.
+        // Limited, as a third device could write first again and again.
         for attempt in 0..<5 {
-            // With nothing known, a token replaces what is there, unless it has waited. What others have ended must be known.
+            // If nothing is known about the server, a token is sent at once the first time only. A sign-out first fetches the
+            // logins that others have ended.
             if attempt > 0 || !isSignOut && (base != .anything || isFirstTry) {
                 do {
                     return .sent(try await remote.write(record.information, replacing: base, ending: logins))
@@ -169,36 +170,36 @@ extension LayeredTokenCache {
         throw TokenCacheError.unavailable(status: 412, retryAfter: nil)
     }
 
-    /// Whether a write counts more than what another device has left on the server meanwhile.
+    /// Whether a write takes precedence over what another device has written meanwhile.
     private static func counts(
         _ record: LocalRecord, _ write: LocalRecord.Write, over current: VersionedToken
     ) -> Bool {
         let login = record.information?.loginID
-        /// Whether the user has logged in on this device since it knew of any other login.
+        /// Whether this device did not know the login before this write.
         let isNewLogin = login.map { !write.logins.contains($0) } ?? false
         switch current.content {
         case .nothingFound, .unreadable: return true
         case .none(let ended):
-            // A sign-out from an earlier login does not end a new one.
             guard record.information != nil else { return true }
+            // A login that came after the sign-out stands.
             return !(login.map(ended.contains) ?? false) && (isNewLogin || record.base == .anything)
         case .token(let found):
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
             guard let information = record.information else {
-                // Only a login that is new to those who have signed out is not ended by that.
+                // A sign-out does not end a login that its device did not know.
                 return isOfKnownLogin ?? true || record.base == .anything
             }
             if isNewLogin, isOfKnownLogin == true { return true }
             guard record.base == .anything else { return false }
-            // Nothing else is known of which came first than the times that devices have written.
+            // Only the devices' own times tell which came first.
             guard let date = information.refreshDate, let other = found.refreshDate else { return true }
             return date >= other
         }
     }
 
-    // MARK: - The writes of others
+    // MARK: - Sign-outs of other users
 
-    /// Sends the sign-outs that are left on this device of users whose own caches are gone.
+    /// Sends the sign-outs that wait on this device for users whose own caches are gone.
     func lookForOthers() {
         guard looksForOthers, let remote = remote as? RemoteTokenCache else { return }
         looksForOthers = false
@@ -209,7 +210,7 @@ extension LayeredTokenCache {
                 await cache.stopLooking()
                 do {
                     try await cache.synchronize()
-                    // Nothing of a user who is gone stays here; one who has come back meanwhile has a token.
+                    // Removes the record, unless the user has come back meanwhile.
                     try await other.update { record in
                         if let known = record, known.write == nil, known.information == nil { record = nil }
                     }

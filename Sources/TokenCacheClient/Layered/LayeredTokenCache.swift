@@ -2,13 +2,13 @@ internal import Foundation
 
 /// A local cache with a remote one behind it: works without a network, and starts logged in on the next device.
 ///
-/// - **Fetching** asks the server, for which it waits only a moment if this device knows whether there is a token; if it does not,
-///   the server's answer decides. What the server says is kept here. Unknown is never taken for none.
-/// - **Storing and clearing** are done and queued here in one step, then sent. Without a network they return, and are sent later:
-///   by retries, by the next call, or by `synchronize()`, also after a restart.
+/// - **Fetching** asks the server. If this device knows whether there is a token, it waits only a moment for the answer, and
+///   otherwise until it comes. The answer is kept here. Unknown is never taken for none.
+/// - **Storing and clearing** happen here and are queued in one step, then sent. Without a network the calls return, and what they
+///   wrote is sent later: by retries, by the next call, or by `synchronize()`, also after a restart.
 /// - **Between devices, the server's versions decide, never clocks.** Each write names the version of the token that this device
-///   last saw on the server. If another device has written since, the other device's write stands, with two exceptions: a login is not ended by a sign-out from
-///   an earlier one, and a sign-out ends the logins that its device knew, however often their tokens were refreshed elsewhere.
+///   last saw on the server. If another device has written since, its write stands, with two exceptions: a sign-out does not end
+///   a login that came after it, and it ends the logins that its device knew, however often other devices refreshed their tokens.
 /// - **A sign-out stays in the queue until the server has it**, with the credential to send it. If its user never comes back, the
 ///   next cache for the same place on this device sends it: a place is for the users of one server.
 ///
@@ -19,30 +19,30 @@ public actor LayeredTokenCache: TokenCaching {
     let clock: any Clock<Duration>
     let patience: Duration
 
-    /// Why the server could not be asked or written to the last time; nil if it could.
+    /// The error of the last request to the server; nil if it succeeded.
     ///
     /// For example `TokenCacheError.unauthorized`: the session was revoked, and the app should get another one. A write that was
-    /// refused like that is not retried until the app calls something, or starts again.
+    /// refused for such a reason is tried again when the app calls a method, or starts again.
     public internal(set) var remoteError: (any Error)?
 
-    /// Changes of what is known.
+    /// Runs the changes of the record one after the other.
     private let turns = Turns()
-    /// What could not be saved, for example on a full disk: it counts in place of what is there.
+    /// The record if it could not be saved, for example on a full disk; it counts in place of the saved one.
     private var unsaved: LocalRecord?
-    /// What becomes of writes, by their ids.
+    /// The outcomes of writes that somebody waits for, by the writes' ids.
     var outcomes: [String: Outcome<Void>] = [:]
-    /// The question to the server that is under way, and what was known before it.
+    /// The fetch from the server that is under way, and what was known before it.
     private var asking: (known: LocalRecord?, answer: Outcome<TokenInformation?>)?
-    /// The write that was made just now and has not been tried yet, and whether it replaces whatever is there.
+    /// The write that has just been made and was not sent yet, and whether it replaces whatever is on the server.
     var untried: (id: String, isUnconditional: Bool)?
-    /// Writes that are just being put into the queue.
+    /// The ids of writes that are being put into the queue.
     var saving: Set<String> = []
     var isSending = false
-    /// Whether something was written or asked to be sent while it was sending.
+    /// Whether to look into the queue again after sending.
     var sendsAgain = false
     var failures = 0
     var retry: Task<Void, Never>?
-    /// Whether it looks for the sign-outs of others.
+    /// Whether to look for waiting sign-outs of other users, which happens once.
     var looksForOthers = true
     nonisolated let reports = Locked<[@Sendable (any Error) -> Void]>([])
 
@@ -51,8 +51,8 @@ public actor LayeredTokenCache: TokenCaching {
     /// - Parameters:
     ///   - local: The user's token on this device, with what waits for the network.
     ///   - remote: The same user's token on the server.
-    ///   - patience: How long to wait for the server when there is another answer: less than a session waits for its cache.
-    ///   - clock: What waits are measured by.
+    ///   - patience: How long to wait for the server if this device has an answer; less than a session waits for its cache.
+    ///   - clock: Measures waits.
     public init(
         local: LocalTokenCache, remote: any TokenCaching, patience: Duration = .seconds(1),
         clock: any Clock<Duration> = ContinuousClock()
@@ -65,18 +65,18 @@ public actor LayeredTokenCache: TokenCaching {
 
     // MARK: - What is known
 
-    /// What this device knows; nil if nothing.
+    /// What this device knows; nil if that is nothing.
     func record() async throws(TokenCacheError) -> LocalRecord? {
         if let unsaved { return unsaved }
         do {
             return try await local.record()
         } catch TokenCacheError.unreadable {
-            // Nobody can use it; the server's answer or the next token replaces it.
+            // The server's answer or the next token replaces it.
             return nil
         }
     }
 
-    /// Changes what is known, on the disk if possible.
+    /// Changes the record, on the disk if possible.
     ///
     /// - Parameters:
     ///   - isKept: Whether the change counts here if it cannot be saved.
@@ -110,7 +110,7 @@ public actor LayeredTokenCache: TokenCaching {
     /// The token: the server's if it answers in time, otherwise what this device knows.
     ///
     /// - Throws: What the server's cache throws if this device does not know whether there is a token; `TokenCacheError.locked` and
-    ///   `.storage` if what it knows cannot be read now: that may be a sign-out which the server does not have.
+    ///   `.storage` if the local record cannot be read now: it may be a sign-out that the server does not have.
     public func fetch() async throws -> TokenInformation? {
         lookForOthers()
         var known: LocalRecord?
@@ -120,7 +120,7 @@ public actor LayeredTokenCache: TokenCaching {
             guard case .laterFormat = error else { throw error }
         }
         if let write = known?.write {
-            // This device has written something that the server may not know: that is the present, unless it is overtaken.
+            // What this device has written counts, also before the server has it, unless another device was faster.
             await wait(for: write.id)
             return try await record()?.information
         }
@@ -129,12 +129,12 @@ public actor LayeredTokenCache: TokenCaching {
         do {
             return try await withTimeLimit(patience, clock: clock) { try await answer.value() }
         } catch let error where !(error is CancellationError) {
-            // A late answer still comes, and is kept for the next time.
+            // A late answer is still saved, for the next fetch.
             return ((try? await record()) ?? known)?.information
         }
     }
 
-    /// Asks the server, once for all who ask at the same time.
+    /// Fetches from the server, once for all callers at the same time.
     private func ask(_ known: LocalRecord?) -> Outcome<TokenInformation?> {
         if let asking, asking.known == nil ? known == nil : asking.known?.isSame(as: known) == true {
             return asking.answer
@@ -156,50 +156,49 @@ public actor LayeredTokenCache: TokenCaching {
             if (error as? TokenCacheError)?.isPermanent == true { report(error) }
             throw error
         }
-        // An answer that does not say whether the server has failed is no reason to forget a token.
+        // The server may have failed without saying so, so the token is kept.
         if answer.isUnexplained, let information = known?.information { return information }
         let new = LocalRecord(answer.information, base: answer.base)
-        // What cannot be saved is asked for again the next time.
+        // If this cannot be saved, the next fetch asks again.
         try? await change(isKept: false) { record in
-            // Written meanwhile, here or by another process: what was answered is older than that.
+            // The answer is older than what was written meanwhile, here or by another process.
             let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
             if isAsBefore, !new.isSame(as: record) { record = new }
         }
-        guard let record = try? await record() else { return answer.information }
-        return record.information
+        return ((try? await record()) ?? new).information
     }
 
     // MARK: - Writing
 
-    /// Stores the token: kept and queued on this device, and sent, for which it waits a moment.
+    /// Stores the token on this device, queues it, and waits a moment until it is sent.
     ///
-    /// - Throws: `TokenCacheError.conflict` if another device has stored or cleared something meanwhile, which is then also what
-    ///   is on this device. What the local cache throws, although the token was sent if the server could be reached.
+    /// - Throws: `TokenCacheError.conflict` if another device has stored or cleared a token meanwhile, which this device then has as
+    ///   well. What the local cache throws; the token was sent nevertheless if the server could be reached.
     public func store(_ information: TokenInformation) async throws {
         try await write(information)
     }
 
-    /// Clears the token: here and queued, and sent, for which it waits a moment.
+    /// Clears the token on this device, queues the sign-out, and waits a moment until it is sent.
     ///
-    /// - Throws: What the local cache throws, if the sign-out has not reached the server and cannot be queued either: it is then
-    ///   lost if the process ends.
+    /// - Throws: What the local cache throws, if the sign-out has not reached the server and cannot be queued either: it is lost
+    ///   if the process ends.
     public func clear() async throws {
         do {
             try await write(nil)
         } catch TokenCacheError.conflict {
-            // Somebody has logged in since, on another device: that is another login.
+            // The user has logged in again since, on another device.
         }
     }
 
     private func write(_ information: TokenInformation?) async throws {
-        // A task that is cancelled in the middle stops waiting, and the write goes on: half of a sign-out is none.
+        // If the task is cancelled, it stops waiting, but the write is completed.
         try await Outcome { try await self.begin(information) }.value()
     }
 
     private func begin(_ information: TokenInformation?) async throws {
         lookForOthers()
         let id = UUID().uuidString
-        // A sign-out comes after everything that is on the server now, unless this device knows that it has signed out before.
+        // A sign-out replaces whatever is on the server, unless this device has signed out before.
         let known = try? await record()
         let hasSignedOut = known.map { $0.information == nil && $0.write?.logins.isEmpty != false } ?? false
         untried = (id, information == nil && !hasSignedOut)
@@ -218,7 +217,7 @@ public actor LayeredTokenCache: TokenCaching {
             try await change(isKept: true, save)
         } catch {
             failure = error
-            // Without room for the queue, and whatever the format is: signing out always works here, and is sent.
+            // Signing out works here also on a full disk and with a later format, and is sent.
             if information == nil, (try? await local.clear()) != nil { try? await change(isKept: true, save) }
         }
         saving.remove(id)
@@ -226,16 +225,16 @@ public actor LayeredTokenCache: TokenCaching {
         do {
             try await withTimeLimit(patience, clock: clock) { try await outcome.value() }
         } catch TokenCacheError.timedOut {
-            // It is in the queue, and the process may end before the server fails.
+            // The write is in the queue, and the process may end before the request does.
             if information == nil { await keepCredential() }
         }
         guard let failure, let unsaved else { return }
-        // A sign-out that the server has, and of which nothing is left here, is complete.
+        // A sign-out is complete if the server has it and nothing is left here.
         if unsaved.write != nil || information != nil { throw failure }
         if try await local.record() != nil { throw failure }
     }
 
-    /// What will become of a write.
+    /// The outcome of a write, to be waited for.
     func outcome(of id: String) -> Outcome<Void> {
         if let outcome = outcomes[id] { return outcome }
         let outcome = Outcome<Void>()

@@ -2,10 +2,10 @@
 internal import Foundation
 internal import Security
 
-/// Keeps the item in the Keychain of this device, readable from the first unlocking after a start on; it is neither in
+/// Keeps the item in the Keychain of this device, readable once the device was unlocked after its start; it is neither in
 /// backups nor on other devices (`kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly`).
 ///
-/// Every query names the access group: without it, the Keychain looks in all groups of the app, and would also remove there.
+/// Every query names the access group: otherwise the Keychain would read, and remove, items in all groups of the app.
 struct KeychainStorage: LocalStorage {
     let service: String
     let account: String
@@ -59,12 +59,12 @@ struct KeychainStorage: LocalStorage {
         }
     }
 
-    /// Takes turns by a lock file: in the container of the group, if it is one of apps (`group.…`), and otherwise in the process's
-    /// own folder, where it is only for its tasks.
+    /// Takes turns by a lock file: in the container of the group, if it is an app group (`group.…`), otherwise in the process's
+    /// own folder, where only its own tasks use it.
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
         let manager = FileManager.default
         var folder = manager.temporaryDirectory.appending(path: "TokenCacheClient")
-        // For any other name, macOS returns a container as well, which the app may not be allowed to use.
+        // macOS returns a container for any other name too, which the app may not be allowed to use.
         if accessGroup.hasPrefix("group."),
             let container = manager.containerURL(forSecurityApplicationGroupIdentifier: accessGroup)
         {

@@ -1,27 +1,27 @@
 internal import Foundation
 
-/// What a device knows of one user's token, and what it has to tell the server: one item, which changes as a whole.
+/// What a device knows about one user's token, and the write that waits for the server: one item, which changes as a whole.
 ///
 /// Without an item nothing is known; an item without a token says that there is none.
 struct LocalRecord: Sendable {
-    /// The token; nil: there is surely none.
+    /// The token; nil if there is surely none.
     private(set) var information: TokenInformation?
-    /// The token as it was written, by which two records are compared: information without a date gets one when it is read.
+    /// The token as it was written, to compare two records: information without a date gets one when it is read.
     private var text: String?
     /// The last state of the server that is known.
     var base = TokenBase.anything
     /// The last write of this device, if the server does not have it: the token, or that there is none.
     var write: Write?
-    /// Until when others leave refreshing the token to one of those who share it.
+    /// Until when one of the sessions that share the item refreshes the token, and the others wait.
     var refreshingUntil: Date?
 
-    /// What is to be known of a write besides its token.
+    /// A write without its token.
     struct Write: Sendable, Hashable, Codable {
         /// Tells this write from all others.
         var id = UUID().uuidString
         /// The logins that this device knew of, which a sign-out ends, however often their tokens were refreshed elsewhere.
         var logins: Set<String> = []
-        /// By what a sign-out can be sent when the user's own cache is gone.
+        /// Sends a sign-out when the user's own cache is gone.
         var credential: Credential?
     }
 
@@ -30,7 +30,7 @@ struct LocalRecord: Sendable {
         (self.base, self.write) = (base, write)
     }
 
-    /// Whether both say the same of the token and of what is to be sent.
+    /// Whether both have the same token, state of the server and write.
     func isSame(as other: LocalRecord?) -> Bool {
         guard let other else { return false }
         return text == other.text && base == other.base && write == other.write

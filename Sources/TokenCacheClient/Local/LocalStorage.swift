@@ -2,12 +2,12 @@ internal import Foundation
 
 /// Where one item of bytes is kept on the device.
 ///
-/// Its methods wait for the system, for moments. They may be called from any thread but should not from the main one.
+/// Its methods wait for the disk. Call them from any thread but the main one.
 protocol LocalStorage: Sendable {
     /// The item; nil if there is surely none.
     func read() throws(TokenCacheError) -> Data?
 
-    /// Puts an item in place of the one that is there: after a crash there is the earlier one or this one, whole.
+    /// Replaces the item: after a crash, either the earlier one or this one is there, complete.
     func write(_ item: Data) throws(TokenCacheError)
 
     /// Removes the item, if there is one. Needs no room on the disk.
@@ -16,7 +16,7 @@ protocol LocalStorage: Sendable {
     /// The items of all users in the same place, as storages of their own.
     func all() throws(TokenCacheError) -> [any LocalStorage]
 
-    /// Does something while no other task or process does anything exclusively in the same place.
+    /// Runs the body while no other task or process runs one in the same place.
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result
 }
 

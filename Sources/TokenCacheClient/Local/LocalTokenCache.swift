@@ -2,23 +2,24 @@ public import Foundation
 
 /// The user's token on this device.
 ///
-/// Each user has a slot of their own; copies and further caches for the same place and user share it, also those of other
-/// processes. Nothing of it waits on the caller's actor.
+/// Each user has a slot of their own, which all caches for the same place and user share, also those of other processes. The
+/// caller's actor is not blocked.
 public struct LocalTokenCache: TokenCaching {
     /// Where tokens are kept on the device.
     public enum Storage: Sendable, Hashable {
         /// Files in the folder at this URL, which is made with access for its owner only. Each user has one file, which stays out
-        /// of backups and whose name is a hash of the user. Processes may share the folder. On tvOS, files that the system does
-        /// not remove when it needs room do not exist: use the Keychain there.
+        /// of backups and whose name is a hash of the user. Processes may share the folder. On tvOS use the Keychain: the system
+        /// removes files there when it needs room.
         case directory(URL)
-        /// Nowhere: each cache has its own memory, for tests.
+        /// The memory of each cache, for tests.
         case memory
         #if canImport(Security)
         /// The Keychain of this device, under this service, for example the app's bundle identifier.
         ///
         /// The access group is the app's own (its team's prefix and its bundle identifier), or one that it shares with its
-        /// extensions: without it, an item of another group could be meant. Processes that share it need an app group
-        /// (`group.…`): only there do they take turns. On macOS the app must be signed with an entitlement for it. The Keychain outlives the app: tokens of an earlier installation are still there after the next one.
+        /// extensions. Processes that share tokens need an app group (`group.…`), as they take turns only there. On macOS the app
+        /// must be signed with an entitlement for the group. The Keychain outlives the app: a new installation finds the tokens
+        /// of an earlier one.
         case keychain(service: String, accessGroup: String)
         #endif
     }
@@ -30,7 +31,7 @@ public struct LocalTokenCache: TokenCaching {
     ///
     /// - Parameters:
     ///   - storage: Where tokens are kept.
-    ///   - user: Whose token it is: any text that your app tells users apart by.
+    ///   - user: Whose token it is: any text that is different for each user of your app.
     public init(_ storage: Storage, user: String) {
         self.user = user
         self.storage =
@@ -59,14 +60,14 @@ public struct LocalTokenCache: TokenCaching {
 
     /// Keeps the token on this device.
     ///
-    /// - Throws: As `fetch`. An item that cannot be read is replaced, one of a later format is left alone.
+    /// - Throws: The errors of `fetch` except `.unreadable`: such an item is replaced, one of a later format is not.
     public func store(_ information: TokenInformation) async throws {
         try await update { $0 = LocalRecord(information) }
     }
 
     /// Removes the token from this device, whatever its format: signing out always works.
     @concurrent public func clear() async throws {
-        // Without the lock, for which there may be no room, either.
+        // Without the lock: a full disk may have no room for its file.
         try storage.remove()
     }
 
@@ -89,7 +90,7 @@ public struct LocalTokenCache: TokenCaching {
             do throws(TokenCacheError) {
                 record = try read()
             } catch {
-                // Nobody can use what is damaged.
+                // A damaged item is replaced.
                 guard case .unreadable = error else { throw error }
             }
             let before = record
@@ -111,7 +112,7 @@ public struct LocalTokenCache: TokenCaching {
         return record
     }
 
-    /// The slots in the same place that hold a sign-out which the server does not have, and by what it can be sent.
+    /// The slots in the same place with a sign-out that the server does not have, and the credentials to send it.
     @concurrent func waitingSignOuts() async throws -> [(LocalTokenCache, Credential)] {
         try storage.all().compactMap { storage in
             guard let item = try? storage.read(), let (user, record) = try? LocalRecord.read(item),
@@ -123,7 +124,7 @@ public struct LocalTokenCache: TokenCaching {
 }
 
 extension LocalTokenCache: SharedTokenCaching {
-    /// A refresh that takes longer is left to the next one: its process may have ended.
+    /// After this time another process may refresh as well, as the first one may have ended.
     private static let refreshLimit: TimeInterval = 60
 
     private enum Turn: Sendable {
@@ -138,7 +139,7 @@ extension LocalTokenCache: SharedTokenCaching {
                 guard let found = record?.information else { return .begins }
                 if found.token != old.token { return .isDone(found) }
                 let now = Date()
-                // A time that is further away is that of a clock which has been set back since.
+                // A later time was written before the clock was set back.
                 if let until = record?.refreshingUntil, until > now, until < now + 2 * Self.refreshLimit {
                     return .waits
                 }
@@ -166,7 +167,7 @@ extension LocalTokenCache: SharedTokenCaching {
 }
 
 extension LocalTokenCache: CustomStringConvertible, CustomReflectable {
-    /// Nothing of the user.
+    /// The type's name, without the user.
     public var description: String { "LocalTokenCache" }
 
     /// A mirror without the user and the token.

@@ -1,11 +1,10 @@
 internal import Foundation
 
-/// A file that only its owner can read, and that is always there as a whole.
+/// A file that only its owner can read, and that is never there in part.
 ///
-/// A new item is written to a second file, synced, and renamed, so neither a crash nor another process ever sees half of it.
-/// Processes that change something in the same folder take turns by a lock file in it (`flock`), which is held for the length of
-/// one change and never across a wait. On Apple's systems the file stays out of backups; on those with a passcode it is readable
-/// from the first unlocking of the device on.
+/// A new item is written to a second file, synced, and renamed, so that half of it is never seen, even after a crash. Processes
+/// that change something in the same folder take turns by a lock file in it (`flock`), which is held for one change and never
+/// across a wait. On Apple's systems the file stays out of backups; with a passcode it is readable once the device was unlocked.
 struct PrivateFile: LocalStorage {
     let url: URL
 
@@ -17,7 +16,7 @@ struct PrivateFile: LocalStorage {
         let descriptor = unsafe open(url.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
         guard descriptor >= 0 else {
             let code = errno
-            // ENOTDIR would be a file in place of the folder, which is a fault.
+            // ENOTDIR is an error: there is a file in place of the folder.
             if code == ENOENT { return nil }
             throw Self.failure("read", code)
         }
@@ -58,7 +57,7 @@ struct PrivateFile: LocalStorage {
 
     func all() throws(TokenCacheError) -> [any LocalStorage] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
-        // Those of users are hashes; others are none of this type's business.
+        // A user's file has a hash and `.json` as its name, 69 bytes.
         return names.filter { $0.hasSuffix(".json") && $0.utf8.count == 69 }
             .map { PrivateFile(url: folder.appending(path: $0)) }
     }
@@ -67,7 +66,7 @@ struct PrivateFile: LocalStorage {
         try Self.exclusively(in: folder, body)
     }
 
-    /// Does something while nobody else does anything exclusively in a folder.
+    /// Runs the body while no other task or process runs one for the same folder.
     static func exclusively<Result>(
         in folder: URL, _ body: () throws(TokenCacheError) -> Result
     ) throws(TokenCacheError) -> Result {
@@ -95,7 +94,7 @@ struct PrivateFile: LocalStorage {
 
     private static func sync(_ descriptor: Int32) -> Bool {
         #if canImport(Darwin)
-        // There, fsync leaves the data in the disk's own cache. Not every file system has this.
+        // fsync would leave the data in the disk's own cache. Not every file system supports F_FULLFSYNC.
         if fcntl(descriptor, F_FULLFSYNC) != -1 { return true }
         #endif
         return fsync(descriptor) == 0
@@ -105,7 +104,7 @@ struct PrivateFile: LocalStorage {
         guard !FileManager.default.fileExists(atPath: folder.path) else { return }
         var attributes: [FileAttributeKey: Any] = [.posixPermissions: 0o700]
         #if canImport(Darwin) && !os(macOS)
-        // Its files inherit it.
+        // The folder's files inherit it.
         attributes[.protectionKey] = FileProtectionType.completeUntilFirstUserAuthentication
         #endif
         do {
@@ -129,7 +128,7 @@ struct PrivateFile: LocalStorage {
         #endif
     }
 
-    /// What Foundation has thrown, by the system's own error if it says that.
+    /// The error that Foundation has thrown, with the system's code if it names one.
     private static func failure(_ operation: String, _ error: any Error) -> TokenCacheError {
         if let error = error as? TokenCacheError { return error }
         let error = error as NSError
@@ -139,7 +138,7 @@ struct PrivateFile: LocalStorage {
 
     private static func failure(_ operation: String, _ code: Int32) -> TokenCacheError {
         #if os(iOS) || os(watchOS) || os(visionOS)
-        // What files that are still encrypted answer, on the systems that encrypt single files.
+        // The error of files that are still encrypted, on systems that encrypt files one by one.
         if code == EPERM, operation == "read" { return .locked }
         #endif
         return .storage(

@@ -26,7 +26,7 @@ final class Exchange: Sendable {
 
     func receive(_ data: Data) {
         let isTooLong = received.withLock { received in
-            // What comes after too much is dropped: on Linux, the request goes on.
+            // On Linux, the request continues; its further bytes are dropped.
             if received.body.count <= RemoteTokenCache.answerLimit { received.body.append(data) }
             return received.body.count > RemoteTokenCache.answerLimit
         }
@@ -44,7 +44,7 @@ final class Exchange: Sendable {
     func complete(_ error: (any Error)?, _ response: URLResponse?) {
         if let error {
             let code = (error as? URLError)?.code ?? .unknown
-            // Its sentence, which says for example what is wrong with a certificate; the URL is elsewhere in the error.
+            // The description says for example what is wrong with a certificate, and does not contain the URL.
             let failure = TokenCacheError.unreachable(code: code.rawValue, detail: error.localizedDescription)
             outcome.finish(.failure(code == .timedOut ? TokenCacheError.timedOut : failure))
             return
@@ -60,9 +60,9 @@ final class Exchange: Sendable {
     }
 }
 
-/// Brings the session's events to their exchanges.
+/// Passes the session's events to their exchanges.
 ///
-/// One for the whole session: on Linux, URLSession asks no task's delegate whether to follow a redirect.
+/// One for the whole session, as on Linux URLSession does not ask a task's delegate whether to follow a redirection.
 final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
     private let exchanges = Locked<[Int: Exchange]>([:])
 
@@ -80,7 +80,7 @@ final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
         _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse,
         newRequest request: URLRequest, completionHandler: @escaping @Sendable (URLRequest?) -> Void
     ) {
-        // The redirection itself is the answer. It is complete for us, whatever the session does with its body.
+        // The redirection itself is the answer, whatever the session does with its body.
         exchange(of: task)?.receive(response)
         exchange(of: task)?.complete(nil, response)
         completionHandler(nil)

@@ -1,31 +1,18 @@
 internal import Foundation
 
-extension RemoteTokenCache.Identity: CustomStringConvertible, CustomReflectable {
-    /// Its kind, and not whose it is.
-    public var description: String {
-        switch self {
-        case .uniqueID: "uniqueID"
-        case .session: "session"
-        }
-    }
-
-    /// A mirror without the id.
-    public var customMirror: Mirror { Mirror(self, children: []) }
-}
-
 extension RemoteTokenCache {
     /// Whom the server stores the token for.
     public enum Identity: Sendable {
         /// The user's unique id: whoever knows it can read and replace the token (the server's mode `open`).
         ///
-        /// Not for sessions: if one that has ended comes in place of an id, the server answers old apps as if nothing were
-        /// stored, which would be taken for a sign-out.
+        /// Do not pass a session as an id: once it has ended, the server answers as if nothing were stored, which would be taken
+        /// for a sign-out.
         case uniqueID(String)
         /// A session that your own server made for the user, or, in the server's mode `bearer`, a JWT.
         ///
-        /// The closure supplies it for each request, in which it is sent as `Authorization: Bearer`; what it throws, the cache
-        /// throws. It gets the session that the server has just refused (401), or nil: a new one is then tried at once, the
-        /// same one ends in `TokenCacheError.unauthorized`.
+        /// The closure supplies it for each request, which has it as `Authorization: Bearer`; the cache throws what the closure
+        /// throws. If the server has just refused a session (401), the closure gets that one, otherwise nil. A new session is
+        /// tried at once; the same one again ends in `TokenCacheError.unauthorized`.
         case session(@Sendable (_ refused: String?) async throws -> String)
     }
 
@@ -42,7 +29,7 @@ extension RemoteTokenCache {
         if id.hasPrefix("tcs_"), id.utf8.count == 47 {
             throw .invalidID("it is a session, which must be passed as one")
         }
-        // The server would remove what looks like a tag, so that two ids could become one.
+        // The server removes tags, so that two ids could become one.
         if id.utf8.contains(UInt8(ascii: "<")) { throw .invalidID("it contains <, which begins a tag") }
     }
 
@@ -57,4 +44,17 @@ extension RemoteTokenCache {
             throw .invalidID("a session consists of 1 to 8,192 letters, digits and -._~+/=")
         }
     }
+}
+
+extension RemoteTokenCache.Identity: CustomStringConvertible, CustomReflectable {
+    /// The kind of identity, without the id or session.
+    public var description: String {
+        switch self {
+        case .uniqueID: "uniqueID"
+        case .session: "session"
+        }
+    }
+
+    /// A mirror without the id or session.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -7,10 +7,10 @@ public import Foundation
 /// token.
 ///
 /// A write that follows a fetch or another write is stored only if no other device has written in between; otherwise it throws
-/// `TokenCacheError.conflict`. The server decides that by entity tags (token-cache in every mode but `open`); without strong ones,
-/// what is there is compared just before the write, so of two writes in the same moment the last one wins.
+/// `TokenCacheError.conflict`. The server decides that by entity tags (token-cache in every mode but `open`). Without strong
+/// ones, the cache fetches and compares just before the write, so that the last of two simultaneous writes wins.
 ///
-/// Copies share what they know of the server. Usable from any task.
+/// Copies share what they know about the server. Usable from any task.
 public struct RemoteTokenCache: TokenCaching {
     /// Longer answers are refused: token-cache itself accepts no body beyond `limits.body`, by default 1 MiB.
     public static let answerLimit = 8 << 20
@@ -31,11 +31,11 @@ public struct RemoteTokenCache: TokenCaching {
     /// A cache for one user.
     ///
     /// - Parameters:
-    ///   - url: That of the script, such as `https://tokens.example.com/token.php`. With `http:`, the host must be this machine,
-    ///     by a loopback address or as `localhost`: it is for tests.
+    ///   - url: The script's URL, such as `https://tokens.example.com/token.php`. With `http:`, which is for tests, the host must be
+    ///     a loopback address or `localhost`.
     ///   - identity: Whom the token belongs to.
     ///   - transport: How requests are sent.
-    ///   - timeout: How long a request may take. It is sent once: a `LayeredTokenCache` tries writes again.
+    ///   - timeout: How long a request may take. It is not repeated; a `LayeredTokenCache` tries writes again.
     /// - Throws: `TokenCacheError.invalidURL`, or `.invalidID` if the server would refuse the id or change it.
     public init(
         url: URL, identity: Identity, transport: any Transport = .urlSession, timeout: Duration = .seconds(10)
@@ -56,14 +56,14 @@ public struct RemoteTokenCache: TokenCaching {
             || octets.count == 4 && octets[0] == 127 && !octets.contains(nil)
     }
 
-    /// The same server and transport, by another credential; nil if it is none.
+    /// A cache for the same server and transport with another credential; nil if that is not valid.
     func cache(by credential: Credential) -> RemoteTokenCache? {
         try? RemoteTokenCache(
             url: url, identity: credential.isSession ? .session { _ in credential.text } : .uniqueID(credential.text),
             transport: transport, timeout: timeout)
     }
 
-    /// By what the next request could be sent without the app; nil if that is not known yet.
+    /// The credential with which a request can be sent without the app; nil before the first session is supplied.
     var credential: Credential? {
         let text: String? =
             switch identity {
@@ -79,7 +79,7 @@ public struct RemoteTokenCache: TokenCaching {
 
     // MARK: - Fetching and storing
 
-    /// The token on the server; nil if nothing is stored there, or what is stored says that there is none.
+    /// The token on the server; nil if nothing is stored there, or a sign-out.
     public func fetch() async throws -> TokenInformation? {
         let found = try await fetchVersion()
         if case .unreadable(let error) = found.content { throw error }
@@ -93,9 +93,9 @@ public struct RemoteTokenCache: TokenCaching {
         _ = try await replace(known.withLock { $0.base }, with: information)
     }
 
-    /// Stores that there is no token, whatever is there; logins that another device has ended stay ended.
+    /// Replaces whatever is stored by a sign-out; logins that another device has ended stay ended.
     public func clear() async throws {
-        // Another device could write in the same moment again and again.
+        // Limited, as another device could write first again and again.
         for _ in 0..<5 {
             let found = try await fetchVersion()
             do {
@@ -108,7 +108,7 @@ public struct RemoteTokenCache: TokenCaching {
 
     // MARK: - Requests
 
-    /// Sends a request; once more if its session was refused and the app has another one.
+    /// Sends a request, and once more if its session was refused and the app has another one.
     private func ask(_ method: String, _ parameters: [(String, String)], _ fields: [String: String]) async throws
         -> ServerAnswer
     {
@@ -148,19 +148,19 @@ public struct RemoteTokenCache: TokenCaching {
             body = Data(form.utf8)
             headers["Content-Type"] = "application/x-www-form-urlencoded"
         } else if !form.isEmpty {
-            // Appended as text: URLComponents would not escape the plus sign, which stands for a space in forms.
+            // Appended as text, as URLComponents would not escape the plus sign, which stands for a space in forms.
             guard let whole = URL(string: url.absoluteString + "?" + form) else { throw TokenCacheError.invalidURL }
             target = whole
         }
         let request = TransportRequest(method: method, url: target, headers: headers, body: body, timeout: timeout)
-        // Whatever the transport makes of it.
+        // Also if the transport ignores its timeout.
         let response = try await withTimeLimit(timeout, clock: ContinuousClock()) { [transport] in
             try await transport.send(request)
         }
         return try ServerAnswer(response, to: target, isFetch: method == "GET")
     }
 
-    /// With everything escaped but RFC 3986's unreserved characters (section 2.3), byte by byte in UTF-8.
+    /// Escapes everything but RFC 3986's unreserved characters (section 2.3), byte by byte in UTF-8.
     private static func escaped(_ text: String) -> String {
         text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
     }
@@ -170,7 +170,7 @@ public struct RemoteTokenCache: TokenCaching {
 }
 
 extension RemoteTokenCache: CustomStringConvertible, CustomReflectable {
-    /// The server, and not whose token it is.
+    /// The server's host, without the identity.
     public var description: String { "RemoteTokenCache(\(url.host() ?? ""))" }
 
     /// A mirror without the identity.
@@ -218,7 +218,7 @@ extension RemoteTokenCache: VersionedTokenCaching {
             }
         if case .content = base {
             let current = try await fetchVersion()
-            // A sign-out leaves something there; nothing at all can be a failure, which is none of another device's writes.
+            // An empty answer may be a failure of the server; a sign-out by another device would have stored something.
             if current.base != base, !current.isUnexplained {
                 throw TokenCacheError.conflict(current: current.information)
             }
@@ -227,13 +227,13 @@ extension RemoteTokenCache: VersionedTokenCaching {
             return try await post(text, fields)
         } catch TokenCacheError.refused(status: 412, _, _) {
             let current = try await fetchVersion()
-            // It was this write that the first of several attempts stored, without its answer arriving.
+            // An earlier attempt has stored this write, and its answer was lost.
             if current.holds(information, orEnded: logins) { return current.base }
-            // Nobody has written: a proxy has made the entity tag weak, which never matches (RFC 9110, section 13.1.1).
+            // Nobody else has written: a proxy has made the entity tag weak, which never matches (RFC 9110, section 13.1.1).
             if current.base == base { return try await post(text, [:]) }
             throw TokenCacheError.conflict(current: current.information)
         } catch TokenCacheError.refused(status: 428, _, _) where base == .anything {
-            // The server wants a condition: what is there now.
+            // The server requires a condition, so the write is based on what is there now.
             return try await replace(fetchVersion().base, with: information, ending: logins)
         }
     }

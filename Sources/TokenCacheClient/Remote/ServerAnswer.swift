@@ -1,9 +1,9 @@
 internal import Foundation
 
-/// What an answer of the server says, after everything that is not the server's has been refused.
+/// A valid answer of the server.
 struct ServerAnswer {
     enum Content {
-        /// A token info was found, maybe an empty one.
+        /// A token info was found, perhaps an empty one.
         case found(String)
         /// Nothing is stored.
         case nothing
@@ -14,8 +14,8 @@ struct ServerAnswer {
     let content: Content
     /// The version of what is there (RFC 9110, section 8.8.3).
     let entityTag: String?
-    /// Whether token-cache has answered, which says by `Retry-After` when it has failed; `token.php` itself answers in the same
-    /// way whether nothing is stored or it could not be read.
+    /// Whether token-cache has answered, which sends `Retry-After` if it has failed; `token.php` gives the same answer whether
+    /// nothing is stored or it could not be read.
     let isTokenCaches: Bool
 
     /// The code for an id without a token.
@@ -50,13 +50,12 @@ struct ServerAnswer {
         switch members["status"]?.string {
         case "true": break
         case "false":
-            // A server with users, from which an id alone gets what it gets for an id without a token (RFC 9110, section 11.6.1).
+            // The server needs a session, and answers an id as if it had no token (RFC 9110, section 11.6.1).
             if response.headers["www-authenticate"] != nil { throw .unauthorized(detail: Self.sentence(response)) }
             guard let code = members["errorCode"]?.string else {
                 throw .unexpectedAnswer(status: 200, "it has no errorCode")
             }
-            // The server has failed, however that field is written. Otherwise the body says the same: with 50002, that nothing
-            // is stored.
+            // The server has failed, whatever the field's value; its body may be the one for an id without a token.
             if response.headers["retry-after"] != nil {
                 throw .unavailable(status: 200, retryAfter: Self.retryAfter(response))
             }
@@ -91,7 +90,7 @@ struct ServerAnswer {
         return code
     }
 
-    /// What the server says about an error, in its own words, which contain nothing that is secret.
+    /// The server's sentence about an error, which contains no secrets.
     private static func sentence(_ response: TransportResponse) -> String {
         let text = members(response)?["errorMessage"]?.string ?? ""
         return String(text.prefix(200).map { $0.isASCII && !$0.isNewline ? $0 : "?" })
@@ -109,7 +108,7 @@ struct ServerAnswer {
         return parts(one) == parts(other)
     }
 
-    /// The delay of `Retry-After` in seconds (RFC 9110, section 10.2.3); its form with a date is not one of this server.
+    /// The delay of `Retry-After` in seconds (RFC 9110, section 10.2.3); token-cache never sends a date there.
     private static func retryAfter(_ response: TransportResponse) -> Duration? {
         response.headers["retry-after"].flatMap { UInt32($0) }.map { .seconds(Int64($0)) }
     }

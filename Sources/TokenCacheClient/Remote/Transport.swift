@@ -1,6 +1,6 @@
 public import Foundation
 
-/// How a cache sends requests: `URLSession` behind a protocol, for tests and for apps with a stack of their own.
+/// How a cache sends requests: by `URLSession`, or by what tests and apps with an HTTP stack of their own provide.
 ///
 /// A transport sends each request once. It must not follow redirections, keep cookies or answer from a cache.
 public protocol Transport: Sendable {
@@ -62,7 +62,7 @@ public struct TransportResponse: Sendable, Hashable {
 }
 
 extension TransportRequest: CustomStringConvertible, CustomReflectable {
-    /// The method and the host: everything else can contain what is secret.
+    /// The method and the host, as everything else can contain secrets.
     public var description: String { "\(method) to \(url.host() ?? "")" }
 
     /// A mirror without headers, query and body.

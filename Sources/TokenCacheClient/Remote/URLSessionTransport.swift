@@ -7,9 +7,9 @@ public import Foundation
 
 /// Sends requests by `URLSession`.
 ///
-/// Each request has its own deadline, because the timeouts of FoundationNetworking do not do what they say: that of the whole
-/// request has no effect, and one of less than a second means none. A request that is given up is cancelled on Apple's
-/// systems; on Linux a `cancel()` that meets the completion ends the process, so there the request is left to run out.
+/// Each request has its own deadline, because the timeouts of FoundationNetworking do not work: that of the whole request has no
+/// effect, and one of less than a second means none. After the deadline a request is cancelled on Apple's systems. On Linux, a
+/// `cancel()` during the completion ends the process, so the request is left to end by itself.
 public final class URLSessionTransport: Transport {
     static let shared = URLSessionTransport()
 
@@ -21,7 +21,7 @@ public final class URLSessionTransport: Transport {
     /// - Parameter configuration: By default an ephemeral one. Cookies, caches and stored credentials are turned off in any
     ///   case.
     public init(configuration: URLSessionConfiguration = .ephemeral) {
-        // The caller's own object stays as it is.
+        // A copy, so that the caller's object does not change.
         let configuration = (configuration.copy() as? URLSessionConfiguration) ?? configuration
         configuration.httpCookieStorage = nil
         configuration.httpShouldSetCookies = false
@@ -62,7 +62,7 @@ public final class URLSessionTransport: Transport {
         made.httpShouldHandleCookies = false
         made.httpBody = request.body
         for (name, value) in request.headers { made.setValue(value, forHTTPHeaderField: name) }
-        // Only so that abandoned requests end: the deadline is the timer's.
+        // Only ends abandoned requests; the timer is the deadline.
         made.timeoutInterval = max(2, request.timeout.seconds + 1)
         return made
     }

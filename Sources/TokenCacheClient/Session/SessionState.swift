@@ -1,11 +1,11 @@
 public import Foundation
 
 extension TokenSession {
-    /// Where a session is in its life: the states of the SDK (`FBSessionState`), with only its transitions.
+    /// The state of a session: the states of the SDK (`FBSessionState`), and its transitions.
     ///
-    /// Besides, a login that is cancelled leads back to `created`, and so does opening again after the end.
+    /// In addition, a cancelled login leads back to `created`, and so does opening a session again after its end.
     public enum State: String, Sendable, Hashable, CaseIterable {
-        /// From the beginning: it is not known yet whether there is a cached token.
+        /// The first state: it is not known yet whether there is a cached token.
         case created
         /// A cached token was found and accepted, and the session has not been opened yet.
         case createdTokenLoaded
@@ -13,7 +13,7 @@ extension TokenSession {
         case createdOpening
         /// There is a token, from the cache or from a login.
         case open
-        /// There is a token, and it has been replaced by another one at least once.
+        /// There is a token, which has replaced another one since the session was opened.
         case openTokenExtended
         /// The login failed, or the session was closed before it was open.
         case closedLoginFailed
@@ -38,14 +38,14 @@ extension TokenSession {
         }
     }
 
-    /// What happens beside the states, with its values.
+    /// Something that happened, in addition to changes of the state.
     public enum Event: Sendable {
-        /// The token was replaced: by a refresh, or by one that another session or device has stored.
+        /// The token was replaced by a refresh, or by the token of another session or device.
         case renewed(TokenInformation)
         /// A refresh failed; the token stays.
         case refreshFailed(any Error)
-        /// The token could not be cached, and it is tried again; or the server refuses this device, for example as its session
-        /// was revoked (`TokenCacheError.unauthorized`), and it is tried again when something changes.
+        /// The token could not be cached, which is tried again; or the server refuses this device, for example because its session
+        /// was revoked (`TokenCacheError.unauthorized`), which is tried again when something changes.
         case cachingFailed(any Error)
         /// The session has ended.
         case ended(Ending)
@@ -64,11 +64,11 @@ extension TokenSession {
 
 /// Why a session cannot do what it was asked for.
 public enum TokenSessionError: Error, Sendable, Hashable {
-    /// There is no token, because the session is not open.
+    /// The session is not open, so there is no token.
     case notOpen(TokenSession.State)
     /// The session was closed meanwhile: here, or by a sign-out on another device.
     case closed
-    /// The token has expired or was refused, and there was nothing to refresh it by.
+    /// The token has expired or was refused, and the call had no `refresh`.
     case expired
     /// The login or the refresh brought a blank token.
     case blankToken
@@ -89,7 +89,7 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
     public var errorDescription: String? { description }
 }
 
-/// The state of a session with its token, told to any number of listeners.
+/// The state and the token of a session, reported to any number of listeners.
 final class SessionBroadcast: Sendable {
     private struct Listeners {
         var state = TokenSession.State.created
@@ -113,12 +113,12 @@ final class SessionBroadcast: Sendable {
 
     /// The present state and all that follow.
     ///
-    /// A listener that is slow loses the earliest of more than 16 states that it has not read.
+    /// A slow listener loses the earliest states if it has more than 16 unread ones.
     func states() -> AsyncStream<TokenSession.State> {
         stream(\.states, newest: 16) { $0.state }
     }
 
-    /// All events from now on, of which a listener that is slow loses the earliest of more than 64.
+    /// All events from now on; a slow listener loses the earliest ones if it has more than 64 unread.
     func events() -> AsyncStream<TokenSession.Event> {
         stream(\.events, newest: 64) { _ in nil }
     }
@@ -129,7 +129,7 @@ final class SessionBroadcast: Sendable {
     ) -> AsyncStream<Element> {
         AsyncStream(bufferingPolicy: .bufferingNewest(count)) { continuation in
             let number = listeners.withLock { listeners in
-                // Inside the lock, so that no state is lost or comes twice. Nothing is resumed: nobody listens yet.
+                // Inside the lock, so that no state is lost or comes twice. Nobody listens yet, so no task is resumed.
                 if let element = first(listeners) { continuation.yield(element) }
                 listeners.next += 1
                 listeners[keyPath: streams][listeners.next] = continuation
@@ -141,9 +141,9 @@ final class SessionBroadcast: Sendable {
         }
     }
 
-    /// Goes on to a state, which must be a successor of the present one.
+    /// Changes the state to a successor of the present one.
     ///
-    /// Only the session calls it, from its own actor, so states are told in their order.
+    /// Only the session calls it, on its own actor, so that listeners get the states in order.
     ///
     /// - Parameter information: The token in that state.
     func move(to next: TokenSession.State, _ information: TokenInformation? = nil) {

@@ -9,17 +9,17 @@ extension TokenSession {
 
     /// The token of the open session, refreshed if necessary.
     ///
-    /// It is refreshed first if it would expire within the time that it is needed for, or was refused (`invalidate(_:)`). As in the
-    /// SDK, it is also refreshed if it is older than a day or its expiration is unknown, and the last try was more than an hour
-    /// ago: the present token is then returned, and the new one comes as an event. However many tasks, sessions and processes with
-    /// the same local cache ask at once, there is one refresh, whose result all of them get, before it is stored.
+    /// The call waits for a refresh if the token would expire within the time for which it is needed, or was refused
+    /// (`invalidate(_:)`). As in the SDK, a token is also refreshed if it is older than a day or its expiration is unknown, and
+    /// the last try was more than an hour ago: the call then returns the present token, and the new one comes as an event. All
+    /// tasks, sessions and processes with the same local cache share one refresh, and get its result before it is stored.
     ///
     /// A refresh that ends after the session was closed is dropped.
     ///
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case.
-    ///   - refresh: Obtains a new token; nil: the present one is returned, unless it has expired or was refused.
+    ///   - refresh: Obtains a new token; without it, the present one is returned, unless it has expired or was refused.
     /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; what the refresh throws if the token cannot be used without
     ///   it; `CancellationError`.
     public func token(
@@ -36,15 +36,15 @@ extension TokenSession {
         if isForced || isRefused || information.isExpired(at: time + duration.seconds) {
             return try await refreshed(information, by: refresh).value()
         }
-        // Its failure is told as an event.
+        // An event reports its failure.
         if isDue(information, at: time), time.timeIntervalSince(lastRefresh) > Self.refreshPause {
             _ = refreshed(information, by: refresh)
         }
         return information
     }
 
-    /// Notes that an API has refused a token, though it has not expired: the next `token(validFor:forcingRefresh:refresh:)`
-    /// refreshes it, unless there is another one by then.
+    /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,
+    /// unless it has been replaced by then.
     public func invalidate(_ information: TokenInformation) {
         if information.token == currentToken?.token { refused = information.token }
     }
@@ -56,13 +56,13 @@ extension TokenSession {
 
     // MARK: - One refresh
 
-    /// What the refresh under way will bring, or one that begins now.
+    /// The outcome of the refresh that is under way, or of one that begins now.
     private func refreshed(_ old: TokenInformation, by refresh: @escaping Refresh) -> Outcome<TokenInformation> {
         if let refreshing { return refreshing }
         let outcome = Outcome<TokenInformation>()
         refreshing = outcome
         lastRefresh = now()
-        // Not the caller's task: if that is cancelled, others still wait for it.
+        // In a task of its own: if the caller's is cancelled, others still wait for the outcome.
         Task { [life] in await perform(refresh, of: old, life, outcome) }
         return outcome
     }
@@ -71,7 +71,7 @@ extension TokenSession {
         _ refresh: @escaping Refresh, of old: TokenInformation, _ life: Int, _ outcome: Outcome<TokenInformation>
     ) async {
         let shared = cache as? any SharedTokenCaching
-        // So that the cache has the token that is to be refreshed.
+        // The cache must have the token that is to be refreshed.
         await writes.finish()
         if cachingError == nil, let other = await shared?.beginRefresh(of: old), accepts(other), self.life == life {
             deliver(other, outcome)
@@ -80,11 +80,11 @@ extension TokenSession {
         do {
             var new = try await refresh(old)
             if new.isBlank { throw TokenSessionError.blankToken }
-            // The same login goes on, with what the answer to a refresh may leave out.
+            // It is the same login, and the answer to a refresh may lack the other tokens.
             new.loginID = old.loginID
             new.refreshToken = new.refreshToken ?? old.refreshToken
             new.idToken = new.idToken ?? old.idToken
-            // After the end, the token would be another user's, or that of somebody who has signed out.
+            // After the session's end, its user has signed out or changed.
             guard self.life == life else {
                 await shared?.endRefresh()
                 return
@@ -114,8 +114,8 @@ extension TokenSession {
 
     // MARK: - Storing
 
-    /// Stores a token after all earlier writes, unless there is another one by then; also if the session was closed meanwhile, as
-    /// the token before may be used up.
+    /// Stores a token after all earlier writes, unless it has been replaced by then; also if the session was closed meanwhile, as
+    /// the previous token may not work any more.
     func store(_ new: TokenInformation) async throws {
         lastCaching = now()
         do {
@@ -133,7 +133,7 @@ extension TokenSession {
         }
     }
 
-    /// Stores a token; if another device was faster, its token is the one that counts, or its sign-out.
+    /// Stores a token; if another device was faster, takes over its token or its sign-out.
     func storeOrResolve(_ new: TokenInformation) async {
         let life = life
         do {
@@ -145,15 +145,15 @@ extension TokenSession {
         } catch {}
     }
 
-    /// Tries once more, without waiting, if the present token could not be cached.
+    /// Begins to store the present token again, if it could not be cached.
     private func storeAgain() {
         guard cachingError != nil, let information = currentToken,
             now().timeIntervalSince(lastCaching) > Self.cachingPause
         else { return }
-        // Not twice at once.
+        // Now, so that the next call does not begin it as well.
         lastCaching = now()
         Task { [life] in
-            // After the end, it would undo a sign-out.
+            // After the session's end, this would undo a sign-out.
             if self.life == life { await storeOrResolve(information) }
         }
     }

@@ -2,12 +2,11 @@ public import Foundation
 
 /// The life of a login: opens from a cached token or by asking the user, keeps the token fresh, ends, and can be opened again.
 ///
-/// One object serves for the app's life. Usable from any task. A task that is cancelled stops waiting at once, whatever it waits
-/// for.
+/// An app needs one object as long as it runs. Usable from any task. A cancelled task stops waiting at once.
 public actor TokenSession {
     /// Obtains a token by asking the user.
     ///
-    /// If the user changes their mind, it throws `CancellationError`: the session is then as it was before.
+    /// It throws `CancellationError` if the user gives up: the session is then as it was before.
     public typealias Login = @Sendable () async throws -> TokenInformation
     /// Obtains a new token in exchange for one that is still valid.
     public typealias Refresh = @Sendable (TokenInformation) async throws -> TokenInformation
@@ -19,19 +18,17 @@ public actor TokenSession {
     let now: @Sendable () -> Date
     private let clock: any Clock<Duration>
     let broadcast = SessionBroadcast()
-    /// Writes to the cache, so that a sign-out comes after a token that was just being stored, and stays.
+    /// Runs the writes to the cache one after the other, so that a sign-out comes after a token that is being stored.
     let writes = Turns()
 
-    /// Why the present token could not be cached; nil if it is cached.
-    ///
-    /// It is tried again.
+    /// Why the present token could not be cached, which is tried again; nil if it is cached.
     public internal(set) var cachingError: (any Error)?
 
-    /// Counts up when the session ends: what has begun before does not count any more.
+    /// Counts up when the session ends: the results of earlier operations are then dropped.
     var life = 0
-    /// What is being opened or loaded.
+    /// The call of `open` or `load` that is under way.
     private var opening: (outcome: Outcome<State>, task: Task<Void, Never>)?
-    /// What the refresh under way will bring.
+    /// The outcome of the refresh that is under way.
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
@@ -43,9 +40,9 @@ public actor TokenSession {
     /// - Parameters:
     ///   - cache: Where the user's token is kept.
     ///   - permissions: What a cached token must allow to be used.
-    ///   - appID: The app that a cached token must have been issued to; nil accepts any. One that does not say fits too.
+    ///   - appID: The app that a cached token must have been issued to; nil accepts any. A token without an app is accepted too.
     ///   - leeway: How far ahead the device's clock may be before a cached token counts as expired.
-    ///   - clock: What waits are measured by.
+    ///   - clock: Measures waits.
     ///   - now: The device's clock.
     public init(
         cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil, leeway: Duration = .seconds(300),
@@ -63,25 +60,25 @@ public actor TokenSession {
     /// The present state.
     public nonisolated var state: State { broadcast.state }
 
-    /// The token of an open session, or the one that was loaded, as it is; nil otherwise.
+    /// The token of an open session, or the one that was loaded; nil otherwise.
     ///
-    /// `token(validFor:forcingRefresh:refresh:)` refreshes it if necessary.
+    /// Unlike `token(validFor:forcingRefresh:refresh:)`, never refreshed.
     public nonisolated var currentToken: TokenInformation? { broadcast.information }
 
-    /// The present state and all that follow, until the object is gone; a stream of its own for each listener.
+    /// The present state and all later ones, until the object is released; each call returns a new stream.
     public nonisolated var states: AsyncStream<State> { broadcast.states() }
 
-    /// What happens from now on, until the object is gone; a stream of its own for each listener.
+    /// The events from now on, until the object is released; each call returns a new stream.
     public nonisolated var events: AsyncStream<Event> { broadcast.events() }
 
     // MARK: - Opening
 
     /// Looks for a cached token, without opening: `created` becomes `createdTokenLoaded` if one is accepted.
     ///
-    /// - Parameter patience: How long to wait for the cache, after which it is unknown whether there is a token.
-    /// - Returns: The state after it.
-    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`, after which the state is the same: it is unknown whether
-    ///   there is a token.
+    /// - Parameter patience: How long to wait for the cache.
+    /// - Returns: The new state.
+    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`: it is then unknown whether there is a token, and the state
+    ///   does not change.
     @discardableResult
     public func load(patience: Duration = .seconds(2)) async throws -> State {
         try await passCancelled()
@@ -91,20 +88,20 @@ public actor TokenSession {
 
     /// Opens the session: from the cached token if there is one that is accepted, and otherwise by the login.
     ///
-    /// A cached token is accepted if its app fits, it has all permissions that are asked for, and it has not expired. One that
-    /// is not accepted stays where it is: the SDK clears it, so that one device with a wrong clock logs all devices out.
+    /// A cached token is accepted if it is for this app, has all permissions that are asked for, and has not expired. Otherwise it
+    /// stays in the cache: the SDK clears it, so that one device with a wrong clock logs all devices out.
     ///
-    /// An open session stays as it is. Further calls while one is under way wait for that one, and go on only if it has not opened
-    /// the session.
+    /// An open session stays as it is. Further calls while one is under way wait for that one, and try again only if it has not
+    /// opened the session.
     ///
     /// - Parameters:
-    ///   - patience: How long to wait for the cache, after which it is unknown whether there is a token.
-    ///   - loginIfUnknown: Whether the user is also asked when it is unknown whether there is a token. By default the error is
-    ///     thrown, as somebody without a network is not signed out.
-    ///   - login: Asks the user; nil: the session opens only from a cached token, and otherwise stays `created`.
-    /// - Returns: The state after it: `open`, or `created` if there is neither an accepted token nor a login.
-    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`, with the state as it was; what the login throws, with the
-    ///   state `closedLoginFailed`, or `created` if that is a `CancellationError`; `TokenSessionError`. A token that cannot be
+    ///   - patience: How long to wait for the cache.
+    ///   - loginIfUnknown: Whether to ask the user also if it is unknown whether there is a token. By default the error is thrown,
+    ///     as a user without a network is not signed out.
+    ///   - login: Asks the user; if nil, the session opens only from a cached token, and otherwise stays `created`.
+    /// - Returns: The new state: `open`, or `created` if there is neither an accepted token nor a login.
+    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`, and the state does not change; what the login throws, with
+    ///   the state `closedLoginFailed`, or `created` if that is a `CancellationError`; `TokenSessionError`. A token that cannot be
     ///   cached is no error, but see `cachingError`.
     @discardableResult
     public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = false, login: Login? = nil) async throws
@@ -122,11 +119,11 @@ public actor TokenSession {
         }
     }
 
-    /// Begins something, or joins what is under way.
+    /// Begins an operation, or joins the one that is under way.
     private func join(_ operation: @escaping @Sendable (_ life: Int) async throws -> State) async throws -> State {
         if let opening { return try await wait(for: opening) }
         let (outcome, life) = (Outcome<State>(), life)
-        // Not in the task: what ends the session before that begins must find one that has not ended.
+        // Not in the task: whatever ends the session before the task begins must find it not ended.
         if state.isClosed { broadcast.move(to: .created) }
         let task = Task {
             await outcome.bring { try await operation(life) }
@@ -136,7 +133,7 @@ public actor TokenSession {
         return try await wait(for: (outcome, task))
     }
 
-    /// Waits for the end of what nobody waited for any more, which others must not join.
+    /// Waits until a cancelled operation has ended, which must not be joined.
     private func passCancelled() async throws {
         while let task = opening?.task, task.isCancelled { try await Outcome { await task.value }.value() }
     }
@@ -145,7 +142,7 @@ public actor TokenSession {
         do {
             return try await opening.outcome.value()
         } catch {
-            // Nobody is left who would want to know.
+            // Nobody waits for the outcome any more.
             if error is CancellationError, opening.outcome.waiters == 0 { opening.task.cancel() }
             throw error
         }
@@ -164,7 +161,7 @@ public actor TokenSession {
             do {
                 _ = try await load(patience, life)
             } catch let error where login != nil && self.life == life && !(error is CancellationError) {
-                // What nobody can read is no token, and the next one replaces it.
+                // An unreadable token counts as none, and the login's token replaces it.
                 if case .unreadable? = error as? TokenCacheError {} else if !loginIfUnknown { throw error }
             }
         }
@@ -191,18 +188,24 @@ public actor TokenSession {
         if obtained.loginID == nil { obtained.loginID = UUID().uuidString }
         lastRefresh = now()
         broadcast.move(to: .open, obtained)
-        do {
-            try await store(obtained)
-        } catch TokenCacheError.conflict where self.life == life {
-            // The user has just logged in here: that is newer than whatever another device has left.
-            try? await store(obtained)
-        } catch {}
+        await storeLogin(obtained)
         guard self.life == life else { throw TokenSessionError.closed }
     }
 
-    /// Takes a token that another library has obtained or kept: opens the session by it, or replaces the one of an open session.
+    /// Stores the token of a new login, which replaces whatever another device has left.
+    private func storeLogin(_ new: TokenInformation) async {
+        let life = life
+        do {
+            try await store(new)
+        } catch TokenCacheError.conflict where self.life == life {
+            try? await store(new)
+        } catch {}
+    }
+
+    /// Takes over a token that another library has obtained or kept: opens the session with it, or replaces the token of an open
+    /// session.
     ///
-    /// A token of the same user goes on with the login, as a refresh does; one of another `userID` is another login. It is stored
+    /// A token of the same user continues the login, as a refresh does; one with another `userID` is another login. It is stored
     /// unless another device was faster.
     ///
     /// - Throws: `TokenSessionError.blankToken`. A token that cannot be cached is no error, but see `cachingError`.
@@ -217,18 +220,13 @@ public actor TokenSession {
             return await storeOrResolve(new)
         }
         if opening != nil || state != .created {
-            // What is being opened does not count any more.
+            // Ends what is being opened.
             end(.closed)
             broadcast.move(to: .created)
         }
         broadcast.move(to: .createdTokenLoaded, new)
         broadcast.move(to: .open, new)
-        let life = life
-        do {
-            try await store(new)
-        } catch TokenCacheError.conflict where self.life == life {
-            try? await store(new)
-        } catch {}
+        await storeLogin(new)
     }
 
     func accepts(_ cached: TokenInformation) -> Bool {
@@ -236,13 +234,13 @@ public actor TokenSession {
             && permissions.isSubset(of: cached.permissions) && !cached.isExpired(at: now() - leeway)
     }
 
-    // MARK: - Looking again
+    // MARK: - Reloading
 
     /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
     /// if the user has signed out there.
     ///
-    /// - Returns: The state after it.
-    /// - Throws: What the cache throws, after which nothing has changed; `TokenSessionError.notOpen`.
+    /// - Returns: The new state.
+    /// - Throws: What the cache throws, and nothing changes; `TokenSessionError.notOpen`.
     @discardableResult
     public func reload() async throws -> State {
         guard state.isOpen, let before = currentToken else { throw TokenSessionError.notOpen(state) }
@@ -250,7 +248,7 @@ public actor TokenSession {
             await writes.finish()
             return try await cache.fetch()
         }.value()
-        // Refreshed or closed meanwhile: what was fetched is older than that.
+        // What was fetched is older than a refresh or an end that came meanwhile.
         guard state.isOpen, currentToken == before, refreshing == nil, cachingError == nil else { return state }
         if let cached {
             if cached != before, accepts(cached) { replace(with: cached) }
@@ -262,9 +260,9 @@ public actor TokenSession {
 
     // MARK: - Closing
 
-    /// Ends the session, in any state; the token stays in the cache, and opens it again.
+    /// Ends the session, in any state; the token stays in the cache, from which it can be opened again.
     ///
-    /// When it returns, this session writes nothing any more.
+    /// When the call returns, all writes of the session have ended.
     public func close() async {
         end(.closed)
         await writes.finish()
@@ -275,10 +273,10 @@ public actor TokenSession {
     /// If the cache has a server, the user is signed out on all devices.
     ///
     /// - Parameter endAccount: Ends the user's account in the app, whose session the cache needs to sign out on the server. It is
-    ///   called last, and told whether the server has the sign-out. If not, the cache sends it later by the session that it
-    ///   has: only forget that one here, and do not have your server revoke it yet.
+    ///   called last, and told whether the server has the sign-out. If not, the cache sends it later with its copy of the session:
+    ///   only forget the session in the app then, and do not have your server revoke it yet.
     /// - Throws: What the cache throws if it cannot clear the token; what the closure throws. The session has ended nevertheless,
-    ///   and the closure was called; call it again to clear.
+    ///   and the closure was called; call this method again to clear the token.
     public func signOut(then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)? = nil) async throws {
         end(.signedOut)
         var failure: (any Error)?

@@ -1,4 +1,4 @@
-/// SHA-256 (FIPS 180-4), for names of files: Foundation has no hash function that stays the same, and CryptoKit is not on Linux.
+/// SHA-256 (FIPS 180-4), for file names: Foundation's hashes differ in each process, and Linux has no CryptoKit.
 enum SHA256 {
     /// The hash in hexadecimal, 64 digits.
     static func hexadecimal(_ text: String) -> String {

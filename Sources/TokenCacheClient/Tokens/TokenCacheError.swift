@@ -1,21 +1,19 @@
 public import Foundation
 
-/// Why a cache could not do what it was asked for.
+/// An error of a cache, after which it is unknown whether there is a token.
 ///
-/// After any of these it is unknown whether there is a token.
-///
-/// None of them contains a token, an id or a session.
+/// Its description contains no token, id or session.
 public enum TokenCacheError: Error, Sendable, Hashable {
-    // What an app passed
+    // Arguments
 
-    /// The URL is not one of a server: neither `https:` nor, on this machine, `http:`, or with a query or fragment.
+    /// The URL is not allowed: neither `https:` nor, on this machine, `http:`, or with a query or fragment.
     case invalidURL
-    /// The unique id, or the session, is one that the server would refuse or change; with the reason.
+    /// The server would refuse or change the unique id or session; with the reason.
     case invalidID(String)
 
-    // What the network did
+    // The network
 
-    /// No connection, or it was lost before the answer was complete; with `URLError.Code`'s number, and what the system said.
+    /// No connection, or it was lost before the answer was complete; with the number of `URLError.Code` and the system's text.
     case unreachable(code: Int, detail: String = "")
     /// No complete answer before the deadline.
     case timedOut
@@ -24,7 +22,7 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     /// The answer is not one of the server's: a captive portal, a proxy, a truncated or altered answer; with what is wrong.
     case unexpectedAnswer(status: Int, String)
 
-    // What the server said
+    // The server
 
     /// The session is unknown, expired or revoked (401), or the server takes no unique ids; with the server's sentence.
     case unauthorized(detail: String = "")
@@ -34,20 +32,20 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case unavailable(status: Int, retryAfter: Duration?)
     /// The server has refused the request; with the code of its answer, such as 50001 or 30001, and its sentence.
     case refused(status: Int, code: String, detail: String = "")
-    /// Another device has stored or cleared a token since this one was fetched: it is what is there now, nil if none.
+    /// Another device has stored or cleared a token since the last fetch; with the token that is there now, nil if none is.
     ///
     /// The cache now knows that state, so storing once more replaces it.
     case conflict(current: TokenInformation?)
 
-    // What was found or could not be read
+    // The stored item
 
-    /// There is something in place of token information that cannot be read; with the reason.
+    /// The stored token information cannot be read; with the reason.
     case unreadable(String)
-    /// There is an item of a format that a later version of this library has written. It is left alone.
+    /// A later version of this library has written the item, which is left alone.
     case laterFormat(found: Int)
     /// The item is encrypted until the device is unlocked for the first time after its start.
     case locked
-    /// The system refused to read or write; with the operation, its `errno` or `OSStatus`, and what it says about that.
+    /// The system refused to read or write; with the operation, the `errno` or `OSStatus`, and the system's text.
     case storage(operation: String, code: Int, detail: String = "")
 }
 

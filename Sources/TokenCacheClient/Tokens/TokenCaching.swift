@@ -1,14 +1,14 @@
-/// Where a user's token is kept: on the device, on the server, or first there and then here.
+/// Where a user's token is kept: on the device, on the server, or on both.
 ///
-/// The difference between *none* and *unknown* is the contract: `fetch` returns nil only if there is surely no token, and
+/// The contract is the difference between *none* and *unknown*: `fetch` returns nil only if there is surely no token, and
 /// throws if that cannot be known, for example without a network. Nothing in this library takes unknown for signed out, and
 /// an implementation must not either.
 public protocol TokenCaching: Sendable {
     /// The user's token.
     ///
-    /// - Returns: nil: there is surely none.
-    /// - Throws: An error if it is unknown whether there is one; `TokenCacheError.unreadable` if something is there that
-    ///   nobody can read, which the next token replaces.
+    /// - Returns: Nil if there is surely none.
+    /// - Throws: An error if it is unknown whether there is one; `TokenCacheError.unreadable` if what is there cannot be read: the
+    ///   next token replaces it.
     func fetch() async throws -> TokenInformation?
 
     /// Stores a token in place of the one that was there.
@@ -22,11 +22,11 @@ public protocol TokenCaching: Sendable {
     func clear() async throws
 }
 
-/// A cache of the device, which several sessions and processes share.
+/// A cache on this device that several sessions and processes share.
 protocol SharedTokenCaching: TokenCaching {
-    /// Waits until nobody else refreshes the user's token, and then keeps others from it for a limited time.
+    /// Waits until no other session refreshes the user's token, and then keeps others from doing so for a limited time.
     ///
-    /// - Returns: What another session or process has stored in place of the old token, so that it need not be refreshed.
+    /// - Returns: The token with which another session or process has replaced the old one; nil if it must be refreshed.
     func beginRefresh(of old: TokenInformation) async -> TokenInformation?
 
     /// Lets others refresh; storing a token does so as well.
@@ -35,11 +35,11 @@ protocol SharedTokenCaching: TokenCaching {
     /// Whether a write has not reached the server yet.
     func isWriteWaiting() async -> Bool
 
-    /// Has a function called with each error after which nothing is sent until something changes.
+    /// Sets a function that is called with each error after which nothing is sent until something changes.
     func report(to report: @escaping @Sendable (any Error) -> Void)
 }
 
-/// A cache that several devices share, and that can tell whether another one has written meanwhile.
+/// A cache that several devices share, and that notices whether another one has written meanwhile.
 protocol VersionedTokenCaching: TokenCaching {
     /// What is there, and which version of it that is.
     func fetchVersion() async throws -> VersionedToken
@@ -49,22 +49,22 @@ protocol VersionedTokenCaching: TokenCaching {
     /// - Parameters:
     ///   - base: What must be there.
     ///   - information: The token; nil clears.
-    ///   - logins: What clearing ends, for other devices to know.
+    ///   - logins: The logins that clearing ends, so that other devices know.
     /// - Returns: What is there now.
     /// - Throws: `TokenCacheError.conflict` if something else is there.
     func replace(_ base: TokenBase, with information: TokenInformation?, ending logins: Set<String>) async throws
         -> TokenBase
 }
 
-/// What a shared cache has.
+/// What a cache has, and in which version.
 struct VersionedToken: Sendable {
     enum Content: Sendable {
         case token(TokenInformation)
-        /// There is surely none: somebody has signed out, which has ended these logins, or the server has never had one.
+        /// There is surely none: a sign-out has ended these logins, or the server has never had a token.
         case none(ended: Set<String> = [])
-        /// There is none, and the answer does not tell whether that is so because the server has failed.
+        /// The server has found none; it may have failed.
         case nothingFound
-        /// Something is there that cannot be read, and may be replaced.
+        /// What is there cannot be read, and may be replaced.
         case unreadable(TokenCacheError)
     }
 
@@ -76,7 +76,7 @@ struct VersionedToken: Sendable {
         if case .token(let information) = content { information } else { nil }
     }
 
-    /// Whether it is what a write of this token, or a sign-out that ends these logins, leaves.
+    /// Whether it is the result of writing this token or, without one, of a sign-out that ends these logins.
     func holds(_ information: TokenInformation?, orEnded logins: Set<String>) -> Bool {
         if case .none(let ended) = content { return information == nil && logins.isSubset(of: ended) }
         return information != nil && self.information == information
@@ -87,35 +87,35 @@ struct VersionedToken: Sendable {
         if case .none(let ended) = content { ended } else { [] }
     }
 
-    /// Whether it is unknown why nothing is there.
+    /// Whether nothing was found, perhaps because the server has failed.
     var isUnexplained: Bool {
         if case .nothingFound = content { true } else { false }
     }
 }
 
-/// What a write is based on.
+/// The state that a write expects to replace.
 enum TokenBase: Sendable, Hashable, Codable {
     /// Nothing is known: a write replaces whatever is there.
     case anything
     /// Nothing was stored.
     case nothing
-    /// The entity tag of what was stored (RFC 9110, section 8.8.3), as it came, with its quotes.
+    /// The entity tag of what was stored (RFC 9110, section 8.8.3), with its quotes.
     case version(String)
-    /// The hash of what was stored, of a cache without versions: it is compared before a write, which takes a moment in which
-    /// another device can write.
+    /// The hash of what was stored, for a cache without versions: it is compared just before a write, so that another device can
+    /// still write in between.
     case content(String)
 
     init(contentOf text: String?) {
         self = .content(text.map(SHA256.hexadecimal) ?? "")
     }
 
-    /// For a write right after a fetch: what would only be compared by another one is not compared again.
+    /// The base for a write right after a fetch, which need not fetch and compare again.
     var justFetched: TokenBase {
         if case .content = self { .anything } else { self }
     }
 }
 
-/// What shows the server whose token a request is for.
+/// Shows the server whose token a request is for.
 struct Credential: Sendable, Hashable, Codable {
     var isSession: Bool
     var text: String

@@ -3,16 +3,15 @@ internal import Foundation
 /// A date in token info: written as `yyyy-MM-dd'T'HH:mm:ss.SSS+0000` in UTC, read in every form that devices have written.
 ///
 /// The guide's sample client formats dates by `yyyy-MM-dd'T'HH:mm:ss.SSSZZZ` without a fixed locale, so what it writes depends
-/// on the device (Apple's Technical Q&A QA1480), and it sends them without escaping. Read are therefore, besides the plain
-/// form: a space in place of the offset's plus sign (form decoding makes one of the other); offsets `Z`, `±hh:mm` and with
-/// seconds; no fraction, or one of up to nine digits; the decimal digits of any script; invisible format characters; a
-/// 12-hour clock with its marker, as in `10:30:33.123 PM+0100`; dates of the Buddhist, Persian and Hijri calendars around the
-/// present. Dates of other calendars are none.
+/// on the device (Apple's Technical Q&A QA1480), and it sends them without escaping. Therefore these are read as well: a space in
+/// place of the offset's plus sign, which form decoding turns into one; offsets `Z`, `±hh:mm` and with seconds; no fraction, or
+/// one of up to nine digits; the decimal digits of any script; invisible format characters; a 12-hour clock with its marker, as
+/// in `10:30:33.123 PM+0100`; dates of the Buddhist, Persian and Hijri calendars around the present. Others are not read.
 ///
-/// As on the server, every minute has 60 seconds, and a date before 2004, when there was no Facebook, is that of another
-/// calendar and no date. Only the SDK's distant past is one: the years 0 to 2, as calendars and zones count ancient days differently.
+/// As on the server, every minute has 60 seconds, and a date before 2004, when there was no Facebook, is taken for one of another
+/// calendar and not read. The years 0 to 2 are the SDK's distant past, as calendars and zones count ancient days differently.
 enum TokenDate {
-    /// The instant; nil if the text is no date in one of these forms.
+    /// The instant; nil if the text has none of these forms.
     static func parse(_ text: String) -> Date? {
         var reader = TokenDateReader(text)
         return reader.date()
@@ -20,7 +19,7 @@ enum TokenDate {
 
     /// The date in UTC, rounded to milliseconds, and moved into the years 1 to 9999.
     ///
-    /// Later than 2442 is as good as never: it becomes the distant future, as those years could be read as Buddhist ones.
+    /// A date after 2442 becomes the distant future, as later years could be read as Buddhist ones.
     static func text(_ date: Date) -> String {
         let isNever = date.timeIntervalSince1970 >= startOf2443 && date < .distantFuture
         let rounded = ((isNever ? Date.distantFuture : date).timeIntervalSince1970 * 1_000).rounded()
@@ -74,10 +73,10 @@ private struct TokenDateReader {
         return instant >= TokenDate.startOf2004 ? instant : nil
     }
 
-    // MARK: - Healing
+    // MARK: - Other scripts, calendars and clocks
 
-    /// The ASCII form of digits, spaces and signs of other scripts; nil for characters that only direct how text is shown,
-    /// such as the right-to-left mark that Arabic and Hebrew devices put around signs.
+    /// The ASCII form of digits, spaces and signs of other scripts; nil for invisible characters, such as the right-to-left mark
+    /// that Arabic and Hebrew devices put around signs.
     private static func plain(_ scalar: Unicode.Scalar) -> Unicode.Scalar? {
         guard !scalar.isASCII else { return scalar }
         let properties = scalar.properties
@@ -94,28 +93,27 @@ private struct TokenDateReader {
         }
     }
 
-    /// The year in the Gregorian calendar: those around the present of the Buddhist one are 543 ahead.
+    /// The year in the Gregorian calendar: Buddhist years around the present are 543 ahead.
     ///
-    /// So are those of the SDK's distant past and future, 544 and 4544, or a year earlier or later in some time zones.
+    /// So are those of the SDK's distant past and future, 544 and 4544, which are a year off in some time zones.
     private static func gregorian(_ year: Int) -> Int {
         let isBuddhist = (2_443...2_742).contains(year) || (544...545).contains(year) || (4_543...4_545).contains(year)
         return isBuddhist ? year - 543 : year
     }
 
-    /// The beginning of a day in the Gregorian, the Persian or the Hijri calendar: the years around the present are different
-    /// ones in each.
+    /// The beginning of a day in the Gregorian, the Persian or the Hijri calendar, whose years around the present differ.
     private static func day(year: Int, month: Int, day: Int) -> Date? {
         guard (1...12).contains(month), (1...31).contains(day) else { return nil }
         if year < 3 { return .distantPast }
         let calendar =
             switch year {
             case 1_391...1_420: TokenDate.calendar(.persian)
-            // What phones in Saudi Arabia use; tables that only count are a day off at most.
+            // The calendar of phones in Saudi Arabia; arithmetic variants differ by a day at most.
             case 1_433...1_463: TokenDate.calendar(.islamicUmmAlQura)
             default: TokenDate.calendar(.gregorian)
             }
         let parts = DateComponents(year: year, month: month, day: day)
-        // Otherwise, the 31st of a month with 30 days would be the first of the next one.
+        // The calendar would take the 31st of a month with 30 days for the first of the next one.
         guard let date = calendar.date(from: parts),
             calendar.dateComponents([.year, .month, .day], from: date) == parts
         else { return nil }
@@ -133,12 +131,12 @@ private struct TokenDateReader {
         "午前": .morning, "午後": .afternoon, "오전": .morning, "오후": .afternoon, "πμ": .morning, "μμ": .afternoon,
     ]
 
-    /// Reads a marker with the spaces before it; without one, moves nothing.
+    /// Reads a marker with the spaces before it; does not move if there is none.
     private mutating func halfOfDay() -> HalfOfDay? {
         let start = position
         var name = ""
         while let scalar = peek(), scalar == " " || scalar == "." || scalar.properties.isAlphabetic {
-            // The last Z is the zone, and a space before a digit was its plus sign.
+            // A final Z is the zone, and a space before a digit is the zone's plus sign.
             if scalar == "Z", position + 1 == scalars.count { break }
             if scalar == " ", !name.isEmpty, Self.markers[name] != nil, isDigit(at: position + 1) { break }
             if scalar != " ", scalar != "." { name.unicodeScalars.append(scalar) }
@@ -170,7 +168,7 @@ private struct TokenDateReader {
         return (hour * 3_600 + minute * 60 + second, fraction)
     }
 
-    /// The digits behind the point, 0 without a point; nil if there are none or too many.
+    /// The fraction of a second, 0 without a point; nil if there are no digits after the point, or too many.
     private mutating func fraction() -> TimeInterval? {
         guard accept(".") else { return 0 }
         var (value, unit): (TimeInterval, TimeInterval) = (0, 1)
@@ -187,7 +185,7 @@ private struct TokenDateReader {
         if accept("Z") { return 0 }
         let sign: Int = peek() == "-" ? -1 : 1
         guard accept("+") || accept(" ") || accept("-"), let hours = number(digits: 2), hours < 24 else { return nil }
-        // Two digits each, and the colons between all of them or none.
+        // Two digits each, with colons between all parts or none.
         let hasColons = peek() == ":"
         var offset = hours * 3_600
         for unit: Int in [60, 1] {

@@ -67,13 +67,13 @@ extension TokenInformation {
             rest[key.name] = nil
             return property
         }
-        /// The date; if the member is there and cannot be read, nil.
+        /// The date; nil if the member is there and cannot be read.
         func takeDate(_ key: Key, missing: Date) -> Date? {
             guard let value = rest[key.name], value != .null else { return missing }
             return take(key) { value in
                 let date = Self.date(value)
-                // The first years of some calendars, such as Japanese eras, and those of others that are far ahead, such as the
-                // Hebrew one: such a date is unknown, and neither past nor future.
+                // The years of some calendars, such as Japanese eras, look like the distant past, and those of others, such as
+                // the Hebrew one, are far in the future. Such a date is unknown.
                 let isOfAnotherCalendar = date.map { $0 == .distantPast && missing != $0 || $0 > .distantFuture }
                 return isOfAnotherCalendar == true ? nil : date
             }
@@ -93,7 +93,7 @@ extension TokenInformation {
         permissions = take(.permissions, Self.strings) ?? []
         declinedPermissions = take(.declinedPermissions, Self.strings) ?? []
         loginType = take(.loginType, Self.loginType) ?? .none
-        // Older SDKs recorded no more than this; the member itself stays as it came.
+        // Older SDKs recorded only this. The member itself stays in `others`.
         if loginType == .none, members[Key.isFacebookLogin.name].map(Self.isTrue) == true {
             loginType = .facebookApplication
         }
@@ -105,7 +105,7 @@ extension TokenInformation {
         others = rest
     }
 
-    /// The SDK's distant future can be a day off.
+    /// The date in a member; one within a day of the SDK's distant future is that.
     private static func date(_ value: Value) -> Date? {
         guard let date = value.string.flatMap(TokenDate.parse) else { return nil }
         return abs(date.timeIntervalSince(.distantFuture)) <= 86_400 ? .distantFuture : date
@@ -153,7 +153,7 @@ extension TokenInformation {
         set(.expirationDate, expirationDate)
         set(.refreshDate, refreshDate)
         set(.permissionsRefreshDate, permissionsRefreshDate)
-        // An unreadable list stays as it came until there is one to put in its place.
+        // An unreadable list stays until there is one to replace it.
         if !permissions.isEmpty || members[Key.permissions.name] == nil {
             members[Key.permissions.name] = .array(permissions.sorted().map(Value.string))
         }
@@ -168,12 +168,12 @@ extension TokenInformation {
         return JSON.text(members)
     }
 
-    /// What stands for no token: as the guide's sample writes it, or with the logins that a sign-out has ended.
+    /// The text for no token: that of the guide's sample, or with the logins that a sign-out has ended.
     static func noneText(ending logins: Set<String>) -> String {
         JSON.text(logins.isEmpty ? [:] : [endedLogins: logins.sorted()])
     }
 
-    /// The logins that a text form without a token says to have ended.
+    /// The logins that have ended, according to a text without a token.
     static func endedLogins(in text: String) -> Set<String> {
         let members = try? JSON.value([String: Value].self, text.utf8)
         return members?[endedLogins].flatMap(strings) ?? []

@@ -13,7 +13,7 @@ extension TokenInformation {
         case string(String)
         /// An array.
         case array([Value])
-        /// An object; of several members with one name, one.
+        /// An object; only one of several members with the same name is kept.
         case object([String: Value])
 
         /// The string's text; nil for every other kind.
@@ -21,7 +21,7 @@ extension TokenInformation {
             if case .string(let text) = self { text } else { nil }
         }
 
-        /// Reads any value that is not nested more than 64 times: each level takes room on the stack.
+        /// Reads a value that is nested at most 64 times, as each level takes room on the stack.
         public init(from decoder: any Decoder) throws {
             let container = try decoder.singleValueContainer()
             guard decoder.codingPath.count < 64 else {
@@ -42,7 +42,7 @@ extension TokenInformation {
             }
         }
 
-        /// Writes the value; a number that is none is null.
+        /// Writes the value; NaN becomes null.
         public func encode(to encoder: any Encoder) throws {
             var container = encoder.singleValueContainer()
             switch self {
@@ -65,7 +65,7 @@ extension TokenInformation {
             case let elements as [Any]: self = .array(elements.map(Self.init(ofPropertyList:)))
             case let members as [String: Any]: self = .object(members.mapValues(Self.init(ofPropertyList:)))
             #if canImport(Darwin)
-            // There, numbers and Booleans are one type, and each is cast to the other.
+            // Numbers and Booleans are one type there, and can be cast to each other.
             case let number as NSNumber where CFGetTypeID(number) == CFBooleanGetTypeID():
                 self = .bool(number.boolValue)
             #endif
@@ -78,15 +78,15 @@ extension TokenInformation {
     }
 }
 
-/// JSON as it is kept and sent.
+/// Reads and writes JSON for storage and requests.
 enum JSON {
     static func value<Value: Decodable>(_ type: Value.Type, _ text: some Sequence<UInt8>) throws -> Value {
         try JSONDecoder().decode(type, from: Data(text))
     }
 
-    /// The text, with the members of objects in an order of their names.
+    /// The text, with the members of objects sorted by name.
     ///
-    /// `<` is written as `\u003c`: the server removes everything that looks like a tag from token info.
+    /// `<` is written as `\u003c`, as the server removes everything that looks like a tag from token info.
     static func text(_ value: some Encodable) -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]

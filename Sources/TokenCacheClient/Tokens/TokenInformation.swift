@@ -2,22 +2,22 @@ public import Foundation
 
 /// A user's token with what the Facebook SDK 3 kept beside it (`FBAccessTokenData`).
 ///
-/// Its text form is the SDK's dictionary as JSON, which old apps read as they read one another's. There, dates are whole milliseconds in the years 1
-/// to 2442, or the distant future; two values are equal if their dates are written alike.
+/// Its text form is the SDK's dictionary as JSON, which old apps can read. It has dates in whole milliseconds in the years 1 to
+/// 2442, or the distant future. Two values are equal if their text forms are.
 ///
-/// The token is a secret: descriptions and mirrors of this type show neither the token nor whose it is.
+/// The token is a secret: descriptions and mirrors of this type show neither the token nor its user.
 public struct TokenInformation: Sendable, Hashable {
     /// The access token.
     ///
     /// Never blank in information that was read.
     public var token: String
-    /// When the token expires; `Date.distantFuture`: never; nil: unknown, because what is stored cannot be read.
+    /// When the token expires: `Date.distantFuture` for never, nil if that is unknown, as the stored date cannot be read.
     ///
-    /// Unknown is not expired: a token whose expiration is unknown is used, and refreshed soon.
+    /// A token with an unknown expiration is used, and refreshed soon.
     public var expirationDate: Date?
     /// When the token was obtained or last extended.
     public var refreshDate: Date?
-    /// When the permissions were last compared with those that Facebook has; `Date.distantPast`: never.
+    /// When the permissions were last compared with Facebook's; `Date.distantPast` for never.
     public var permissionsRefreshDate: Date?
     /// What the user has allowed.
     public var permissions: Set<String>
@@ -29,21 +29,21 @@ public struct TokenInformation: Sendable, Hashable {
     public var appID: String?
     /// Facebook's number of the user; nil if that was not recorded.
     public var userID: String?
-    /// Tells this login from others: refreshes keep it, and a sign-out ends it.
+    /// Identifies the login: refreshes keep it, and a sign-out ends it.
     ///
-    /// A session gives one to each login. Nil for tokens of other apps, of which it is unknown whether they come from a login or a refresh.
+    /// A session gives one to each login. Tokens of other apps have none, so that a login cannot be told from a refresh.
     public var loginID: String?
-    /// What a new token is obtained by, at services that have such; a secret.
+    /// The service's refresh token, if it has such; a secret.
     public var refreshToken: String?
-    /// Who the user is, signed by the service (OpenID Connect); a secret.
+    /// The ID token of OpenID Connect, which says who the user is; a secret.
     public var idToken: String?
-    /// All further members of the dictionary, as they came; and those above whose value cannot be read.
+    /// All other members of the dictionary, unchanged, and those above whose value cannot be read.
     public var others: [String: Value]
 
-    /// Information on a token that has just been obtained.
+    /// Information about a token that has just been obtained.
     ///
     /// - Parameters:
-    ///   - token: The access token; a blank one counts as none when it is read again.
+    ///   - token: The access token; a blank one is read as none.
     ///   - expirationDate: When it expires; `.distantFuture` if it does not.
     ///   - refreshDate: When it was obtained.
     ///   - permissions: What the user has allowed.
@@ -52,9 +52,9 @@ public struct TokenInformation: Sendable, Hashable {
     ///   - loginType: How the user logged in.
     ///   - appID: The app that the token was issued to.
     ///   - userID: Facebook's number of the user.
-    ///   - loginID: Tells this login from others; nil leaves that to the session.
-    ///   - refreshToken: What a new token is obtained by.
-    ///   - idToken: Who the user is, signed by the service.
+    ///   - loginID: Identifies the login; if nil, the session chooses one.
+    ///   - refreshToken: The service's refresh token.
+    ///   - idToken: The ID token of OpenID Connect.
     ///   - others: Further members of the dictionary.
     public init(
         token: String, expirationDate: Date? = .distantFuture, refreshDate: Date? = Date(),
@@ -102,31 +102,31 @@ public struct TokenInformation: Sendable, Hashable {
         public static let testUser = LoginType(rawValue: 5)
     }
 
-    /// Whether the token has surely expired at a time; false if the expiration is unknown.
+    /// Whether the token has expired at a time; false if the expiration is unknown.
     public func isExpired(at time: Date) -> Bool {
         expirationDate.map { $0 <= time } ?? false
     }
 }
 
 extension TokenInformation {
-    /// Whether two values would be written alike.
+    /// Whether two values have the same text form.
     public static func == (left: TokenInformation, right: TokenInformation) -> Bool {
         left.text == right.text
     }
 
-    /// Hashes what would be written.
+    /// Hashes the text form.
     public func hash(into hasher: inout Hasher) {
         hasher.combine(text)
     }
 }
 
 extension TokenInformation: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// When it expires, and nothing secret.
+    /// The expiration, without secrets.
     public var description: String {
         "TokenInformation(expires \(expirationDate.map(TokenDate.text) ?? "at an unknown time"))"
     }
 
-    /// When it expires, and nothing secret.
+    /// The expiration, without secrets.
     public var debugDescription: String { description }
 
     /// A mirror without the token, so that `dump` and failed expectations of tests do not show it.

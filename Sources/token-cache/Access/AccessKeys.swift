@@ -23,7 +23,7 @@ struct AccessKeys: AsyncParsableCommand {
         abstract: "Show, make and remove the API keys of an app's server.",
         discussion: """
             They are in the file that access.api.keys_file names, as hashes. A running server reads the file again within \
-            two seconds of a change; none needs to run.
+            two seconds of a change; the commands need no server.
 
             EXAMPLES
               token-cache access keys add backend --scope sessions > backend.key
@@ -160,7 +160,7 @@ struct AddAccessKey: AsyncParsableCommand {
         do {
             try StandardOutput.print(secret)
         } catch {
-            // The key is of no use: its secret was not printed, so nobody knows it.
+            // The key is useless, as nobody has seen its secret.
             _ = try? options.change { $0.remove(named: name) }
             throw error
         }
@@ -189,10 +189,7 @@ struct RemoveAccessKey: AsyncParsableCommand {
             try options.change { keys in
                 guard keys.remove(named: name) == nil else { return }
                 throw options.configuration.fault(
-                    """
-                    there is no API key \(Text.visible(name)); token-cache access keys list shows them
-                    """
-                )
+                    "there is no API key \(Text.visible(name)); token-cache access keys list shows them")
             }
         }
         try StandardOutput.print("the key \(name) is removed; a running server refuses it within two seconds")
@@ -215,7 +212,7 @@ struct AccessKeyOptions: ParsableArguments {
         )
     }
 
-    /// Runs `body`, which changes the file; then records that in the audit log, or has a running server do so.
+    /// Runs `body`, which changes the file, and has the change recorded in the audit log.
     ///
     /// If the change could not be recorded or the server cannot use the file, prints why and ends the command with status 1.
     func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {

@@ -10,8 +10,8 @@ struct AccessSessions: AsyncParsableCommand {
         commandName: "sessions",
         abstract: "Make, show and end the sessions of users.",
         discussion: """
-            A user is whom a token belongs to. As an argument it is visible to other users of this machine while the command \
-            runs; - reads it from standard input.
+            A user is the owner of a token. Other users of this machine can see the argument while the command runs; - reads it \
+            from standard input.
 
             EXAMPLES
               echo user-4711 | token-cache access sessions add -

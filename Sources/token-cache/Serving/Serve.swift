@@ -61,8 +61,8 @@ struct CheckConfig: ParsableCommand {
             "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
             It refuses what serve refuses: also certificates, keys and folders that are missing or that the server's \
-            user cannot use, and addresses that exclude each other or that this machine does not have. Whether \
-            the store is sound is what token-cache doctor finds.
+            user cannot use, and addresses that exclude each other or that this machine does not have. token-cache doctor \
+            also checks the store.
 
             It tries everything with the rights of whoever runs it, so run it as the server's user. With --json it also describes \
             each setting.

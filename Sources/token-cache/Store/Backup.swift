@@ -11,15 +11,15 @@ struct Backup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Write a copy of the store to a file, or into a folder where earlier ones are rotated.",
         discussion: """
-            The store may be in use. The copy is one file, checked and synced before it gets its name. It is sealed as the store is, and useless \
-            without the key ring, which it does not contain: back that up separately. A running server writes the file \
-            itself, so its user needs access to the folder.
+            The store may be in use. The copy is one file, checked and synced before it gets its name. It is sealed as the store \
+            is, and useless without the key ring, which it does not contain: back that up separately. A running server writes the \
+            file itself, so its user needs access to the folder.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
-            it gets this name. Then the command of --after runs, and after that backups are removed that --keep does not keep, \
-            even if the command has failed. last=N keeps the last N, and hourly=N, \
-            daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with other \
-            names are never removed. If only the removal fails, the backup counts and the exit status is 2.
+            it gets this name. Then the command of --after runs, and after that, even if the command has failed, the backups are \
+            removed that --keep does not keep. last=N keeps the last N, and hourly=N, daily=N and weekly=N keep the last one of \
+            each of the last N hours, days and weeks that have one. Files with other names are never removed. If only the removal \
+            fails, the backup counts and the exit status is 2.
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
@@ -54,7 +54,7 @@ struct Backup: AsyncParsableCommand {
 
     @OptionGroup var options: StoreCommandOptions
 
-    /// Words that look like commands of backup: "token-cache backup restore" would look like a restore, and be a backup.
+    /// Words that look like subcommands: `token-cache backup restore` would look like a restore, and make a backup.
     private static let supposedCommands = ["create", "delete", "list", "remove", "restore", "show", "status", "verify"]
 
     func validate() throws {
@@ -83,12 +83,12 @@ struct Backup: AsyncParsableCommand {
         }
     }
 
-    /// The exit status if only earlier backups could not be removed: the backup itself is as good as any.
+    /// The exit status if the backup was made, but earlier ones could not be removed.
     private static let failedRemoval = ExitCode(2)
 
     /// Notes for the metrics whether the backup was verified and copied elsewhere.
     ///
-    /// - Parameter body: Sets the note as soon as the backup is written: what fails before that, the store notes itself.
+    /// - Parameter body: Sets the note as soon as the backup is written; the store itself notes earlier failures.
     private func recorded<Result>(_ body: (inout RecordBackup?) async throws -> Result) async throws -> Result {
         var note: RecordBackup?
         do {
@@ -102,7 +102,7 @@ struct Backup: AsyncParsableCommand {
         }
     }
 
-    /// It reports no error: what keeps the store from being opened has been reported before.
+    /// Reports no error: whatever keeps the store from being opened was reported before.
     private func record(_ note: RecordBackup?) async {
         guard let note, let settings = try? options.configuration.loader().load() else { return }
         guard let store = try? StoreAccess.open(settings, for: nil, creates: false, logger: options.logger) else {

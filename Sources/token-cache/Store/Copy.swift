@@ -14,8 +14,8 @@ struct Copy: AsyncParsableCommand {
             keys of its folder, which is made if there is none. For a database that is the folder of the settings or, if no key \
             ring is there, that of the other store.
 
-            A data folder is copied while no server uses it. A database may be in use: what is copied is its state of one \
-            moment. A copy that is interrupted is of no use, and begins anew.
+            A data folder is copied while no server uses it. A database may be in use: its state at one moment is copied. A copy \
+            that was interrupted starts again from the beginning.
 
             EXAMPLES
               token-cache copy --from /var/lib/token-cache --to /var/lib/token-cache.new
@@ -102,8 +102,8 @@ struct Migrate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Make the tables of the PostgreSQL database of store.url; servers never do.",
         discussion: """
-            Run it before the first start, and again for the index of a retention. It changes nothing in tables that are there, may be interrupted and run again at any point, and refuses tables of \
-            another version.
+            Run it before the first start, and again for the index of a retention. It changes nothing in existing tables, may be \
+            interrupted and run again at any point, and refuses tables of another version.
 
             The role of --url must own the tables, or be allowed to make them; that of the servers need not. Its password comes \
             from PGPASSWORD or libpq's password file, never from the URL. deploy/postgresql/roles.sql makes both roles.
@@ -134,43 +134,5 @@ struct Migrate: AsyncParsableCommand {
             migration.isNew
                 ? "the tables are made, with schema \(version)"
                 : "the tables have schema \(version), as this version needs")
-    }
-}
-
-/// The command `token-cache stats`.
-struct Stats: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        abstract: "Print figures about the store.",
-        discussion: """
-            In a large PostgreSQL database, the number of tokens is the estimate that PostgreSQL has made when it last \
-            analyzed the table.
-            """
-    )
-
-    @Flag(help: "Count all tokens of a PostgreSQL database, which takes a second or more for each ten million.")
-    var exact = false
-
-    @OptionGroup var options: StoreCommandOptions
-
-    func run() async throws {
-        let found = try await options.withStore(for: nil) { [exact] in
-            try await $0.perform(StatisticsOfStore(exactly: exact))
-        }
-        let sealing = found.newestKey.map { "yes, with key \($0)" } ?? "no"
-        let isEstimated = found.tokensAreEstimated ?? false
-        var lines = ["tokens            \(isEstimated ? "about " : "")\(Text.number(found.tokens))"]
-        if let bytes = found.databaseBytes {
-            let free = found.freeBytes.map { ", of which free \(Text.bytes($0))" } ?? ""
-            lines.append("database          \(Text.bytes(bytes))\(free)")
-        }
-        if let bytes = found.walBytes { lines.append("WAL               \(Text.bytes(bytes))") }
-        let schema = found.schemaVersion.map { ", schema \($0)" } ?? ""
-        lines += [
-            "sealed            \(sealing)",
-            "unreadable reads  \(Text.number(found.unreadableReads)) since the start",
-            "store             \(found.software)\(schema)",
-            "place             \(found.place)",
-        ]
-        try options.output.print(found, lines.joined(separator: "\n"))
     }
 }

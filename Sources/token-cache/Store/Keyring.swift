@@ -119,9 +119,9 @@ struct Keyring: AsyncParsableCommand {
             if rotation.unreadable > 0 { throw ExitCode.failure }
         }
 
-        /// Has the newest key seal, after adding one if there is only one.
+        /// Makes the newest key the one that seals, after adding a key if there is only one.
         ///
-        /// With more than one, the key was added before, or the last rotation was interrupted.
+        /// If there are more, the newest was added before, or the last rotation was interrupted.
         private func sealingKey(_ store: StoreAccess, isShared: Bool) async throws -> SealingKey {
             let found = try await store.perform(ListKeys())
             if let waiting = found.waiting { return try await store.perform(UseKey(number: waiting.number)) }

@@ -31,18 +31,16 @@ struct Restore: AsyncParsableCommand {
     func run() async throws {
         let settings = try options.load()
         let bar = ProgressBar("Checking")
-        defer { bar.finish() }
         let outcome: StoreReplacement
         do throws(StoreAccess.Failure) {
+            defer { bar.finish() }
             let path = URL(filePath: file).standardizedFileURL.path
             outcome = try await StoreAccess.restore(
                 settings, from: path, keepsSessions: keepSessions, logger: options.logger
             ) { bar.show($0) }
         } catch {
-            bar.finish()
             throw options.configuration.fault("\(error)")
         }
-        bar.finish()
         var lines = ["restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"]
         if let count = outcome.replacedTokens {
             lines.append("replaced a store of \(Text.count(count, "token"))")

@@ -10,9 +10,9 @@ struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Store the tokens of token.php's data folder, even while a server runs.",
         discussion: """
-            Reads every file ID.txt in the folder, and keeps the time at which it was written: JSON as token.php writes it, \
-            {"token_info": ...}, or the token info itself. It can be run again, for example after the clients have moved: tokens that clients have stored in the \
-            meantime are newer than their files, and are kept.
+            Reads every file ID.txt in the folder, and keeps the time at which it was written. A file has JSON as token.php writes \
+            it, {"token_info": ...}, or the token info itself. The import can be run again, for example after the clients have \
+            moved: tokens that clients have stored in the meantime are newer than their files, and are kept.
 
             EXAMPLES
               token-cache import /var/www/html/data
@@ -36,7 +36,7 @@ struct Import: AsyncParsableCommand {
     private static let (batch, batchBytes) = (500, 8 << 20)
 
     func run() async throws {
-        // Before a store is made for nothing.
+        // A wrong folder is refused before a store is created.
         do throws(TokenPHPFolderError) {
             _ = try TokenPHPFolderReader(directory)
         } catch {
@@ -71,7 +71,7 @@ struct Import: AsyncParsableCommand {
                 let size = token.encodedSize
                 if let limit = store.requestLimit, size > limit {
                     summary.skip(.tooLargeToSend)
-                    // Always named: the file is valid, and the operator must import it while the server is stopped.
+                    // Always named, as the operator must import the file while the server is stopped.
                     show(.tooLargeToSend, file.name, bar)
                     break
                 }

@@ -2,12 +2,12 @@ public import Foundation
 
 /// The users of one device, of whom one is current.
 ///
-/// Each has a session of their own, which your closure makes with a cache of their own. What is kept here is who they are,
-/// apart from their tokens, in a private file. Switching and forgetting happen one after the other. Usable from any task.
+/// Each has a session of their own, which your closure makes with a cache of their own. A private file has the list of users,
+/// without their tokens. Switching and forgetting happen one after the other. Usable from any task.
 public actor Users {
     /// A user of this device.
     public struct User: Sendable, Hashable, Identifiable, Codable {
-        /// What your app tells users apart by.
+        /// Different for each user of your app.
         public let id: String
         /// What your app shows.
         public var name: String?
@@ -21,7 +21,7 @@ public actor Users {
     public private(set) var session: TokenSession?
     private var sessionUser: String?
 
-    /// The users that the folder knows.
+    /// The users in a folder.
     ///
     /// - Parameters:
     ///   - directory: A folder of its own, which is made if necessary.
@@ -50,13 +50,13 @@ public actor Users {
 
     /// Makes a user the current one, and adds them if they are new.
     ///
-    /// The session before is closed without clearing its token, so a refresh that is under way there is dropped.
+    /// The previous session is closed without clearing its token; a refresh that is under way is dropped.
     ///
     /// - Parameters:
     ///   - id: The user.
-    ///   - name: What your app shows; nil keeps the name that is there.
-    /// - Returns: The user's session: the present one if they are current, and otherwise a new one, to be opened.
-    /// - Throws: What making the session throws, and `TokenCacheError`; the current user is then the one before.
+    ///   - name: What your app shows; nil keeps the present name.
+    /// - Returns: The user's session: the present one if they are current, otherwise a new one, to be opened.
+    /// - Throws: What making the session throws, and `TokenCacheError`; the current user does not change then.
     @discardableResult
     public func `switch`(to id: String, name: String? = nil) async throws -> TokenSession {
         try await turns.run { try await self.change(to: id, name: name) }
@@ -91,5 +91,30 @@ public actor Users {
         try await leaving.signOut()
         try list.change { $0.removeAll { $0.user.id == id } }
         if sessionUser == id { (session, sessionUser) = (nil, nil) }
+    }
+}
+
+/// The users of a device: a private file with a line of JSON for each, the last used one first.
+///
+/// A damaged line is left out, and the others are still read. A later format would be in a file of another name.
+private struct UserList {
+    struct Entry: Codable {
+        var user: Users.User
+        var isCurrent: Bool
+    }
+
+    let file: PrivateFile
+
+    func read() throws(TokenCacheError) -> [Entry] {
+        (try file.read() ?? Data()).split(separator: UInt8(ascii: "\n")).compactMap { try? JSON.value(Entry.self, $0) }
+    }
+
+    /// Changes the list, while no other process does.
+    func change(_ change: (inout [Entry]) -> Void) throws(TokenCacheError) {
+        try file.exclusively { () throws(TokenCacheError) in
+            var entries = try read()
+            change(&entries)
+            try file.write(Data(entries.map { JSON.text($0) + "\n" }.joined().utf8))
+        }
     }
 }

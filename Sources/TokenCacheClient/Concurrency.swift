@@ -1,4 +1,28 @@
-/// What tasks wait for and another one brings: the first outcome counts, whatever comes after it is dropped.
+internal import Foundation
+
+/// A value that several threads use, one at a time.
+///
+/// `Mutex` of the standard library would need iOS 18. Unchecked, as the value is accessed only in `withLock`, which holds the
+/// lock while it runs.
+final class Locked<Value: Sendable>: @unchecked Sendable {
+    private let lock = NSLock()
+    private var value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+
+    /// Runs the body with the value.
+    ///
+    /// The body must not wait, and must not use this value again.
+    func withLock<Result>(_ body: (inout Value) -> Result) -> Result {
+        lock.lock()
+        defer { lock.unlock() }
+        return body(&value)
+    }
+}
+
+/// A result that tasks wait for and another task provides: the first one counts, later ones are dropped.
 final class Outcome<Value: Sendable>: Sendable {
     private struct State {
         var result: Result<Value, any Error>?
@@ -10,13 +34,13 @@ final class Outcome<Value: Sendable>: Sendable {
 
     init() {}
 
-    /// What an operation will bring, which begins now and does not end with those who wait for it.
+    /// The outcome of an operation that begins now, and runs to its end even if nobody waits for it any more.
     convenience init(of operation: @escaping @Sendable () async throws -> Value) {
         self.init()
         Task { await bring(operation) }
     }
 
-    /// How many tasks wait.
+    /// The number of waiting tasks.
     var waiters: Int { state.withLock { $0.waiting.count } }
 
     /// Waits for the outcome; a task that is cancelled gets a `CancellationError` at once, and the others wait on.
@@ -29,7 +53,7 @@ final class Outcome<Value: Sendable>: Sendable {
             try await withCheckedThrowingContinuation { continuation in
                 let result = state.withLock { state -> Result<Value, any Error>? in
                     if let result = state.result { return result }
-                    // Cancelled before there was anybody to wake up.
+                    // `onCancel` has run already, and found no continuation.
                     if Task.isCancelled { return .failure(CancellationError()) }
                     state.waiting[number] = continuation
                     return nil
@@ -41,7 +65,7 @@ final class Outcome<Value: Sendable>: Sendable {
         }
     }
 
-    /// Brings the outcome, unless there is one.
+    /// Sets the outcome, unless there is one.
     func finish(_ result: Result<Value, any Error>) {
         let waiting = state.withLock { state -> [Int: CheckedContinuation<Value, any Error>] in
             guard state.result == nil else { return [:] }
@@ -52,7 +76,7 @@ final class Outcome<Value: Sendable>: Sendable {
         for continuation in waiting.values { continuation.resume(with: result) }
     }
 
-    /// Brings what an operation returns or throws.
+    /// Runs an operation, and sets the outcome to what it returns or throws.
     func bring(_ operation: @Sendable () async throws -> Value) async {
         do {
             finish(.success(try await operation()))
@@ -87,9 +111,7 @@ final class Turns: Sendable {
     }
 }
 
-/// Does something for a limited time.
-///
-/// It does not wait for the end of an operation that is late: that is cancelled, and may end when it likes.
+/// Runs an operation for a limited time, after which it is cancelled; does not wait until it ends.
 ///
 /// - Throws: What the operation throws; `TokenCacheError.timedOut` when the time is over.
 func withTimeLimit<Value: Sendable>(

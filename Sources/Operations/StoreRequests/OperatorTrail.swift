@@ -4,7 +4,7 @@ internal import Logging
 internal import Server
 internal import Settings
 internal import System
-package import TokenStore
+internal import TokenStore
 
 /// Records in the audit log what operators' commands do with users' tokens and sessions, and with the store and its keys.
 ///
@@ -15,12 +15,11 @@ struct OperatorTrail: Sendable {
     private let settings: @Sendable () -> Settings.Audit
 
     /// - Parameters:
-    ///   - log: The process's.
-    ///   - actor: Whose commands they are.
-    ///   - settings: Those in force; called for each event, as a reload may change them.
+    ///   - log: The audit log of this process.
+    ///   - actor: Who gives the commands.
+    ///   - settings: Returns the settings in force; called for each event, as a reload may change them.
     init(
-        _ log: AuditLog, by actor: AuditEvent.Actor = .operator(uid: nil),
-        _ settings: @escaping @Sendable () -> Settings.Audit
+        _ log: AuditLog, by actor: AuditEvent.Actor, _ settings: @escaping @Sendable () -> Settings.Audit
     ) {
         self.log = log
         self.actor = actor
@@ -33,7 +32,7 @@ struct OperatorTrail: Sendable {
         var outcome: AuditEvent.Outcome
         var user: [UInt8]?
         var session: SessionID?
-        /// The name or number of the key that is concerned.
+        /// The name or number of the key.
         var key: String?
 
         init(
@@ -48,7 +47,7 @@ struct OperatorTrail: Sendable {
         }
     }
 
-    /// Throws if the action would have to be recorded, and cannot be: then it must not begin.
+    /// Throws if the action must not begin, because it must be recorded and the audit log cannot be written.
     func permit(_ action: AuditEvent.Action) throws(StoreError) {
         let settings = settings()
         guard settings.isRequired, settings.events.includes(action, .ok), log.figures.isFailing else { return }
@@ -60,13 +59,13 @@ struct OperatorTrail: Sendable {
         )
     }
 
-    /// Records deeds: all of them or, with an error, none.
+    /// Records all deeds or, if it throws, none.
     func record(_ deeds: [Deed]) throws(StoreError) {
         let settings = settings()
         let recorded = deeds.filter { settings.events.includes($0.action, $0.outcome) }
         guard !recorded.isEmpty else { return }
         do throws(AuditError) {
-            // A command may go on on another thread, and a hasher belongs to one.
+            // Not kept: a hasher belongs to one thread, and a command may continue on another.
             let hasher = try log.makeHasher()
             try log.append(
                 recorded.map { deed in
@@ -90,7 +89,7 @@ struct OperatorTrail: Sendable {
 
     /// Performs one action, unless it could not be recorded, and records how it ended.
     ///
-    /// - Parameter outcome: What the result says of the outcome, and what it tells of the user and the session.
+    /// - Parameter complete: Adds to the deed what only the result tells, such as that nothing was found.
     func recording<Result>(
         _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
         _ body: () async throws(StoreError) -> Result, _ complete: (Result, inout Deed) -> Void = { _, _ in }
@@ -102,7 +101,7 @@ struct OperatorTrail: Sendable {
             result = try await body()
         } catch {
             deed.outcome = Self.outcome(of: error)
-            // Why it failed is what the operator has to know.
+            // The operator gets the error of the action, not one of the audit log.
             try? record([deed])
             throw error
         }
@@ -124,10 +123,6 @@ package struct AuditedStore: Sendable {
     let administrator: any StoreAdministrator
     /// Nil without an audit log.
     let trail: OperatorTrail?
-
-    package init(_ administrator: any StoreAdministrator) {
-        self.init(administrator, nil)
-    }
 
     init(_ administrator: any StoreAdministrator, _ trail: OperatorTrail?) {
         self.administrator = administrator
@@ -155,9 +150,9 @@ struct CommandAuditLog: Sendable {
     let trail: OperatorTrail
     private let log: AuditLog
 
-    /// Opens the log, so that a command that could not be recorded has changed nothing yet.
+    /// Opens the log before the command changes anything, so that nothing happens that cannot be recorded.
     ///
-    /// The caller has locked the data folder: a server that runs there has the log open itself.
+    /// The caller has locked the data folder, as a server that runs there has the log open itself.
     ///
     /// - Parameters:
     ///   - settings: The server's.
@@ -190,7 +185,7 @@ struct CommandAuditLog: Sendable {
         )
     }
 
-    /// To be called now and then while a command works, as a server does each second.
+    /// Retries failed writes and replaces an old key, as a server does each second; called before each request.
     func keepUp() {
         log.keepUp()
     }

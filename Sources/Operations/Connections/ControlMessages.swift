@@ -5,7 +5,7 @@ internal import Settings
 internal import TokenService
 internal import TokenStore
 
-/// Tells a running server that a command has added or removed an API key, so that it is known who did it.
+/// Tells a running server that a command has added or removed an API key, so that its logs say who did it.
 package struct APIKeyChange: Codable, Sendable {
     static let path = "/key-change"
 
@@ -35,7 +35,7 @@ package struct APIKeyChange: Codable, Sendable {
 
 /// The reply to an `APIKeyChange`.
 struct APIKeyChangeReply: Codable, Sendable {
-    /// Why the server cannot use the changed file, so that its previous keys stay in use; nil if it can.
+    /// Why the server cannot use the changed file and keeps its previous keys; nil if it can.
     let fault: String?
 }
 

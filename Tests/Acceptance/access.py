@@ -38,7 +38,7 @@ def bearer_settings(file, signer, **settings):
 
 
 def unknown_session():
-    """A session as the server makes them, which it has not made."""
+    """A session in the right form that no server has made."""
     return "tcs_" + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
 
@@ -50,13 +50,13 @@ def bearer(credential):
 # Requests
 
 def fetch(*fields, unique_id=None, path="/token", host="localhost"):
-    """A GET; the id is text or bytes, or None for none."""
+    """A GET; the id is text or bytes, or None to leave it out."""
     query = "" if unique_id is None else f"?unique_id={quote(unique_id, safe='')}"
     return lines(f"GET {path}{query} HTTP/1.1", f"Host: {host}", *fields)
 
 
 def store(token_info, *fields, unique_id=None, path="/token", host="localhost"):
-    """A POST with a form; the id is text or bytes, or None for none."""
+    """A POST with a form; the id is text or bytes, or None to leave it out."""
     start = "" if unique_id is None else f"unique_id={quote(unique_id, safe='')}&"
     body = f"{start}token_info={quote(token_info, safe='')}".encode()
     return lines(f"POST {path} HTTP/1.1", f"Host: {host}", FORM, f"Content-Length: {len(body)}", *fields, body=body)
@@ -95,7 +95,7 @@ class API:
 
     @staticmethod
     def path(user, rest=""):
-        """The path of a user, who is in the query where a path cannot carry him."""
+        """The path of a user; the name is in the query if a path cannot carry it."""
         escaped = quote(user, safe="")
         return f"/v1/user{rest}?user={escaped}" if "/" in user or user in (".", "..") else f"/v1/users/{escaped}{rest}"
 

@@ -12,13 +12,13 @@ STOLEN = '{"token of":"nobody"}'
 
 @dataclass(frozen=True)
 class Case:
-    """A request, and what its GET and its POST get. `user` is whose token a good POST stores."""
+    """A GET and a POST with the same credential, and their outcomes. A good POST stores the token of `user`."""
     name: str
     outcome: tuple
     unique_id: object = None
     fields: tuple = ()
     user: str = ""
-    # For cases that would change what others expect.
+    # Only one of them if the other would change what further cases expect.
     methods: tuple = ("GET", "POST")
 
     def requests(self):
@@ -51,9 +51,9 @@ class Table:
         return requests
 
 
-# Both are invalid before anybody asks who it is.
+# Both are refused before the credential is checked.
 INVALID_IDS = {"NUL": b"a\0b", "not UTF-8": b"\xff\xfe"}
-# What browsers say of the page that causes a request, for credentials that they show by themselves.
+# How browsers name the page that causes a request; it matters for credentials that they send by themselves.
 FOREIGN_PAGES = {
     "another site": ("Origin: https://evil.example", "Sec-Fetch-Site: cross-site"), "a link": ("Sec-Fetch-Site: cross-site",),
     "an old browser": ("Origin: https://evil.example",), "a sandbox": ("Origin: null",),

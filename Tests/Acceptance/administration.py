@@ -1,6 +1,5 @@
 """Requests to a server's administration, over TCP and over the control socket."""
 import json
-import urllib.request
 
 from http_client import Connection, exchange, lines
 
@@ -20,7 +19,7 @@ def steer(server, path, *fields):
 
 
 def last_line(data, path, request=None, timeout=20):
-    """The last line of the answer to a command's request, which may have several; None if there is none, as of a server that has ended."""
+    """The last line of the answer to a command's request, from JSON; None without an answer, as if the server has ended."""
     body = json.dumps(request or {}).encode()
     try:
         with Connection(data / "control.sock", timeout=timeout) as connection:
@@ -47,16 +46,16 @@ def status(server):
     return answer
 
 
-def fetched(server):
-    """The text of the metrics and its media type."""
-    host, port = server.administration[0]
-    with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=20) as response:
-        return response.read().decode(), response.headers["Content-Type"]
+def fetched(address, path, method="GET", host="localhost"):
+    """An answer of the administration, of any type."""
+    with Connection(address) as connection:
+        connection.send(lines(f"{method} {path} HTTP/1.1", f"Host: {host}"))
+        return connection.receive_any(method)
 
 
 def metrics(server):
     """The samples, as they are written, with their values."""
-    text, _ = fetched(server)
+    text = fetched(server.administration[0], "/metrics").body.decode()
     samples = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     assert len({name for name, _ in samples}) == len(samples), "no sample comes twice"
     return {name: float(value) for name, value in samples}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def make_certificate(folder, *options, days=2, host="localhost", files=("certificate.pem", "private-key.pem")):
-    """Makes a certificate for a host, and returns its path and its key's. The options are for `openssl req`."""
+    """Makes a certificate for a host; returns its path and that of its key. The options are for `openssl req`."""
     certificate, key = (str(folder / name) for name in files)
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", str(days),
@@ -13,7 +13,7 @@ def make_certificate(folder, *options, days=2, host="localhost", files=("certifi
 
 
 def make_pair(folder, name, host="localhost", issuer=None, alternative=None):
-    """The same under a name, with a subject alternative name, and signed by another pair if one is given."""
+    """The same in files of this name, with a subject alternative name, and signed by the pair `issuer` if there is one."""
     signer = [] if issuer is None else ["-CA", issuer[0], "-CAkey", issuer[1]]
     names = ["-addext", f"subjectAltName={alternative or f'DNS:{host}'}"]
     return tuple(map(Path, make_certificate(folder, *names, *signer, host=host, files=(f"{name}.crt", f"{name}.key"))))

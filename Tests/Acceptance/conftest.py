@@ -95,7 +95,7 @@ def python_package(tmp_path_factory):
             done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             if done.returncode != 0:
                 message = f"{requirement} cannot be installed here: {(done.stderr or done.stdout).strip()[-300:]}"
-                # Where all tests are to run, none is left out unnoticed.
+                # In CI, no test may be left out unnoticed.
                 pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
         return folder
     return install

@@ -179,7 +179,7 @@ class Act:
     prepare: Callable | None = None
     check: Callable | None = None
     world: type = World
-    # Whether it takes a second or more: it is tried with several servers at once, and done less often before
+    # Whether it takes a second or more: then several servers try faults at once, and each does it less often before.
     is_slow: bool = False
 
 

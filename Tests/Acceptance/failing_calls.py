@@ -1,5 +1,5 @@
-"""Chooses one call of a process that fails, is shortened or delayed, or before which the process is killed, and sets its clock,
-with the library in shim/failing_calls.c."""
+"""Lets one chosen call of a process fail, be shortened, be delayed or kill the process, and sets its clock, with the library in
+shim/failing_calls.c."""
 import errno
 import functools
 import mmap

@@ -1,4 +1,4 @@
-"""Tries faults of a running server one after the other, each with the same server for as long as that stands them."""
+"""Tries faults of a running server one after the other, with the same server until one of them ends it."""
 import collections
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +13,7 @@ SIDE_BY_SIDE = 8
 
 
 def withstand(phase, most, library, certificate, folder, fault=None):
-    """Tries about so many of a phase's faults, all of them or the one with this name; fails if something does not hold after one."""
+    """Tries about `most` of a phase's faults, all if that is None, or only `fault`; fails if one of them has broken something."""
     if fault:
         tried = named(fault, phase)
     else:
@@ -24,7 +24,7 @@ def withstand(phase, most, library, certificate, folder, fault=None):
 
 
 def try_side_by_side(lanes, tried):
-    """Shares the faults out among campaigns, or lives, which try them at the same time."""
+    """Divides the faults among campaigns, or `Lives`, which try them at the same time."""
     shares = [tried[number::len(lanes)] for number in range(len(lanes))]
     with ThreadPoolExecutor(len(lanes)) as executor:
         list(executor.map(lambda lane, share: lane.run(share), lanes, shares))

@@ -1,5 +1,6 @@
 """HTTP/1.1 over plain sockets: sends exactly the given bytes, and reads answers strictly."""
 import email.utils
+import http.client
 import os
 import re
 import socket
@@ -113,6 +114,12 @@ class Connection:
         if not re.fullmatch(r"0|[1-9][0-9]*", headers.get("content-length", "")):
             raise ProtocolError(f"no usable Content-Length: {headers}")
         return Response(status, headers, self._exactly(int(headers["content-length"])))
+
+    def receive_any(self, method="GET"):
+        """The next answer, of any type and with any fields, as other clients read it."""
+        answer = http.client.HTTPResponse(self.socket, method=method)
+        answer.begin()
+        return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
     def receive_raw(self, count):
         """Exactly this many bytes, unparsed."""

@@ -1,4 +1,4 @@
-"""An issuer of JWTs, as an OpenID provider is one: keys, a JWK set in a file, rotation, and signed tokens, good and bad."""
+"""An issuer of JWTs, such as an OpenID provider: its keys, their rotation, a JWK set in a file, and signed tokens, good and bad."""
 import base64
 import json
 import os
@@ -6,6 +6,7 @@ import time
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
+
 
 def base64url(data):
     """Base64url without padding; text is taken as UTF-8."""
@@ -69,7 +70,7 @@ class Issuer:
         self.keys.append(Key(algorithm or self.keys[-1].algorithm, f"key-{number}"))
         if self.path:
             self.publish()
-        
+
     def withdraw(self, kid):
         """Takes a key away, as an issuer does whose key has leaked."""
         self.keys = [key for key in self.keys if key.kid != kid]

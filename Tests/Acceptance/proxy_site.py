@@ -173,9 +173,7 @@ def send_all(connection, data):
 def raw_answer(connection, data, method="GET"):
     """The answer to bytes that need not be a request."""
     send_all(connection, data)
-    client = http.client.HTTPResponse(connection.socket, method=method)
-    client.begin()
-    return Response(client.status, {name.lower(): value for name, value in client.getheaders()}, client.read())
+    return connection.receive_any(method)
 
 
 def check_error(response, status):

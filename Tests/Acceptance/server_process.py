@@ -52,6 +52,10 @@ def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECO
     )
 
 
+# The user nobody, who owns nothing on most machines, and how to run a program as nobody.
+NOBODY = 65534
+AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else, or make files of another user")
 # Settings for a store that is not encrypted.
 UNSEALED = {"sealing": {"enabled": "off"}}
 

@@ -36,8 +36,8 @@ class User:
         self.devices = []
 
     def state_of(self, body, least, most):
-        """The number of the state that an answer shows; of the removals that it may show, which cannot be told apart, the
-        earliest: only that is certain. -1 for an answer that none of them explains."""
+        """The number of the state that an answer shows, or -1 if none explains it. Of several removals, which cannot be told apart,
+        it is the earliest: only that one is certain."""
         if body == NOT_FOUND:
             return min((number for number in self.removals if least <= number <= most), default=-1)
         return int(json.loads(body)["token_info"])
@@ -59,7 +59,7 @@ class History:
             yield [stack.enter_context(Connection(server.address)) for server in self.servers for _ in range(4)]
 
     def write(self, user, seed):
-        """Stores, revokes, logs out and erases; the only one who does that for this user."""
+        """Stores, revokes, logs out and erases; no other writer does so for this user."""
         generator = random.Random(seed)
         with self.connections() as connections:
             for _ in range(self.rounds):

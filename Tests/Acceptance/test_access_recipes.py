@@ -186,7 +186,7 @@ def test_a_proxy_asks_the_login_who_it_is(site):
 @pytest.mark.parametrize("fields", [["Remote-User: anna"], ["remote-user: anna"], ["Remote_User: anna"],
                                     ["Remote-User: anna", "Remote-User: anna"], ["Connection: Remote-User", "Remote-User: anna"]])
 def test_no_client_chooses_its_user(site, fields):
-    """Not without a cookie, not with one that the login knows nobody for, and not beside another user's."""
+    """Neither without a cookie, nor with one that the login does not know, nor with that of another user."""
     server, _, _, connect = site
     assert exchange(server.address, store("anna's", "Remote-User: anna")).body == STORED
     for cookie, statuses in ((None, {401}), ("Cookie: somebody", {401}), (COOKIES["ben"], {200, 401})):
@@ -274,7 +274,7 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         assert refresh().returncode == 0
         until(lambda: exchange(server.address, fetch(bearer(first))).status == 401)
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
-        # What is no key set replaces nothing, and leaves no files.
+        # An answer that is no key set replaces nothing, and leaves no files.
         before = file.read_bytes()
         for url in (provider.url.replace("/jwks", "/nothing"), provider.url.replace("https:", "http:"), "https://127.0.0.1:1/"):
             assert refresh(url).returncode != 0
@@ -297,7 +297,7 @@ class NginxForOperators(Nginx):
             "/etc/nginx/token-cache-operators": str(self.passwords()), "127.0.0.1:9090": self.replacements["127.0.0.1:8080"]})
 
     def passwords(self):
-        """The file that the command of the first lines makes."""
+        """The file of passwords, made by the command in the configuration's first lines."""
         file = self.folder / "passwords"
         command, = re.findall(r"#  +(printf .*)", (DEPLOY / self.configuration).read_text())
         shell = command.replace("/etc/nginx/token-cache-operators", str(file)).replace("passwd -6", "passwd -6 secret")
@@ -351,7 +351,7 @@ def test_nginx_asks_operators_for_a_certificate(serve, tmp_path, proxy_certifica
 # Certificates
 
 def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
-    """Those of deploy/examples/README.md, in their order."""
+    """The commands in deploy/examples/README.md, in their order."""
     section = (DEPLOY / "examples/README.md").read_text(encoding="utf-8").partition("## Client certificates")[2].partition("\n## ")[0]
     settings, making, using = re.findall(r"(?:^    .*\n)+", section, re.M)
     yaml = pytest.importorskip("yaml", reason="there is no python3-yaml")

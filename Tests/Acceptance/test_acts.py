@@ -1,6 +1,6 @@
-"""What operators do is in the server's log and in the audit log: the act, who it was, and what came of it, and no ids.
+"""The server's log and the audit log have each act of an operator, with who it was and its outcome, and without ids.
 
-Without a server, the command writes the audit log, or refuses before it changes anything.
+Without a server, the command writes to the audit log, or refuses before it changes anything.
 """
 import fcntl
 import json
@@ -104,7 +104,7 @@ def test_each_act_of_a_command_is_a_line_in_the_logs(place, serve, tmp_path, is_
             continue
         before = len(place.events())
         lines, _ = place.act(*arguments, text=text)
-        # Of a changed file, the server records what has changed, and soon.
+        # If a file of keys has changed, the server records the change itself, a moment later.
         is_of_file = is_running and "api_key" in action
         events = until(lambda: [event for event in place.events()[before:] if event["action"] not in OF_THE_LOG])
         assert len(events) == 1, (arguments, events)
@@ -141,7 +141,7 @@ def test_who_reloads_and_who_stops_is_in_both_logs(served):
     (served.server.folder / "token-cache.yaml").write_text("loops: many")
     assert steer(served.server, "/reload")[0] == 500
     check_event(served.events()[-1], "reload", "failed")
-    # Not with the server's settings, so that the command does not tell the server, which looks once more before it ends.
+    # This command does not have the server's settings and so does not notify the server, which looks once more before it ends.
     make_key(served.keys, "ben")
     assert served.server.stop() == 0
     *_, stopped, added, closed = served.events()
@@ -204,12 +204,12 @@ def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, requ
             ["export", tmp_path / "exported"], ["import", tmp_path], ["backup", tmp_path / "another.db"], ["restore", backup],
             ["keyring", "add"], ["keyring", "rotate"], ["keyring", "retire", "1"], ["access", "sessions", "add", USER],
             ["copy", "--from", place.data, "--to", tmp_path / "copy"], ["access", "keys", "add", "backend", "--scope", "sessions"]]
-        # They open the log in two places.
+        # Commands open the log in two places; the first two are one for each.
         for arguments in commands if fault == "no key" else commands[:2]:
             done = place.run(*arguments, status=1)
             assert "nothing was done: the audit log cannot be opened" in done.stderr and advice in done.stderr, (arguments, done)
             assert done.stdout == ""
-        # The failed backup is the only thing that is noted: the metric of the last backup tells of it.
+        # Only the failed backup is noted, for the metric of the last backup.
         changed = {name for name, text in place.contents().items() if before.get(name) != text}
         assert changed <= {"last-backup"}
         assert not (tmp_path / "another.db").exists()

@@ -11,7 +11,7 @@ from administration import ADMINISTRATION, HOST, ask, fetched, readiness, steer
 from certificates import make_certificate
 from contract import STORED, check_http_error, fresh_id
 from http_client import Connection, exchange, lines, post
-from server_process import run, until
+from server_process import AS_NOBODY, needs_root, run, until
 from service_manager import StoppedThread
 
 PATHS = ("/", "/status", "/history", "/log", "/settings", "/metrics", "/healthz", "/readyz", "/reload")
@@ -89,23 +89,17 @@ OTHER_HOSTS = ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example
                "2130706433", "xtokens.example", "tokens.example.evil"]
 
 
-def status_for(address, path, host):
-    """The status of an answer of any type."""
-    with Connection(address) as connection:
-        connection.send(lines(f"GET {path} HTTP/1.1", f"Host: {host}", "Connection: close"))
-        return int(connection.receive_to_end().split()[1])
-
-
 def test_a_page_that_has_its_own_name_lead_here_reads_nothing(serve):
     """DNS rebinding: the browser would take the answers for those of the page's own site."""
     server = serve({"admin": {"listen": "127.0.0.1:0", "hosts": ["Tokens.Example", "full.example."]}})
     for host in OWN_HOSTS:
-        assert status_for(server.administration[0], "/readyz", host) == 200, host
+        for path in ("/readyz", "/metrics"):
+            assert fetched(server.administration[0], path, host=host).status == 200, (host, path)
     for host in OTHER_HOSTS:
         for path in (*PATHS, "/elsewhere"):
-            assert status_for(server.administration[0], path, host) == 421, (host, path)
+            assert fetched(server.administration[0], path, host=host).status == 421, (host, path)
         # Access to the control socket is controlled by the mode of its file.
-        assert status_for(server.data / "control.sock", "/readyz", host) == 200
+        assert fetched(server.data / "control.sock", "/readyz", host=host).status == 200
     absolute = lines("GET http://evil.example/readyz HTTP/1.1", "Host: evil.example")
     assert exchange(server.administration[0], absolute).status == 421
     # HTTP/1.0 probes send no host; browsers always do.
@@ -150,17 +144,17 @@ def test_the_command_reload(serve):
     assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes other users")
+@needs_root
 def test_another_user_cannot_have_it_do_anything(server):
     server.folder.chmod(0o755)
     server.data.chmod(0o755)
     done = run("reload", "--data-directory", str(server.data),
-               prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+               prefix=AS_NOBODY)
     assert done.returncode == 1 and "this user may not connect to" in done.stderr, done
     assert readiness(server)[0] == 200
 
 
-# What 200 connections, of which the listener admits 64, make it wait for.
+# What each of 200 connections sends before it leaves the server waiting; the listener admits 64.
 LEFT_WAITING = {
     "nothing": b"", "half a head": b"GET /healthz HTTP/1.1\r\nHost: loc",
     "half a body": lines("POST /healthz HTTP/1.1", HOST, "Content-Length: 1000") + b"x",
@@ -191,7 +185,7 @@ def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
         request = lines("GET /healthz HTTP/1.1", HOST)
         for connection in connections:
             assert connection.exchange(request).status == 200
-        # Now the second connection has been idle for longest.
+        # Now the second connection has been idle for the longest time.
         assert connections[0].exchange(request).status == 200
         with Connection(server.administration[0]) as surplus:
             assert surplus.exchange(request).status == 200
@@ -201,7 +195,7 @@ def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
 
 
 def test_no_request_of_a_command_is_given_up_for_another_one(server):
-    """A connection too many is closed if requests have begun on all others."""
+    """One connection too many is closed if requests have begun on all others."""
     path = str(server.data / "control.sock")
     body = json.dumps({"id": "nobody"}).encode()
     request = lines("POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}") + body
@@ -237,7 +231,7 @@ def test_it_is_answered_whatever_clients_have_the_server_do(server):
         assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
         assert readiness(server) == (200, {"ready": True, "reasons": []})
         assert ask(server.administration[0], "GET", "/status")[1]["ready"]
-        text, _ = fetched(server)
+        text = fetched(server.administration[0], "/metrics").body.decode()
         assert "\ntoken_cache_ready 1\n" in text and "\ntoken_cache_connections_open 0\n" in text
         assert run("stats", "--data-directory", str(server.data)).returncode == 0
     assert exchange(server.address, post(fresh_id(), "a")).body == STORED

@@ -34,7 +34,7 @@ def audited(serve, tmp_path):
 
 
 def events(log):
-    # What is still being written has no end.
+    # A line that is still being written has no end.
     return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
 
 

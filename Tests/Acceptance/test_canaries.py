@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import socket
 import ssl
 import struct
@@ -22,7 +21,7 @@ from certificates import make_certificate
 from contract import STORED, found
 from http_client import FORM, Connection, ProtocolError, exchange, get, lines, post
 from issuer import Issuer
-from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
+from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, binary, clean_environment, needs_root, run, until
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
@@ -435,19 +434,19 @@ def test_there_are_no_core_dumps(serve):
     assert re.search(r"^Max core file size +0 +0 ", limits, re.M)
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can run as somebody else")
+@needs_root
 def test_no_process_of_the_same_user_can_read_its_memory():
     """Core dump handlers do not get the memory either: the files of an undumpable process belong to root (proc(5))."""
     with tempfile.TemporaryDirectory() as folder:
-        os.chown(folder, 65534, 65534)
+        os.chown(folder, NOBODY, NOBODY)
         process = subprocess.Popen(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", binary(), "serve", "--listen", "127.0.0.1:0",
+            [*AS_NOBODY, binary(), "serve", "--listen", "127.0.0.1:0",
              "--data-directory", f"{folder}/data"], cwd=folder, stderr=subprocess.PIPE,
             env=clean_environment(NO_ADMINISTRATION))
         try:
             assert any(b" serves on " in line for line in process.stderr)
             status = Path(f"/proc/{process.pid}/status")
-            assert re.search(r"^Uid:\t65534\t", status.read_text(encoding="utf-8"), re.M)
+            assert re.search(rf"^Uid:\t{NOBODY}\t", status.read_text(encoding="utf-8"), re.M)
             assert status.stat().st_uid == 0
         finally:
             process.terminate()

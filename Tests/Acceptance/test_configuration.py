@@ -110,7 +110,7 @@ def test_all_mistakes_are_told_of_at_once(configuration):
 
 @pytest.fixture
 def forgotten(public_folder):
-    """Runs a command without --config on a machine where the package has its settings file, in a namespace of mounts of its own."""
+    """Runs a command without --config as if the package and its settings file were installed, in a mount namespace of its own."""
     folder = public_folder / "here"
     folder.mkdir()
     if os.geteuid() != 0:

@@ -201,8 +201,8 @@ def test_tokens_cross_the_network_by_tls_only(objects, pod, settings):
 
 
 def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(public_folder):
-    """As fsGroup leaves a volume: the folder 02770, files 0660, and the process in the group. Both kinds of keys; what is no pod, another
-    group's or everybody's, SystemTests/ProcessTests has."""
+    """In a volume as fsGroup leaves it, with the folder 02770, files 0660 and the process in the group; for both kinds of keys.
+    SystemTests/ProcessTests have the cases of other groups and of files for everybody."""
     if os.geteuid() != 0:
         pytest.skip("only root can make files of another group")
     data, program = public_folder / "data", public_folder / "token-cache"

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from contract import STORED
-from doctor import AS_SOMEBODY, NOWHERE, advices, examine, needs_root, of, only_problem, problems, said, state_of
+from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
 from http_client import exchange, post
-from server_process import Server, run
+from server_process import AS_NOBODY, NOBODY, Server, needs_root, run
 from store_files import command
 
 
@@ -66,7 +66,7 @@ def test_a_server_that_hangs_is_a_problem(serve):
 @needs_root
 def test_somebody_else_is_told_to_ask_as_the_servers_user(serve):
     server = serve()
-    report = examine("--data-directory", str(server.data), prefix=AS_SOMEBODY, folder="/",
+    report = examine("--data-directory", str(server.data), prefix=AS_NOBODY, folder="/",
                      environment={"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}"})
     only_problem(report, "Start", f"the data directory {server.data} .*Permission denied")
     assert "nobody may not connect to control.sock" in said(report, "Server", "warning")
@@ -145,7 +145,7 @@ def test_a_log_that_a_crash_left_is_told_of(serve):
 
 def of_nobody(*paths):
     for path in paths:
-        os.chown(path, 65534, 65534)
+        os.chown(path, NOBODY, NOBODY)
 
 
 def warning(report, topic):
@@ -169,7 +169,7 @@ def test_root_is_told_to_look_as_the_owner_of_the_data_folder_or_through_the_uni
     assert "systemctl start token-cache-doctor" in said(report, "Service")
     # In the unit itself; and as the owner.
     inside = {"SYSTEMD_UNIT_PATH": str(units), "INVOCATION_ID": "0" * 32}
-    report = examine("--data-directory", str(data), environment=inside, prefix=AS_SOMEBODY, folder="/")
+    report = examine("--data-directory", str(data), environment=inside, prefix=AS_NOBODY, folder="/")
     assert said(report, "Service") == said(report, "User", "warning") == "" and problems(report) == []
 
 

@@ -1,4 +1,4 @@
-"""Each system call of a start and of a stop fails, is shortened or delayed once, and some allocations of these and of a running server.
+"""Each system call of a start and of a stop fails, is shortened or is delayed once; some allocations fail, also of a running server.
 
 A start serves, or says why it does not; the next one without the fault serves in any case, with everything that was acknowledged.
 Without memory a server may end by design, but its store is whole. A failing test prints a line for each fault, which `--fault`
@@ -15,7 +15,7 @@ from failing_lives import Lives
 
 # How many faults of each phase the plain run tries.
 PLAIN_LIVES = {"create": 30, "start": 40, "stop": 20}
-# How many allocations fail, of ten thousands in a start, and how many times as many in the long run. Erasing includes a checkpoint.
+# How many allocations fail, of tens of thousands in a start, and how many times as many with --long. Erasing includes a checkpoint.
 ALLOCATIONS = {"post": 8, "get": 3, "tls": 3, "backup": 4, "rekey": 4, "reload": 3, "erase": 4, "create": 4, "start": 4, "stop": 3}
 LONG_FACTOR = 15
 LANES = 2
@@ -23,7 +23,7 @@ LANES = 2
 
 @pytest.fixture
 def make(failing_calls_library, lasting_certificate, public_folder):
-    """A function that makes what tries the faults of a phase, in a folder of its own."""
+    """A function that makes the `Lives` or the `Campaign` for the faults of a phase, in a folder of its own."""
     def made(phase, name):
         kind = Lives if phase in PLAIN_LIVES else Campaign
         return kind(phase, failing_calls_library, lasting_certificate, public_folder / name)

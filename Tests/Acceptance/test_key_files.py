@@ -11,13 +11,11 @@ from administration import ADMINISTRATION, HOST, ask
 from contract import NOT_FOUND, found
 from http_client import Connection, exchange, get, lines
 from issuer import Issuer
-from server_process import Server, run, until
+from server_process import NOBODY, Server, needs_root, run, until
 from storage_shim import compile_library
 from test_audit_log import command
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
-USER, GROUP = 65534, 20001
-AS_SOMEBODY = ["setpriv", f"--reuid={USER}", f"--regid={USER}"]
+GROUP = 20001
 
 
 def accepts(server, key):
@@ -37,9 +35,9 @@ class World:
         os.chown(self.file, 0, group)
         self.file.chmod(mode)
         (folder / "var").mkdir()
-        os.chown(folder / "var", USER, USER)
+        os.chown(folder / "var", NOBODY, NOBODY)
         settings = {"access": {"api": {"keys_file": str(self.file)}}}
-        prefix = [*AS_SOMEBODY, f"--groups={GROUP}"]
+        prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", f"--groups={GROUP}"]
         self.server = Server(folder / "server", settings, prefix=prefix, data=folder / "var" / "data")
 
     def __enter__(self):
@@ -131,7 +129,7 @@ def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(se
     remote = Remote(serve, tmp_path, hanging_library)
     switch = remote.hang("open")
     try:
-        # The command waits for the server for a while only.
+        # The command waits for the server only for a while.
         done = run("access", "keys", "add", "ben", "--scope", "tokens:read", "--data-directory", str(remote.server.data),
                    environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(remote.file)})
         assert done.returncode == 0, done
@@ -204,12 +202,12 @@ def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve
         with Connection(server.address) as writer:
             writer.send(put("anna"))
             until(lambda: remote.hangs("write"))
-            # The only loop serves others: what is not recorded, and a token that is stored already.
+            # The only loop goes on with what is not recorded, and with a token that is already stored.
             assert accepts(server, remote.key)
             until(lambda: exchange(server.address, get("anna")).body == found("anna"))
             with Connection(remote.control) as reloader:
                 reloader.send(lines("POST /reload HTTP/1.1", HOST))
-                # Not for ever.
+                # The answer waits for the disk only for a while.
                 assert writer.receive().status == unrecorded
                 assert "the audit log cannot be written: the disk of" in server.log()
                 assert exchange(server.address, put("ben")).status == unrecorded

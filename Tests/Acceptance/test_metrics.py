@@ -36,8 +36,9 @@ def measured_server(serve):
 
 def test_prometheus_accepts_them(server):
     exchange(server.address, post("a", "b"))
-    text, media_type = fetched(server)
-    assert media_type == "text/plain; version=0.0.4; charset=utf-8"
+    answer = fetched(server.administration[0], "/metrics")
+    text = answer.body.decode()
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     for line in text.splitlines():
         assert line.startswith(("# HELP ", "# TYPE ")) or SAMPLE.fullmatch(line), line
     if not shutil.which("promtool"):

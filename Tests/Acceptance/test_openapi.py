@@ -67,13 +67,13 @@ def resolved(document, node):
 def example(document, path, method, status, name=None):
     """The example of an answer in the file."""
     answer = resolved(document, resolved(document, document["paths"][path])[method]["responses"][status])
-    # Of several formats one has examples.
+    # If there are several formats, one has examples.
     content, = (content for content in answer["content"].values() if content.keys() & {"example", "examples"})
     return content["examples"][name]["value"] if name else content["example"]
 
 
 def test_the_examples_are_what_the_server_answers(serve):
-    """Those for clients and for people who run it, but for a failing disk."""
+    """The examples for clients and operators, except those of a failing disk and a stop."""
     server, document, unique_id = serve(ADMINISTRATION), description(), fresh_id()
 
     def of_administration(start, host="localhost"):
@@ -97,7 +97,7 @@ def test_the_examples_are_what_the_server_answers(serve):
         response = exchange(address, request)
         assert response.status == int(status)
         assert json.loads(response.body) == example(document, path, method, status, name), (path, method, name)
-    assert example(document, "/metrics", "get", "200", "ready") in fetched(server)[0]
+    assert example(document, "/metrics", "get", "200", "ready") in fetched(server.administration[0], "/metrics").body.decode()
     assert steer(server, "/reload") == (200, example(document, "/reload", "post", "200", "nothing"))
 
 

@@ -77,7 +77,7 @@ def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
     assert done.returncode == 0, done
     assert "For the tests, these Debian packages are missing: second-service\n" in done.stderr
     assert "Installing them with what they need, 2 packages: first-service second-service\n" in done.stderr
-    # Nobody forbids anything to a service that the machine had before.
+    # Services that the machine had before may be started.
     assert machine.output("cat", "/answers") == "first-service 101\nold 0\nmany 0\nsecond-service 101\nold 0\nmany 0\n"
     assert enabled(machine) == ""
     assert not machine.exists(POLICY)

@@ -13,12 +13,10 @@ import pytest
 from contract import STORED, found
 from copied_machine import CopiedMachine
 from http_client import exchange, get, post
-from server_process import SERVES, binary, run, until
+from server_process import AS_NOBODY, SERVES, binary, run, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSIONS = "0.1.0~test1", "0.1.0~test2"
-USER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-
 # Bytes, stripped.
 LARGEST_PROGRAM = 30_000_000
 
@@ -210,10 +208,10 @@ def service(machine, folder):
     """Runs the command of the unit as another user and on a free port, because systemd does not run in the copy."""
     unit = machine.output("cat", "/usr/lib/systemd/system/token-cache.service")
     command = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].split()
-    machine.output("install", "--directory", "--owner=65534", "--mode=0700", "/var/lib/token-cache")
+    machine.output("install", "--directory", "--owner=nobody", "--mode=0700", "/var/lib/token-cache")
     with open(folder / "log", "w+b") as log:
         process = subprocess.Popen(
-            machine.command(*USER, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
+            machine.command(*AS_NOBODY, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"})
         try:
             line = until(

@@ -1,6 +1,5 @@
 """The status page, in a real browser, and the status that it shows."""
 import contextlib
-import http.client
 import json
 import os
 import re
@@ -8,28 +7,16 @@ import re
 import pytest
 
 from access import API, bearer, fetch, session_settings, unknown_session
-from administration import ADMINISTRATION, status
+from administration import ADMINISTRATION, fetched, status
 from browser import PROGRAM, Browser
 from contract import STORED, fresh_id
-from http_client import Connection, Response, exchange, get, post
+from http_client import Connection, exchange, get, post
 from ports import free_ports
 from server_process import UNSEALED, run, until
 from store_files import failing_writes
 from test_reload import rewrite
 
 AXE = "axe-playwright-python==0.1.8"
-
-
-def ask(server, path, method="GET"):
-    """An answer of the administration, of any type."""
-    connection = http.client.HTTPConnection(*server.administration[0], timeout=20)
-    try:
-        connection.request(method, path)
-        response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Response(response.status, headers, response.read())
-    finally:
-        connection.close()
 
 
 def warnings(server):
@@ -81,7 +68,7 @@ def test_what_is_risky_is_warned_of(serve):
 # The headers of the page
 
 def test_the_page_may_load_nothing_but_itself(server):
-    pages = [ask(server, "/") for _ in range(2)]
+    pages = [fetched(server.administration[0], "/") for _ in range(2)]
     nonces = []
     for page in pages:
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -99,7 +86,7 @@ def test_the_page_may_load_nothing_but_itself(server):
         assert not re.findall(r'(?:src|href|url\()=?"?(?:https?:|//)', text) and "{" + "style}" not in text
         assert " style=" not in text and not re.search(r"\son[a-z]+=\"", text)
     assert nonces[0] != nonces[1]
-    assert ask(server, "/", "HEAD").headers["content-length"] == str(len(pages[0].body))
+    assert fetched(server.administration[0], "/", "HEAD").headers["content-length"] == str(len(pages[0].body))
 
 
 # In a browser
@@ -166,9 +153,9 @@ def test_figures_move_under_load(server, page):
 
 def test_charts_have_what_was_before_and_show_any_moment(server, tmp_path):
     exchange(server.address, get("a"))
-    until(lambda: sum(json.loads(ask(server, "/history").body)["figures"]["get"]) > 0)
+    until(lambda: sum(json.loads(fetched(server.administration[0], "/history").body)["figures"]["get"]) > 0)
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
-        # Every chart of a store on this machine
+        # All charts of a store on this machine
         until(lambda: page.evaluate("charts.filter(chart => !chart.section.hidden && chart.view).length") == 12)
         assert chart(page, "Requests a second", "Math.max(...chart.values[0].filter(value => !Number.isNaN(value)))") > 0
         assert page.evaluate("document.querySelector('.events').textContent").endswith("has started")
@@ -206,7 +193,7 @@ def test_faults_are_told_marked_and_listed_until_they_are_over(server, page):
     rewrite(server, json_bodies="on")
     assert run("reload", "--data-directory", str(server.data)).returncode == 0
     until(lambda: page.evaluate("eventList.firstChild.className === '' && byID('notes').hidden"))
-    # Two kinds of marks in each chart: what was well, and what has failed.
+    # Each chart has two kinds of marks: for failures, and for all other events.
     marks = "chart.events.map(path => path.getAttribute('d').split('M').length - 1)"
     until(lambda: chart(page, "Memory", marks) == page.evaluate(
         "[eventList.querySelectorAll('li:not(.failed)').length, eventList.querySelectorAll('.failed').length]"))
@@ -248,7 +235,7 @@ def test_errors_and_settings_are_listed(serve, tmp_path):
 
 
 def test_updates_leave_nothing_behind(page):
-    """What the page keeps of each update would be there 600 times."""
+    """Anything that the page kept of each update would be there 600 times."""
     page.evaluate("poll = async () => {}; clearTimeout(timer)")
     page.evaluate("""(async () => {
         const given = await ask("/status"), names = Object.keys((await ask("/history")).figures);

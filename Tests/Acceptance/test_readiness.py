@@ -20,7 +20,7 @@ def administrated_server(serve):
 
 
 def test_a_server_that_waits_for_its_clients_says_so(serve):
-    """To probes, the page and metrics, on new and on open connections."""
+    """To probes on new and on open connections."""
     server = serve({**ADMINISTRATION, "drain_timeout": "20s"})
     request = post(fresh_id(), "abc")
     with Connection(server.address) as connection, Connection(server.administration[0]) as open_before:

@@ -13,7 +13,7 @@ from administration import ADMINISTRATION, status
 from contract import NOT_FOUND, STORED, found
 from doctor import of, problems
 from http_client import Connection, exchange, get, post
-from server_process import run, until
+from server_process import AS_NOBODY, NOBODY, run, until
 from store_files import command, holds, opened, printed, refused
 
 SECRET_ID = "somebody4711@example"
@@ -50,10 +50,9 @@ def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped
     """As config/README.md says: by root, on the service's store, with the source of the credential as key ring."""
     with tempfile.TemporaryDirectory() as folder:
         data, source = Path(folder) / "data", tmp_path / "token-cache.keys"
-        of_service = []
-        if os.geteuid() == 0:
-            os.chown(folder, 65534, 65534)
-            of_service = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        of_service = AS_NOBODY if os.geteuid() == 0 else []
+        if of_service:
+            os.chown(folder, NOBODY, NOBODY)
         flags = ["--data-directory", str(data)]
         assert run("put", "me", "hello", *flags, prefix=of_service, folder="/").returncode == 0
         shutil.move(data / "keys", source)

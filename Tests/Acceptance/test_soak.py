@@ -54,7 +54,7 @@ class Soak:
             self.pairs.append(make_certificate(folder / name, days=100))
         self.pair = self.pairs.pop()
         self.disk = StorageShim(library, folder / "shim", seed=self.random.randrange(1 << 32))
-        # It lies on the disk that fails, and must have every change by an app's server all the same.
+        # The audit log is on the disk that fails, and must still have every change by an app's server.
         self.audit_log, self.audit_key, self.access_log = self.disk.disk / "audit.log", folder / "audit.key", folder / "access.log"
         printed(self.disk.data, "audit", "key", str(self.audit_key))
         self.settings = {
@@ -182,7 +182,7 @@ def pipeline(soak, chance, connect):
 
 
 def vanish(soak, chance, connect):
-    """Before, in or after a request or a handshake, or with answers unread."""
+    """Leaves before, in or after a request or a handshake, or with unread answers."""
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + chance.randbytes(200)
     request = post("abandoned", "x" * 5_000)
     connection = connect(False) if chance.random() < 0.6 else Connection(soak.server.addresses[1])
@@ -269,13 +269,13 @@ def failing(soak, **faults):
         soak.disk.set(sync_delay_microseconds=0, error=0)
         until(lambda: exchange(soak.server.address, post("recovered", "yes")).body == STORED, SECONDS)
         until(lambda: metrics(soak.server)["token_cache_ready"] == 1, SECONDS)
-        # Those that were under way.
+        # Requests that were under way may still fail.
         soak.loads[-1].go_on(2)
         soak.failed_until = time.monotonic()
 
 
 def fail(soak):
-    """Now and then, at each sync, full, and always."""
+    """The disk fails now and then, in syncs, as if it were full, and always."""
     for faults in ({"write_failures": 4_000, "error": errno.EIO}, {"sync_failures": 20_000, "error": errno.EIO},
                    {"write_failures": ALWAYS // 2, "short_writes": ALWAYS // 4, "error": errno.ENOSPC},
                    {"write_failures": ALWAYS, "sync_failures": ALWAYS, "truncate_failures": ALWAYS, "error": errno.EIO}):
@@ -300,7 +300,7 @@ def operate_on_a_failing_disk(soak):
 
 
 def reload(soak):
-    """With a change, and with a mistake."""
+    """Reloads the settings with a change, and with a mistake."""
     for value in ("on", "off"):
         rewrite(soak.server, json_bodies=value)
         assert f"to {value}" in steer(soak.server, "/reload")[1]["outcome"]
@@ -311,7 +311,7 @@ def reload(soak):
 
 
 def change_the_certificate(soak):
-    """The server notices by itself; after that, a file that is none."""
+    """Replaces the certificate, which the server notices by itself, and then puts something else in its place."""
     def shown():
         return ssl.get_server_certificate(soak.server.addresses[1], timeout=SECONDS)
 
@@ -333,7 +333,7 @@ def change_the_certificate(soak):
 
 
 def rotate_the_log(soak):
-    """As logrotate does; the log before the last is removed."""
+    """Rotates the access log as logrotate does; the log before the last is removed."""
     os.replace(soak.access_log, f"{soak.access_log}.1")
     soak.server.process.send_signal(signal.SIGHUP)
     until(lambda: soak.access_log.exists() and soak.access_log.stat().st_size > 0, SECONDS)
@@ -380,7 +380,7 @@ OPERATIONS = [*FAILING, reload, change_the_certificate, rotate_the_log, maintain
 # What the server uses
 
 def sample(server):
-    """Bytes, numbers of descriptors and threads, and besides what each descriptor and thread is for."""
+    """Bytes, the numbers of descriptors and threads, and what each of these is for."""
     process, values = Path(f"/proc/{server.process.pid}"), metrics(server)
     fields = dict(re.findall(r"^(\w+): +(\d+) kB$", (process / "smaps_rollup").read_text(), re.M))
     names = collections.Counter()
@@ -433,7 +433,7 @@ def left_over(before, after):
 
 
 MIB = 1 << 20
-# By which part and by how much besides each may have risen from the first third of the samples to the last. A short soak is over
+# By which share, and by how much besides, each may rise from the first third of the samples to the last. A short soak is over
 # before the memory that is freed in one place is used in another.
 ALLOWED = {
     "descriptors": (0.25, 60), "threads": (0, 8), "connections": (0.25, 60), "database": (0.10, 8 * MIB), "buffers": (0.25, 8 * MIB),

@@ -19,13 +19,10 @@ from certificates import make_certificate
 from contract import STORED
 from http_client import exchange, post
 from ports import free_ports
-from server_process import Server, binary, clean_environment, run
+from server_process import AS_NOBODY, NOBODY, Server, binary, clean_environment, needs_root, run
 
 IS_ROOT = os.geteuid() == 0
-# The user nobody, who owns nothing on most machines.
-NOBODY = 65534
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if IS_ROOT else []
-needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can make files of another user's")
+AS_USER = AS_NOBODY if IS_ROOT else []
 
 
 class World:
@@ -88,7 +85,7 @@ def new_world():
         made = World(folder, stack)
         folder.chmod(0o755)
         made.give(folder)
-        if IS_ROOT and subprocess.run([*AS_NOBODY, "test", "-x", binary()], check=False).returncode:
+        if IS_ROOT and subprocess.run([*AS_USER, "test", "-x", binary()], check=False).returncode:
             pytest.skip("the program cannot be executed by the user nobody")
         yield made
 
@@ -117,7 +114,7 @@ class Cases:
 
 def serve(world):
     """The message of a start that fails; None of one that succeeds."""
-    process = subprocess.Popen(world.command("serve", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+    process = subprocess.Popen(world.command("serve", prefix=AS_USER), cwd="/", env=clean_environment(),
                                stderr=subprocess.PIPE, text=True)
     try:
         printed = []
@@ -134,7 +131,7 @@ def serve(world):
 
 
 def check_config(world):
-    done = subprocess.run(world.command("check-config", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+    done = subprocess.run(world.command("check-config", prefix=AS_USER), cwd="/", env=clean_environment(),
                           capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode == 0) == (done.stderr == "") == (done.stdout != ""), done
     return done.stderr or None
@@ -142,7 +139,7 @@ def check_config(world):
 
 def doctor(world):
     """The problems that it finds."""
-    done = subprocess.run(world.command("doctor", "--json", prefix=AS_NOBODY), cwd="/", env=clean_environment(),
+    done = subprocess.run(world.command("doctor", "--json", prefix=AS_USER), cwd="/", env=clean_environment(),
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == "", done.stderr
     report = json.loads(done.stdout)
@@ -225,7 +222,6 @@ def _(world):
 
 
 # Addresses
-
 
 @case("a port in use", "s", "is in use by another program")
 def _(world):
@@ -416,7 +412,7 @@ for kind, statement, told in (("a later version", "PRAGMA user_version = 99", "v
 
 @spoiled("a data folder in use", "is in use by process", refusing="s")
 def _(world):
-    server = Server(world.folder / "other", {"data_directory": str(world.data)}, prefix=AS_NOBODY)
+    server = Server(world.folder / "other", {"data_directory": str(world.data)}, prefix=AS_USER)
     world.stack.callback(server.kill)
 
 

@@ -11,11 +11,10 @@ import pytest
 
 from contract import STORED, found
 from http_client import exchange, get, post
-from server_process import binary, clean_environment, run
+from server_process import AS_NOBODY, NOBODY, binary, clean_environment, needs_root, run
 from store_files import command, printed, refused
 
 SECRET = "secret4711"
-AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 @pytest.fixture(params=["running", "stopped"])
@@ -149,7 +148,7 @@ def test_without_a_store_a_command_says_so_and_makes_none(tmp_path, arguments):
     assert not (tmp_path / "none" / "tokens.db").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+@needs_root
 @pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "made"])
 def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_restored):
     data = tmp_path / "data"
@@ -159,17 +158,17 @@ def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_
         assert exchange(server.address, post("me", "hello")).body == STORED
         printed(server.data, "backup", str(tmp_path / "backup.db"))
         shutil.copy(server.data / "keys", data / "keys")
-        os.chown(data / "keys", 65534, 65534)
-    os.chown(data, 65534, 65534)
+        os.chown(data / "keys", NOBODY, NOBODY)
+    os.chown(data, NOBODY, NOBODY)
     if is_restored:
         printed(data, "restore", str(tmp_path / "backup.db"))
     else:
         printed(data, "put", "me", "hello")
     owners = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in data.iterdir()}
-    assert owners.keys() >= {"keys", "lock", "tokens.db"} and set(owners.values()) == {(65534, 65534)}, owners
+    assert owners.keys() >= {"keys", "lock", "tokens.db"} and set(owners.values()) == {(NOBODY, NOBODY)}, owners
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as somebody else")
+@needs_root
 @pytest.mark.parametrize("arguments", [["stats"], ["put", "a", "b"], ["restore", "/etc/hostname"]],
                          ids=lambda arguments: arguments[0])
 def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments):

@@ -73,7 +73,7 @@ def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, messages, loop):
     with ending(notified(tmp_path / "server", messages, WATCHDOG_USEC="100000")) as server:
         until(lambda: len(messages.signs()) >= 2)
         with StoppedThread(server.process, loop):
-            # One may have been sent before.
+            # One may have been sent before the loop stopped.
             time.sleep(0.3)
             before = len(messages.signs())
             time.sleep(0.5)

@@ -95,7 +95,7 @@ def test_one_listener_may_require_client_certificates_and_another_not(serve, pai
 
     assert [status(index) for index in range(3)] == [200, 0, 200]
     assert [status(index, *known) for index in range(3)] == [200, 200, 200]
-    # Who is not asked for a certificate shows none.
+    # A client that is not asked for a certificate shows none.
     assert [status(index, *stranger) for index in range(3)] == [200, 0, 0]
 
     # A session of the listener that asks for nothing does not open the one that requires a certificate.
@@ -138,7 +138,7 @@ def test_replaced_authorities_end_kept_connections(serve, pair, tmp_path):
         replace(pair, make_pair(tmp_path, "renewed"))
         server.process.send_signal(signal.SIGHUP)
         until(lambda: "certificates reloaded" in server.log())
-        # Of the server's own certificate they know nothing.
+        # A new certificate of the server does not concern connections that are open.
         assert is_answered(kept) and is_answered(pipelining)
         replace(authority, make_pair(tmp_path, "other", "other"))
         until(lambda: "issued by \"CN=other\"" in server.log())

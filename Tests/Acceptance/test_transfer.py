@@ -189,7 +189,7 @@ def test_tokens_sessions_and_versions_are_in_the_copy(serve, tmp_path, ring):
     response = exchange(copied.address, fetch(bearer(session)))
     assert (response.body, response.headers["etag"]) == (found("of anna"), tagged)
     assert API(copied, key).get("user7").status == 200
-    # Its next version is a later one.
+    # The token's next version is a later one.
     assert exchange(copied.address, store("again", bearer(session), f"If-Match: {tagged}")).body == STORED
     assert exchange(copied.address, fetch(bearer(session))).headers["etag"] != tagged
     assert "the store is sound" in printed(target, "verify")
@@ -241,7 +241,7 @@ def test_refusals_say_what_to_do(serve, tmp_path):
     assert "the source: there is no store at" in refusal(tmp_path / "nowhere", other)
     assert not (tmp_path / "nowhere").exists() and not other.exists()
     assert "secret" not in refusal("postgresql://u:secret@db/tokens", data)
-    # A store is there, or was in part.
+    # There is a store in the target, or a part of one.
     printed(other, "put", "a", "b")
     message = refusal(data, other)
     assert f"the target: there is a store already ({other}/tokens.db)" in message and "into an empty folder only" in message
@@ -250,12 +250,12 @@ def test_refusals_say_what_to_do(serve, tmp_path):
     # A server uses the target.
     used = serve()
     assert f"the target: the data directory {used.data} is in use by process" in refusal(data, used.data)
-    # Another ring than that of the source.
+    # A ring other than that of the source.
     wrong = tmp_path / "wrong"
     assert run("keyring", "create", str(wrong)).returncode == 0
     message = refusal(data, tmp_path / "new", environment={"TOKEN_CACHE_SEALING_KEY_RING": str(wrong)})
     assert f"the source: the key ring {wrong} is not the one that the store was sealed with" in message
-    # Without the source's, none is made.
+    # If the source's ring is missing, none is made.
     (data / "keys").rename(tmp_path / "keys")
     assert re.search("the source: .*keys is missing", refusal(data, tmp_path / "new"))
     assert not (data / "keys").exists()

@@ -1,4 +1,4 @@
-/* The functions of the C library that a preloaded library takes the place of; for sources that define _GNU_SOURCE. */
+/* How a preloaded library takes the place of functions of the C library; for sources that define _GNU_SOURCE. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
         real; \
     })
 
-/* The functions that open a file, with OPENING(path, flags, call) in the place of each call. */
+/* DEFINE_OPENING defines the functions that open a file; each returns the source's macro OPENING(path, flags, call). */
 #define TAKE_MODE(flags) \
     mode_t mode = 0; \
     if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE) { \

@@ -18,7 +18,7 @@ enum Simulator {
         let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
         let access = try AccessResources(Settings())
         simulation_begin()
-        // Otherwise each copy of the process would begin with what Swift does only once, which takes longer than a seed.
+        // What Swift initializes at its first use takes longer than a seed; copies of the process find it done.
         currentSeed = 0
         World(seed: 0).run(access, logger)
         var failures = 0
@@ -32,17 +32,19 @@ enum Simulator {
         exit(failures == 0 ? 0 : 1)
     }
 
-    /// Seeds that run in one copy of the process: before a seed, those of its group always run, so that it does the same.
+    /// The number of seeds that run in one copy of the process.
+    ///
+    /// A seed always runs after the earlier ones of its group, because its run depends on them.
     private static let group: UInt64 = 10
     /// Seconds after which a copy, which takes milliseconds, has to be ended.
     private static let longest: UInt32 = 60
 
     /// Runs seeds in a copy of the process.
     ///
-    /// They then find the same heap, whatever ran before: the capacity of an array depends on that, and the buffers that are
-    /// counted on the capacity. And a seed that crashes ends only its copy.
+    /// They then find the same heap, whatever ran before: the capacities of arrays depend on it, and the bytes that the
+    /// server counts for its buffers depend on these. A seed that crashes ends only its copy.
     ///
-    /// - Returns: False if something was wrong, which was then reported.
+    /// - Returns: Whether nothing was wrong; what was wrong is already reported.
     private static func areSound(_ seeds: Range<UInt64>, _ access: AccessResources, _ logger: Logger) -> Bool {
         var ends: [Int32] = [0, 0]
         guard pipe(&ends) == 0 else { preconditionFailure("the system has no pipe") }

@@ -98,7 +98,7 @@ final class Scheduler: Surroundings {
         case 0, 1: world.store.removeByOperator(id: random.below(world.choices.ids))
         case 2: world.store.changeEverything()
         case 3: world.onAnotherThread { world.server.reload() }
-        // Sometimes up to the end of all waits.
+        // Sometimes several times at once, up to the end of all waits.
         case 4: repeat { drain() } while random.happens(oneIn: 2)
         default: jumpWallClock()
         }

@@ -32,7 +32,7 @@ final class World: @unchecked Sendable {
     /// Answers of failure that nothing in the ledger explains: the server must have reported a failure of the store for each.
     private var unexplainedFailures: UInt64 = 0
 
-    /// When a connection last came beyond the limit, for which idle ones make room.
+    /// When a connection beyond the limit was last accepted; idle ones make room for it.
     private var lastExcessAt: UInt64 = 0
 
     init(seed: UInt64) {
@@ -121,7 +121,7 @@ final class World: @unchecked Sendable {
         if client.checker.exceedsLimit { lastExcessAt = kernel.clock.now }
     }
 
-    /// Whether a connection has come beyond the limit since a time, or waits for room since before.
+    /// Whether a connection beyond the limit was accepted since a time, or still waits for its first answer.
     func hasExcess(since time: UInt64) -> Bool {
         let waits = accepted.contains { client in
             client.checker.exceedsLimit && client.checker.answered == 0 && client.socket?.isClosed == false

@@ -155,9 +155,7 @@ class Lives:
         except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
             if point and self._may_end(point, server):
                 return None
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise AssertionError(f"it does not stop: {server.log()[-1000:]}") from None
-            raise
+            raise AssertionError(f"{error}; the server's log ends with:\n{server.log()[-1000:]}") from None
         finally:
             self.calls.disarm()
             server.kill()

@@ -64,4 +64,15 @@ import Testing
         #expect(try writer.checkpoint() == .complete)
         #expect(syncs(since: &before) == 1)
     }
+
+    @Test func `a pragma whose commit fails has not succeeded, although it has returned its row`() throws {
+        let connection = try SQLiteConnection(path: opener.database, mode: .readWriteCreate)
+        // Stands for PRAGMA journal_mode, of which only a disk can make the commit fail.
+        try connection.execute(
+            """
+            PRAGMA foreign_keys = ON; CREATE TABLE parent (id PRIMARY KEY);
+            CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)
+            """)
+        #expect(throws: SQLiteError.self) { try connection.text("INSERT INTO child VALUES ('a') RETURNING id") }
+    }
 }

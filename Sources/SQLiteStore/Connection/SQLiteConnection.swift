@@ -248,6 +248,10 @@ internal import System
     /// The first column of the first row as text, empty when there is none.
     func text(_ sql: String) throws(SQLiteError) -> String {
         let statement = try SQLiteStatement(sql, on: self)
-        return try statement.step() ? String(decoding: statement.blob(at: 0), as: UTF8.self) : ""
+        guard try statement.step() else { return "" }
+        let text = String(decoding: statement.blob(at: 0), as: UTF8.self)
+        // A pragma that changes the database commits only after its row, and may fail then.
+        _ = try statement.step()
+        return text
     }
 }

@@ -186,5 +186,5 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     check_end(taken, again, old, databases.primary)
     # Further lines come after ten seconds, with other reasons, if the standbys do not follow the new primary yet.
     assert all(line.startswith("error: PostgreSQL has no primary for ") for line in others)
-    assert json.loads(ask(server, "/readyz").body) == {"ready": True, "reasons": []}
+    assert json.loads(fetched(server.administration[0], "/readyz").body) == {"ready": True, "reasons": []}
     check_silence(server, databases)

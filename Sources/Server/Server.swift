@@ -112,13 +112,13 @@ package final class Server: Sendable {
             }
             self.contexts = contexts
             administrationLoop = try EventLoop()
+            // Last, when all descriptors that stay open are open.
+            let connectionsToStore = settings.store.url.isEmpty ? 0 : settings.store.connections
+            try connectionCount.lookAtDescriptors(awaited: contexts.count * (listeners.all.count + connectionsToStore))
         } catch {
             throw .setup(error)
         }
         distributor = ConnectionDistributor(contexts, connectionCount, logger)
-        // Last, when all descriptors that stay open are open.
-        let connectionsToStore = settings.store.url.isEmpty ? 0 : settings.store.connections
-        connectionCount.lookAtDescriptors(awaited: contexts.count * (listeners.all.count + connectionsToStore))
         if let warning = connectionCount.warning { logger.warning("\(warning)") }
     }
 

@@ -40,14 +40,8 @@ package enum DescriptorLimit {
     }
 
     /// How many are free, if there are no gaps among the numbers of the open ones: the kernel assigns the lowest free number.
-    ///
-    /// Nil if the system cannot tell for want of something else, such as memory.
-    package static var free: Int? {
-        do {
-            return max(0, current - Int(try FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY).number))
-        } catch {
-            return error.code == EMFILE ? 0 : nil
-        }
+    package static func free() throws(SystemError) -> Int {
+        max(0, current - Int(try FileDescriptor(opening: "/", O_RDONLY | O_DIRECTORY).number))
     }
 }
 

@@ -134,8 +134,8 @@ final class ConnectionCount: Sendable {
     /// Finds out how many connections the descriptors allow; call it when everything that stays open is open.
     ///
     /// - Parameter awaited: Descriptors that are still to come: for tasks that accept at the same time, and for a database.
-    func lookAtDescriptors(awaited: Int) {
-        guard let free = DescriptorLimit.free else { return }
+    func lookAtDescriptors(awaited: Int) throws(SystemError) {
+        let free = try DescriptorLimit.free()
         // Under a very low limit, connections need most of them.
         possible.store(free - min(Self.otherDescriptors + awaited, free / 4), ordering: .relaxed)
     }
@@ -143,7 +143,7 @@ final class ConnectionCount: Sendable {
     /// The most connections that are served; further ones are refused, unless idle ones can make room for them.
     var limit: Int {
         let possible = possible.load(ordering: .relaxed)
-        return min(setting.load(ordering: .relaxed), max(0, possible - min(Self.leastRefused, 1 + possible / 8)))
+        return min(setting.load(ordering: .relaxed), possible - min(Self.leastRefused, 1 + possible / 8))
     }
 
     /// Whether more connections than that are open.

@@ -234,6 +234,17 @@ import Testing
         #expect(try await again.keys.addKey().number == 2)
     }
 
+    @Test func `a retired key is not added again by a server that still has it`() async throws {
+        let database = try TestDatabase()
+        let first = try TestServer(database)
+        let second = try TestServer(database, folder: try first.copyOfRing())
+        defer { for server in [first, second] { server.store.close() } }
+        _ = try await first.keys.addKey()
+        try await second.keys.retireKey(numbered: 2)
+        #expect(try await first.keys.addKey().number == 3)
+        #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0 ORDER BY 1") == [["1"], ["3"]])
+    }
+
     @Test func `a server says when the tables or the ring of the database are not its own any more`() async throws {
         let database = try TestDatabase()
         let server = try TestServer(database)

@@ -47,9 +47,14 @@ extension StoreAgreement: KeyRingAdministrator {
                     """)
             }
             let active = row.sealingKey ?? sealedRing.active.number
-            // If the newest key is in the file only, an earlier attempt was interrupted, and this one continues with its key.
-            if row.fingerprints[sealedRing.newest.number] != nil {
-                try change { (ring) throws(StoreError) in try Self.longer(ring, sealing: active) }
+            if let newest = row.fingerprints.keys.max(), newest != active {
+                throw .refused(
+                    "key \(newest) was added before, and waits; when all servers have it, run token-cache keyring rotate"
+                )
+            }
+            // Never a key that is in the file only: it may have been retired on another server since.
+            try change { (ring) throws(StoreError) in
+                try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
             }
             let key = try SealingKey(sealedRing.newest, sealing: active)
             try perform { (connection) throws(PostgresError) in
@@ -59,17 +64,6 @@ extension StoreAgreement: KeyRingAdministrator {
             try checkKeys(sealedRing, try look())
             return key
         }
-    }
-
-    /// Adds a key to a ring, unless one is waiting already.
-    private static func longer(_ ring: KeyRing, sealing active: Int) throws(StoreError) -> KeyRing {
-        guard ring.newest.number == active else {
-            throw .refused(
-                """
-                key \(ring.newest.number) was added before, and waits; when all servers have it, run token-cache keyring rotate
-                """)
-        }
-        return try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
     }
 
     /// Like `check`, with the error of an administrator's call.

@@ -109,7 +109,8 @@ final class PrimaryFinder: Sendable {
         switch result {
         case .success(let ready):
             let last = work.search.server
-            let verdict = work.search.take(ready.server, from: host, begunAt: since, at: .now)
+            let verdict = work.search.take(
+                ready.server, from: host, isProven: ready.canCommit || !ready.needsProof, begunAt: since, at: .now)
             guard case .used(let isFailover) = verdict else { return }
             if isFailover, let last {
                 state.noteTakeover(by: ready, from: last, after: .now - work.since)

@@ -85,9 +85,11 @@ struct PrimarySearch: Sendable {
     /// - Parameters:
     ///   - found: The server that it has reached.
     ///   - host: The index of its host.
+    ///   - isProven: Whether its commits return, if they have to prove that it is the primary.
     ///   - began: When the dial began.
     mutating func take(
-        _ found: ServerIdentity, from host: Int, begunAt began: MonotonicTime, at now: MonotonicTime
+        _ found: ServerIdentity, from host: Int, isProven: Bool = true, begunAt began: MonotonicTime,
+        at now: MonotonicTime
     ) -> Verdict {
         endDial(to: host, begunAt: began)
         (refusals[host], notPrimaryAt[host]) = (nil, nil)
@@ -101,7 +103,7 @@ struct PrimarySearch: Sendable {
             notBefore[host] = now
             return .outdated
         }
-        if isFormer(found, at: host, than: last) {
+        if isFormer(found, at: host, than: last, isProven) {
             let text = """
                 it answers as a primary of timeline \(found.timeline), and \(last.address) is the one of timeline \
                 \(last.timeline), which is later and cannot be reached: stop the one that must not be used
@@ -114,11 +116,14 @@ struct PrimarySearch: Sendable {
         return .used(isFailover: true)
     }
 
-    /// Whether a server was promoted before the last primary, and that one may still be the primary.
-    private func isFormer(_ found: ServerIdentity, at host: Int, than last: ServerIdentity) -> Bool {
+    /// Whether a server was promoted before the last primary, and that one may still be the primary, or has acknowledged what this
+    /// one does not have.
+    private func isFormer(
+        _ found: ServerIdentity, at host: Int, than last: ServerIdentity, _ isProven: Bool
+    ) -> Bool {
         // On one host, a restored or upgraded database may begin with timeline 1 again.
         guard found.timeline < last.timeline, let primary, host != primary else { return false }
-        return notPrimaryAt[primary] == nil
+        return notPrimaryAt[primary] == nil || !isProven
     }
 
     /// A dial has failed.

@@ -129,6 +129,16 @@ private final class Shared: Sendable {
         store.close()
     }
 
+    @Test func `a request whose time is over is not sent any more`() throws {
+        let lone = try LoneHandle(try TestDatabase().options(), timeout: .zero)
+        lone.handle.take(.connection(try lone.connection()), 0)
+        var outcome: Result<TokenVersion, StoreError>?
+        lone.handle.store([65], under: [66], if: WriteCondition(), completion: Completion { outcome = $0 })
+        lone.handle.flush()
+        #expect(outcome == .failure(.overloaded(.unanswered(limit: .zero))))
+        #expect(lone.handle.slots[0].pipeline?.groups.isEmpty == true)
+    }
+
     @Test func `a use of a session is noted at the end of the transaction of its turn`() throws {
         let lone = try LoneHandle(TestDatabase().options())
         let key = try lone.handle.sessionKey(of: Array("secret".utf8).span)

@@ -52,9 +52,6 @@ extension PostgresStoreHandle {
         slot.pipeline = Pipeline(found, state.proofs.proof(of: found.server))
         if found.needsProof, found.canCommit { state.count { $0.noteProof(begunAt: found.provenAt) } }
         state.note { $0.noteConnected(found.server.address, found.description, at: $1) }
-        // Requests whose time is over are not sent: their clients are told that they have failed.
-        let now = MonotonicTime.now
-        for slot in slots { giveUpWaiting(slot, now) }
         // Operations that wait in slots without a connection are distributed again, so some are sent here.
         let waiting = slots.flatMap { $0.pipeline == nil ? $0.queue : [] }
         for other in slots where other.pipeline == nil { other.queue = [] }
@@ -127,7 +124,7 @@ extension PostgresStoreHandle {
     }
 
     /// Gives up operations that could not be sent in time, and drops those that no client waits for any longer.
-    private func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
+    func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
         // No client may wait for these any longer either, but they count as failures, as the database was too slow for them.
         let late = slot.queue.filter { $0.deadline <= now }
         let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }

@@ -113,6 +113,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     private func send(on pipeline: Pipeline, _ index: Int) throws(PostgresError) {
         let (slot, now) = (slots[index], MonotonicTime.now)
+        // This process may have been paused, for longer than the rows of removed tokens are kept.
+        giveUpWaiting(slot, now)
         var writes = pipeline.groups.count(where: \.isWrite)
         var left = slot.queue[...]
         while !left.isEmpty, pipeline.operationCount < Grouping.operationsUnderWay {

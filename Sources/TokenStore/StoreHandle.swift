@@ -98,7 +98,13 @@ package protocol StoreHandle: AnyObject {
     func noteUse(of key: SessionKey, at unixTime: Int64)
 
     /// Stores a session.
-    func createSession(_ request: NewSession, completion: Completion<CreatedSession>)
+    ///
+    /// - Parameters:
+    ///   - session: A new one.
+    ///   - key: Its key.
+    ///   - perUser: How many sessions the user may have, including this one: at least 1. The oldest ones beyond that are ended.
+    ///   - completion: Takes how many were ended.
+    func createSession(_ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>)
 
     /// Ends a session.
     ///

@@ -133,9 +133,11 @@ package actor WaitingHandle: UserAdministrator {
         try handle.sessionKey(of: secret.span)
     }
 
-    package func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession {
+    package func createSession(
+        _ session: UserSession, _ key: SessionKey, perUser: Int
+    ) async throws(StoreError) -> Int {
         try await outcome { (handle, completion) throws(StoreError) in
-            handle.createSession(request, completion: completion)
+            handle.createSession(session, key, perUser: perUser, completion: completion)
         }
     }
 

@@ -96,10 +96,8 @@ import Testing
         let users = first.store.administrator.users
         for number in 0..<3 {
             let key = try await users.sessionKey(of: Array("secret\(number)".utf8))
-            _ = try await users.createSession(
-                NewSession(
-                    user: Array("user".utf8), key: key, id: try .random(), createdAt: 1, expiresAt: 1 << 40, perUser: 5)
-            )
+            let session = UserSession(id: try .random(), user: Array("user".utf8), createdAt: 1, expiresAt: 1 << 40)
+            _ = try await users.createSession(session, key, perUser: 5)
         }
         _ = try await first.keys.addKey()
         try first.copyRing(to: second.folder)

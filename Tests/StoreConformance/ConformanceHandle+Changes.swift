@@ -101,11 +101,11 @@ extension ConformanceHandle {
     @discardableResult
     package func begin(
         _ secret: String, of user: String, createdAt: Int64 = MemoryRow.now, lasting: Int64 = 3_600, perUser: Int = 20
-    ) async throws -> CreatedSession {
-        let request = NewSession(
-            user: Array(user.utf8), key: try key(secret), id: try .random(), createdAt: createdAt,
-            expiresAt: createdAt + lasting, perUser: perUser)
-        return try await outcome { $0.createSession(request, completion: $1) }
+    ) async throws -> (id: SessionID, ended: Int) {
+        let session = UserSession(
+            id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: createdAt + lasting)
+        let key = try key(secret)
+        return (session.id, try await outcome { $0.createSession(session, key, perUser: perUser, completion: $1) })
     }
 
     package func find(_ secret: String) async throws -> UserSession? {

@@ -114,12 +114,11 @@ package final class MemoryStore: TokenStore {
 
     // MARK: - Sessions
 
-    func create(_ request: NewSession) -> CreatedSession {
-        disk.add(UserSession(request), request.key)
-        let all = disk.sessions { $1.user == request.user }
-        let ended = all.dropLast(max(1, request.perUser))
+    func create(_ session: UserSession, _ key: SessionKey, perUser: Int) -> Int {
+        disk.add(session, key)
+        let ended = disk.sessions { $1.user == session.user }.dropLast(max(1, perUser))
         end(Array(ended))
-        return CreatedSession(id: request.id, expiresAt: request.expiresAt, ended: ended.count)
+        return ended.count
     }
 
     /// Ends the sessions that fit.

@@ -90,8 +90,8 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
         gathered.append(MemoryChange { store, _, error in if error == nil { store.noteUse(of: key, at: unixTime) } })
     }
 
-    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
-        gather(request.user.count, completion) { store, _ in .success(store.create(request)) }
+    func createSession(_ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>) {
+        gather(session.user.count, completion) { store, _ in .success(store.create(session, key, perUser: perUser)) }
     }
 
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {

@@ -17,7 +17,7 @@ extension TokensOnlyHandle {
     package func noteUse(of key: SessionKey, at unixTime: Int64) {}
 
     package func createSession(
-        _ request: NewSession, completion: Completion<CreatedSession>
+        _ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>
     ) {
         completion(.failure(refusal))
     }

@@ -55,10 +55,9 @@ final class AccessHarness {
     func makeSession(of user: String) throws -> (text: String, id: SessionID) {
         let secret = try RandomBytes.secret(SessionSecret.length)
         let now = MemoryRow.now
-        let new = NewSession(
-            user: Array(user.utf8), key: try other.sessionKey(of: secret.span), id: try .random(), createdAt: now,
-            expiresAt: now + 3_600, perUser: 20)
-        other.createSession(new, completion: Completion { _ in })
+        let new = UserSession(id: try .random(), user: Array(user.utf8), createdAt: now, expiresAt: now + 3_600)
+        other.createSession(
+            new, try other.sessionKey(of: secret.span), perUser: 20, completion: Completion { _ in })
         other.flush()
         return (String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), new.id)
     }

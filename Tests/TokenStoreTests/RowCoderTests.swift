@@ -78,9 +78,9 @@ import Testing
         let key = try coder.sessionKey(of: secret.span)
         let row = try coder.row(of: session, key)
         #expect((row.key == key.bytes) == !isSealed && (row.userKey == session.user) == !isSealed)
-        func stored(createdAt: Int64) -> StoredSession {
-            StoredSession(
-                key: row.key, id: row.id.bytes, userKey: row.userKey, keyNumber: row.keyNumber, user: row.user,
+        func stored(createdAt: Int64) -> SessionRow {
+            SessionRow(
+                key: row.key, id: row.id, userKey: row.userKey, keyNumber: row.keyNumber, user: row.user,
                 createdAt: createdAt, expiresAt: row.expiresAt, usedAt: row.usedAt, number: 1)
         }
         let opened = try coder.open(stored(createdAt: 1))

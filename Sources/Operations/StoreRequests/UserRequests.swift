@@ -48,16 +48,15 @@ package struct AddSession: StoreRequest {
             throw .sealing(SealingError(error))
         }
         let now = Int64(time(nil))
-        let session = NewSession(
-            user: user, key: try await store.users.sessionKey(of: secret), id: id, createdAt: now,
-            expiresAt: now + maxAge, perUser: perUser)
-        let created = try await store.recording(.createSession, user: user, session: id) {
+        let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
+        let key = try await store.users.sessionKey(of: secret)
+        let ended = try await store.recording(.createSession, user: user, session: id) {
             () async throws(StoreError) in
-            try await store.users.createSession(session)
+            try await store.users.createSession(session, key, perUser: perUser)
         }
         return Reply(
-            session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(created.id)",
-            expiresAt: created.expiresAt, ended: created.ended)
+            session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(id)",
+            expiresAt: session.expiresAt, ended: ended)
     }
 
     /// A hundred years.

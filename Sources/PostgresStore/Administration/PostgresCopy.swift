@@ -124,14 +124,14 @@ final class PostgresCopyTarget: CopyTarget {
     }
 
     func add(_ rows: [CopiedRow]) throws(StoreError) {
-        var (tokens, sessions) = ([(row: Row, version: Int64)](), [(row: SessionRow, number: Int64)]())
+        var (tokens, sessions) = ([(row: Row, version: Int64)](), [SessionRow]())
         do throws(SealingError) {
             for row in rows {
                 switch row {
                 case .token(let token, let times, let version):
                     tokens.append((try coder.row(of: token, times), version.rawValue))
                 case .session(let opened, let number):
-                    sessions.append((try coder.row(of: opened.session, opened.key), number))
+                    sessions.append(try coder.row(of: opened.session, opened.key, number: number))
                 }
             }
         } catch {

@@ -30,7 +30,7 @@ struct StoredToken: Sendable {
 /// A row of the table `token` or `session`.
 enum StoredRow: Sendable {
     case token(StoredToken)
-    case session(StoredSession)
+    case session(SessionRow)
 
     var keyNumber: Int {
         switch self {
@@ -87,7 +87,7 @@ extension BlockingConnection {
         let result = try run(
             "SELECT \(Statement.sessionColumns) FROM session WHERE key > $1::bytea ORDER BY key LIMIT $2::bigint",
             [.bytea(start.key), .bigint(Int64(limit))])
-        let rows = (0..<result.rowCount).map { StoredSession(result, row: $0) }
+        let rows = (0..<result.rowCount).map { SessionRow(result, row: $0) }
         guard rows.count == limit, let last = rows.last else { return (rows.map(StoredRow.session), nil) }
         return (rows.map(StoredRow.session), RowPosition(areSessions: true, key: last.key))
     }
@@ -181,7 +181,7 @@ extension BlockingConnection {
     }
 
     /// Adds sessions to an empty table.
-    func add(_ sessions: [(row: SessionRow, number: Int64)]) throws(PostgresError) {
+    func add(_ sessions: [SessionRow]) throws(PostgresError) {
         try run(
             """
             INSERT INTO session (\(Statement.sessionColumns))
@@ -189,11 +189,10 @@ extension BlockingConnection {
                 $7::bigint[], $8::bigint[], $9::bytea[])
             """,
             [
-                .byteas(sessions.map(\.row.key)), .byteas(sessions.map(\.row.id.bytes)),
-                .byteas(sessions.map(\.row.userKey)), .bigints(sessions.map { Int64($0.row.keyNumber) }),
-                .bigints(sessions.map(\.row.createdAt)), .bigints(sessions.map(\.row.expiresAt)),
-                .bigints(sessions.map(\.row.usedAt)), .bigints(sessions.map(\.number)),
-                .byteas(sessions.map(\.row.user)),
+                .byteas(sessions.map(\.key)), .byteas(sessions.map(\.id)), .byteas(sessions.map(\.userKey)),
+                .bigints(sessions.map { Int64($0.keyNumber) }), .bigints(sessions.map(\.createdAt)),
+                .bigints(sessions.map(\.expiresAt)), .bigints(sessions.map(\.usedAt)), .bigints(sessions.map(\.number)),
+                .byteas(sessions.map(\.user)),
             ])
     }
 }

@@ -94,7 +94,7 @@ extension PostgresStoreHandle {
             ) { [rows] (result, _, found) throws(StoreError) in
                 found = .nothing
                 guard result.rowCount > 0 else { return }
-                let row = StoredSession(result, row: 0)
+                let row = SessionRow(result, row: 0)
                 let opened = try rows.opened(row)
                 // If the row has another key than the one it was found by, it was tampered with.
                 guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
@@ -114,27 +114,26 @@ extension PostgresStoreHandle {
         }
     }
 
-    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
+    func createSession(
+        _ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>
+    ) {
         gather(for: completion) { () throws(SealingError) in
-            let row = try rows.coder.row(of: UserSession(request), request.key)
+            let number = rows.state.versions.next().rawValue
+            let row = try rows.coder.row(of: session, key, number: number)
             let statements: [(Statement, Parameters)] = [
                 (.lockUser, [.bytea(row.userKey)]),
                 (
                     .createSession,
                     [
-                        .bytea(row.key), .bytea(row.id.bytes), .bytea(row.userKey), .bigint(Int64(row.keyNumber)),
+                        .bytea(row.key), .bytea(row.id), .bytea(row.userKey), .bigint(Int64(row.keyNumber)),
                         .bigint(row.createdAt), .bigint(row.expiresAt), .bigint(row.usedAt),
-                        .bigint(rows.state.versions.next().rawValue), .bytea(row.user),
+                        .bigint(row.number), .bytea(row.user),
                     ]
                 ),
-                (.trimSessions, [.bytea(row.userKey), .bigint(Int64(max(1, request.perUser)))]),
+                (.trimSessions, [.bytea(row.userKey), .bigint(Int64(max(1, perUser)))]),
             ]
-            let created = CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: 0)
-            return SessionOperation(rows, created, of: row.userKey, statements, completion) {
-                result, statement, created in
-                if statement == 2 {
-                    created = CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: result.changedCount)
-                }
+            return SessionOperation(rows, 0, of: row.userKey, statements, completion) { result, statement, ended in
+                if statement == 2 { ended = result.changedCount }
             }
         }
     }
@@ -144,7 +143,7 @@ extension PostgresStoreHandle {
             SessionOperation(rows, nil, [(.endSession, [.bytea(id.bytes)])], completion) { [rows] result, _, ended in
                 // Without a row, an earlier attempt may have ended the session. One whose row does not open is ended as well.
                 guard result.rowCount > 0 else { return }
-                ended = EndedSession(id: id, user: try? rows.opened(StoredSession(result, row: 0)).session.user)
+                ended = EndedSession(id: id, user: try? rows.opened(SessionRow(result, row: 0)).session.user)
             }
         }
     }
@@ -160,7 +159,7 @@ extension PostgresStoreHandle {
                 [rows] (result, _, sessions) throws(StoreError) in
                 sessions = []
                 for row in 0..<result.rowCount {
-                    sessions.append(try rows.opened(StoredSession(result, row: row)).session)
+                    sessions.append(try rows.opened(SessionRow(result, row: row)).session)
                 }
             }
         }

@@ -53,7 +53,7 @@ final class RowAccess {
     }
 
     /// Opens the row of a session.
-    func opened(_ row: StoredSession) throws(StoreError) -> OpenedSession {
+    func opened(_ row: SessionRow) throws(StoreError) -> OpenedSession {
         do throws(SealingError) {
             return try coder.open(row)
         } catch {
@@ -69,7 +69,7 @@ extension PostgresConnection {
     }
 }
 
-extension StoredSession {
+extension SessionRow {
     /// Reads a row of `Statement.sessionColumns`.
     init(_ result: borrowing QueryResult, row: Int) {
         self.init(bytes: { result.bytes(row, $0) }, number: { result.integer(row, $0) })

@@ -83,7 +83,7 @@ enum Statement: String, CaseIterable {
         OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) \
         OR ($7::bigint = 5 AND token.written_at <= $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
         """
-    /// In the order in which `StoredSession` reads them.
+    /// In the order in which `SessionRow` reads them.
     static let sessionColumns = """
         key, id, user_key, key_number, created_at, expires_at, used_at, number, user_value
         """

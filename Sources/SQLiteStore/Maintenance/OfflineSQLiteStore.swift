@@ -84,7 +84,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         var erasures = try erasures()
         // The rows that are not restored, and the row keys of erased users.
-        var (slots, ended, users): ([Int64], [StoredSession], Set<[UInt8]>) = ([], [], [])
+        var (slots, ended, users): ([Int64], [SessionRow], Set<[UInt8]>) = ([], [], [])
         var unreadable = 0
         let total = writer.tokenCount
         let rows = try StoreError.reading { () throws(SQLiteError) in try OpenedRows(writer.connection, sealing) }

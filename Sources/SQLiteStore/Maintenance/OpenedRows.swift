@@ -10,7 +10,7 @@ internal import TokenStore
 final class OpenedRows {
     enum Row {
         case token(StoredToken, Result<Token, SealingError>)
-        case session(StoredSession, Result<OpenedSession, SealingError>)
+        case session(SessionRow, Result<OpenedSession, SealingError>)
     }
 
     /// How many tokens and sessions were read.
@@ -36,7 +36,7 @@ final class OpenedRows {
         tokenRows = try SQLiteStatement(
             "SELECT \(StoredToken.columns) FROM token NOT INDEXED WHERE slot > ?1 ORDER BY slot", on: connection)
         sessionRows = try SQLiteStatement(
-            "SELECT \(StoredSession.columns) FROM session WHERE key > ?1 ORDER BY key", on: connection)
+            "SELECT \(SessionRow.columns) FROM session WHERE key > ?1 ORDER BY key", on: connection)
         coder = RowCoder(sealing)
         try tokenRows.bind(slot, at: 1)
         try sessionRows.bind([], at: 1)
@@ -65,7 +65,7 @@ final class OpenedRows {
     }
 
     private func nextSession() throws(SQLiteError) -> Row {
-        let row = StoredSession(sessionRows)
+        let row = SessionRow(sessionRows)
         sessions += 1
         if sessions.isMultiple(of: Self.together) {
             sessionRows.reset()

@@ -138,14 +138,14 @@ final class SQLiteCopyTarget: CopyTarget {
         """
 
     func add(_ rows: [CopiedRow]) throws(StoreError) {
-        var (tokens, sessions): ([(Row, TokenVersion)], [(SessionRow, Int64)]) = ([], [])
+        var (tokens, sessions): ([(Row, TokenVersion)], [SessionRow]) = ([], [])
         do throws(SealingError) {
             for row in rows {
                 switch row {
                 case .token(let token, let times, let version):
                     tokens.append((try coder.row(of: token, times), version))
                 case .session(let opened, let number):
-                    sessions.append((try coder.row(of: opened.session, opened.key), number))
+                    sessions.append(try coder.row(of: opened.session, opened.key, number: number))
                 }
             }
         } catch {
@@ -154,7 +154,7 @@ final class SQLiteCopyTarget: CopyTarget {
         try StoreError.writing { () throws(SQLiteError) in
             try writer.transaction { () throws(SQLiteError) in
                 for (row, version) in tokens { try arrive(row, version) }
-                for (row, number) in sessions { try self.sessions.add(row, number: number) }
+                for row in sessions { try self.sessions.add(row) }
                 writer.sessionCount += sessions.count
             }
         }

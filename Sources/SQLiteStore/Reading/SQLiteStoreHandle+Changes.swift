@@ -55,11 +55,12 @@ extension SQLiteStoreHandle {
         }
     }
 
-    func createSession(_ request: NewSession, completion: Completion<CreatedSession>) {
-        let bytes = Token.waitingBytes(id: request.user, info: request.user)
-        gather(bytes, .other(completion) { if case .created(let session) = $0 { session } else { nil } }) {
+    func createSession(
+        _ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>
+    ) {
+        gather(Token.waitingBytes(id: session.user, info: session.user), .count(completion)) {
             (coder) throws(SealingError) in
-            return .createSession(try coder.row(of: UserSession(request), request.key), perUser: request.perUser)
+            .createSession(try coder.row(of: session, key), perUser: perUser)
         }
     }
 
@@ -70,10 +71,7 @@ extension SQLiteStoreHandle {
     }
 
     func endSessions(of user: [UInt8], completion: Completion<Int>) {
-        gather(
-            Self.waitingBytes + user.count,
-            .other(completion) { if case .endedAll(let count) = $0 { count } else { nil } }
-        ) { (coder) throws(SealingError) in
+        gather(Self.waitingBytes + user.count, .count(completion)) { (coder) throws(SealingError) in
             var key = RowKey()
             let index = try coder.key(of: user, into: &key).identity
             return .endSessions(userKey: key.bytes, index: index)
@@ -114,6 +112,11 @@ enum ChangeCompletion {
                     return value
                 })
         }
+    }
+
+    /// For a change that ends some sessions.
+    static func count(_ completion: Completion<Int>) -> ChangeCompletion {
+        .other(completion) { if case .endedSome(let count) = $0 { count } else { nil } }
     }
 
     func take(_ outcome: Result<ChangeOutcome, StoreError>) {

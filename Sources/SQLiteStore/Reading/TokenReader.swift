@@ -111,7 +111,7 @@ struct SessionStatements {
     fileprivate let byUser: SQLiteStatement
 
     fileprivate init(_ connection: SQLiteConnection) throws(SQLiteError) {
-        let all = "SELECT \(StoredSession.columns) FROM session WHERE"
+        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
         byKey = try SQLiteStatement("\(all) key = ?1 AND expires_at > ?2", on: connection)
         byUser = try SQLiteStatement("\(all) user_key = ?1 AND expires_at > ?2 ORDER BY number", on: connection)
     }
@@ -140,20 +140,20 @@ extension TokenReader {
     /// The rows that a statement finds by some bytes, except those that have expired.
     private func rows(
         _ statement: KeyPath<SessionStatements, SQLiteStatement>, _ bytes: [UInt8]
-    ) throws(StoreError) -> [StoredSession] {
+    ) throws(StoreError) -> [SessionRow] {
         try StoreError.reading { () throws(SQLiteError) in
             if sessions == nil { sessions = try SessionStatements(connection) }
             guard let select = sessions?[keyPath: statement] else { return [] }
             try select.bind(Int64(time(nil)), at: 2)
             return try select.withBinding(bytes, at: 1) { () throws(SQLiteError) in
-                var rows: [StoredSession] = []
-                while try select.step() { rows.append(StoredSession(select)) }
+                var rows: [SessionRow] = []
+                while try select.step() { rows.append(SessionRow(select)) }
                 return rows
             }
         }
     }
 
-    private func opening(_ row: StoredSession) throws(StoreError) -> OpenedSession {
+    private func opening(_ row: SessionRow) throws(StoreError) -> OpenedSession {
         do throws(StoreError) {
             return try sealing { () throws(SealingError) in try coder.open(row) }
         } catch {

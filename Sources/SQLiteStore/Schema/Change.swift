@@ -53,8 +53,8 @@ struct RowRemoval: Sendable {
 enum ChangeOutcome: Sendable {
     case stored(TokenVersion)
     case removed(Bool)
-    case created(CreatedSession)
     case ended(EndedSession?)
-    case endedAll(Int)
+    /// How many sessions were ended.
+    case endedSome(Int)
     case noted
 }

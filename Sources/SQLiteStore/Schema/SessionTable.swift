@@ -24,7 +24,7 @@ final class SessionTable {
         }
         self.connection = connection
         coder = RowCoder(sealing)
-        let all = "SELECT \(StoredSession.columns) FROM session WHERE"
+        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
         insert = try statement(
             """
             INSERT INTO session (key, id, user_key, number, created_at, expires_at, used_at, key_number, user)
@@ -43,14 +43,11 @@ final class SessionTable {
         delete = try statement("DELETE FROM session WHERE key = ?1")
     }
 
-    /// Adds a session.
-    ///
-    /// - Parameter number: Larger than those of all sessions before.
-    func add(_ row: SessionRow, number: Int64) throws(SQLiteError) {
-        for (index, bytes) in [(1, row.key), (2, row.id.bytes), (3, row.userKey), (9, row.user)] as [(Int32, [UInt8])] {
+    func add(_ row: SessionRow) throws(SQLiteError) {
+        for (index, bytes) in [(1, row.key), (2, row.id), (3, row.userKey), (9, row.user)] as [(Int32, [UInt8])] {
             try insert.bind(bytes, at: index)
         }
-        try insert.bind(number, at: 4)
+        try insert.bind(row.number, at: 4)
         try insert.bind(row.createdAt, at: 5)
         try insert.bind(row.expiresAt, at: 6)
         try insert.bind(row.usedAt, at: 7)
@@ -70,7 +67,7 @@ final class SessionTable {
     }
 
     /// Reads some sessions, in the order of their rows' keys.
-    func rows(after key: [UInt8], limit: Int) throws(SQLiteError) -> [StoredSession] {
+    func rows(after key: [UInt8], limit: Int) throws(SQLiteError) -> [SessionRow] {
         try selectNext.bind(key, at: 1)
         try selectNext.bind(Int64(limit), at: 2)
         return try rows(of: selectNext)
@@ -85,7 +82,7 @@ final class SessionTable {
     }
 
     /// Removes the session with an id; nil if there is none.
-    func remove(id: SessionID) throws(SQLiteError) -> StoredSession? {
+    func remove(id: SessionID) throws(SQLiteError) -> SessionRow? {
         try selectByID.bind(id.bytes, at: 1)
         return try remove(rows(of: selectByID)).first
     }
@@ -93,7 +90,7 @@ final class SessionTable {
     /// Removes the sessions of a user, except the newest ones.
     ///
     /// - Parameter count: How many stay.
-    func remove(userKey: [UInt8], exceptNewest count: Int = 0) throws(SQLiteError) -> [StoredSession] {
+    func remove(userKey: [UInt8], exceptNewest count: Int = 0) throws(SQLiteError) -> [SessionRow] {
         try selectByUser.bind(userKey, at: 1)
         try selectByUser.bind(Int64(count), at: 2)
         return try remove(rows(of: selectByUser))
@@ -105,7 +102,7 @@ final class SessionTable {
     ///   - now: In seconds since 1970.
     ///   - unusedSince: Those last used before this moment have been idle for too long; nil if there is no limit.
     ///   - limit: How many at most.
-    func expire(at now: Int64, unusedSince: Int64?, limit: Int) throws(SQLiteError) -> [StoredSession] {
+    func expire(at now: Int64, unusedSince: Int64?, limit: Int) throws(SQLiteError) -> [SessionRow] {
         try selectExpired.bind(now, at: 1)
         try selectExpired.bind(Int64(limit), at: 2)
         var removed = try remove(rows(of: selectExpired))
@@ -117,15 +114,15 @@ final class SessionTable {
         return removed
     }
 
-    private func rows(of select: SQLiteStatement) throws(SQLiteError) -> [StoredSession] {
+    private func rows(of select: SQLiteStatement) throws(SQLiteError) -> [SessionRow] {
         defer { select.reset() }
-        var rows: [StoredSession] = []
-        while try select.step() { rows.append(StoredSession(select)) }
+        var rows: [SessionRow] = []
+        while try select.step() { rows.append(SessionRow(select)) }
         return rows
     }
 
     @discardableResult
-    func remove(_ rows: [StoredSession]) throws(SQLiteError) -> [StoredSession] {
+    func remove(_ rows: [SessionRow]) throws(SQLiteError) -> [SessionRow] {
         for row in rows {
             try delete.bind(row.key, at: 1)
             try delete.run()
@@ -135,7 +132,7 @@ final class SessionTable {
 }
 
 /// A session's row in the table `session`.
-extension StoredSession {
+extension SessionRow {
     /// The columns in the text of a statement that sessions are read from.
     static let columns = "key, id, user_key, key_number, created_at, expires_at, used_at, number, user"
 

@@ -78,7 +78,7 @@ extension WriterConnection {
         case .endSessions(let userKey, let index):
             guard rules.acceptance.accepts(index: index) else { return .failure(.staleKey) }
             let sessions = try sessions(rules.sealing)
-            return .success(.endedAll(noteEnded(try sessions.remove(userKey: userKey), sessions).count))
+            return .success(.endedSome(noteEnded(try sessions.remove(userKey: userKey), sessions).count))
         case .noteUses(let uses):
             let sessions = try sessions(rules.sealing)
             for use in uses { try sessions.noteUse(of: use.key, at: use.usedAt) }
@@ -128,9 +128,11 @@ extension WriterConnection {
         guard rules.acceptance.accepts(index: row.index, keyNumber: row.keyNumber) else { return .failure(.staleKey) }
         if let reachedLimit { return .failure(.full(reachedLimit)) }
         let sessions = try sessions(rules.sealing)
-        try sessions.add(row, number: versions.next().rawValue)
+        var row = row
+        row.number = versions.next().rawValue
+        try sessions.add(row)
         sessionCount += 1
         let ended = noteEnded(try sessions.remove(userKey: row.userKey, exceptNewest: max(1, perUser)), sessions)
-        return .success(.created(CreatedSession(id: row.id, expiresAt: row.expiresAt, ended: ended.count)))
+        return .success(.endedSome(ended.count))
     }
 }

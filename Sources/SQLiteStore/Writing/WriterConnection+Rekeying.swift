@@ -72,7 +72,7 @@ extension WriterConnection {
     }
 
     /// A session's row, sealed with the newest key; nil if it does not open.
-    private static func sealedAgain(_ row: StoredSession, _ coder: inout RowCoder) -> SessionRow? {
+    private static func sealedAgain(_ row: SessionRow, _ coder: inout RowCoder) -> SessionRow? {
         do throws(SealingError) {
             let opened = try coder.open(row)
             return try coder.row(of: opened.session, opened.key)

@@ -94,7 +94,7 @@ final class WriterConnection {
     /// Counts sessions that the open transaction has removed, and opens their rows.
     ///
     /// - Returns: The sessions in the same order; nil for those that do not open.
-    func noteEnded(_ rows: [StoredSession], _ table: SessionTable) -> [OpenedSession?] {
+    func noteEnded(_ rows: [SessionRow], _ table: SessionTable) -> [OpenedSession?] {
         sessionCount = max(0, sessionCount - rows.count)
         return rows.map { row in
             let opened = try? table.coder.open(row)

@@ -154,11 +154,11 @@ package final class BackendAPI {
             return .now(Response(.unavailable, "A session cannot be made at the moment."))
         }
         let now = service.handle.unixTime
-        let new = NewSession(
-            user: user, key: key, id: id, createdAt: now, expiresAt: now + sessionMaxAge, perUser: sessionsPerUser)
-        let handle = service.handle
+        let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + sessionMaxAge)
+        let (handle, perUser) = (service.handle, sessionsPerUser)
         let answer: Answer = pending(
-            call, { handle.createSession(new, completion: $0) }, then: { .now(.created(secret, $0)) })
+            call, { handle.createSession(session, key, perUser: perUser, completion: $0) },
+            then: { (_: Int) in .now(.created(secret, session)) })
         return recorded(answer, .createSession, user, session: id, call)
     }
 

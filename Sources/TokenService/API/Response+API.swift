@@ -44,7 +44,7 @@ extension Response {
     }
 
     /// The only answer that contains a session's secret.
-    static func created(_ secret: [UInt8], _ session: CreatedSession) -> Response {
+    static func created(_ secret: [UInt8], _ session: UserSession) -> Response {
         let text = String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self)
         return Response(
             status: .created,

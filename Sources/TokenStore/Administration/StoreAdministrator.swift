@@ -114,7 +114,10 @@ package protocol UserAdministrator: Sendable {
 
     func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey
 
-    func createSession(_ request: NewSession) async throws(StoreError) -> CreatedSession
+    /// Stores a session; returns how many others were ended.
+    func createSession(
+        _ session: UserSession, _ key: SessionKey, perUser: Int
+    ) async throws(StoreError) -> Int
 
     /// The sessions of a user, the oldest first.
     func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession]

@@ -6,7 +6,8 @@ internal import Cryptography
 package struct SessionRow: Sendable {
     /// The session's key, or its keyed hash in a sealed store.
     package let key: [UInt8]
-    package let id: SessionID
+    /// 16 bytes, unless the store was manipulated.
+    package let id: [UInt8]
     /// The key of the row of the user's token.
     package let userKey: [UInt8]
     /// The number of the key that sealed `user`; 0 in the clear.
@@ -16,29 +17,16 @@ package struct SessionRow: Sendable {
     package let createdAt: Int64
     package let expiresAt: Int64
     package let usedAt: Int64
-    /// The index key that `key` was made with.
-    package let index: ObjectIdentifier
-}
-
-/// A session's row as it was read.
-package struct StoredSession: Sendable {
-    package let key: [UInt8]
-    /// 16 bytes, unless the store was manipulated.
-    package let id: [UInt8]
-    package let userKey: [UInt8]
-    package let keyNumber: Int
-    package let user: [UInt8]
-    package let createdAt: Int64
-    package let expiresAt: Int64
-    package let usedAt: Int64
     /// Larger than the numbers of all earlier sessions.
-    package let number: Int64
+    package var number: Int64
+    /// The index key that `key` was made with; nil for a row that was read.
+    package var index: ObjectIdentifier?
 
     /// The times that a sealed user is bound to; the time of the last use changes without sealing the user again.
-    package var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
+    var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
 }
 
-extension StoredSession {
+extension SessionRow {
     /// Reads a row of the columns key, id, user key, key number, created at, expires at, used at, number, and user.
     ///
     /// - Parameters:
@@ -96,7 +84,9 @@ extension RowCoder {
     }
 
     /// Makes the row of a session.
-    package mutating func row(of session: UserSession, _ key: SessionKey) throws(SealingError) -> SessionRow {
+    package mutating func row(
+        of session: UserSession, _ key: SessionKey, number: Int64 = 0
+    ) throws(SealingError) -> SessionRow {
         var user = RowKey()
         let index = try self.key(of: session.user, into: &user).identity
         if let refusal = sealing.refusal { throw refusal }
@@ -106,14 +96,14 @@ extension RowCoder {
             key.bytes.span, id: session.user.span, rowKey: Self.place(rowKey, session.id.bytes, user.bytes).span,
             times: times)
         return SessionRow(
-            key: rowKey, id: session.id, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
+            key: rowKey, id: session.id.bytes, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
             user: sealed ?? session.user, createdAt: session.createdAt, expiresAt: session.expiresAt,
-            usedAt: session.lastUsedAt, index: index
+            usedAt: session.lastUsedAt, number: number, index: index
         )
     }
 
     /// Opens a session's row.
-    package mutating func open(_ row: StoredSession) throws(SealingError) -> OpenedSession {
+    package mutating func open(_ row: SessionRow) throws(SealingError) -> OpenedSession {
         _ = try refresh()
         guard row.id.count == SessionID.length, row.key.count == SessionKey.length else { throw .malformed }
         var (user, key) = (row.user, row.key)

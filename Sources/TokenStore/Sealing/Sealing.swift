@@ -51,11 +51,11 @@ package final class Sealing: Sendable {
         fileprivate let retiring: Int
 
         /// For a row that is only looked for or removed.
-        package func accepts(index: ObjectIdentifier) -> Bool {
+        package func accepts(index: ObjectIdentifier?) -> Bool {
             index == keys.index.identity
         }
 
-        package func accepts(index: ObjectIdentifier, keyNumber: Int) -> Bool {
+        package func accepts(index: ObjectIdentifier?, keyNumber: Int) -> Bool {
             guard accepts(index: index) else { return false }
             guard let ring = keys.ring else { return true }
             return keyNumber != retiring && ring.key(numbered: keyNumber) != nil

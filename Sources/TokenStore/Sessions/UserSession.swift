@@ -14,20 +14,10 @@ package struct UserSession: Hashable, Sendable {
     /// The time of the last recorded use; not every use is recorded (`StoreHandle.noteUse`).
     package let lastUsedAt: Int64
 
-    package init(id: SessionID, user: [UInt8], createdAt: Int64, expiresAt: Int64, lastUsedAt: Int64) {
-        self.id = id
-        self.user = user
-        self.createdAt = createdAt
-        self.expiresAt = expiresAt
-        self.lastUsedAt = lastUsedAt
-    }
-}
-
-extension UserSession {
-    /// A session that has just been created.
-    package init(_ new: NewSession) {
-        self.init(
-            id: new.id, user: new.user, createdAt: new.createdAt, expiresAt: new.expiresAt, lastUsedAt: new.createdAt)
+    /// - Parameter lastUsedAt: Nil for a new session.
+    package init(id: SessionID, user: [UInt8], createdAt: Int64, expiresAt: Int64, lastUsedAt: Int64? = nil) {
+        (self.id, self.user) = (id, user)
+        (self.createdAt, self.expiresAt, self.lastUsedAt) = (createdAt, expiresAt, lastUsedAt ?? createdAt)
     }
 }
 
@@ -37,45 +27,6 @@ package enum FoundSession: Hashable, Sendable {
     case nothing
     /// It exists; the caller must check whether it has been idle for too long.
     case found(UserSession)
-}
-
-/// A session to be stored.
-///
-/// All times are in seconds since 1970.
-package struct NewSession: Sendable {
-    package var user: [UInt8]
-    package var key: SessionKey
-    package var id: SessionID
-    package var createdAt: Int64
-    package var expiresAt: Int64
-    /// How many sessions the user may have, including this one; the oldest ones beyond that are ended.
-    ///
-    /// At least 1.
-    package var perUser: Int
-
-    package init(user: [UInt8], key: SessionKey, id: SessionID, createdAt: Int64, expiresAt: Int64, perUser: Int) {
-        self.user = user
-        self.key = key
-        self.id = id
-        self.createdAt = createdAt
-        self.expiresAt = expiresAt
-        self.perUser = perUser
-    }
-}
-
-/// A session that was stored.
-package struct CreatedSession: Hashable, Sendable {
-    package let id: SessionID
-    /// Seconds since 1970.
-    package let expiresAt: Int64
-    /// How many of the user's oldest sessions were ended because there were too many.
-    package let ended: Int
-
-    package init(id: SessionID, expiresAt: Int64, ended: Int) {
-        self.id = id
-        self.expiresAt = expiresAt
-        self.ended = ended
-    }
 }
 
 /// A session that was ended.

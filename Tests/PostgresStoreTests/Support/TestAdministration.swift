@@ -94,12 +94,12 @@ struct TestAdministration {
     @discardableResult
     func begin(
         _ secret: String, of user: String, createdAt: Int64 = 1_000, expiresAt: Int64 = 1 << 40, perUser: Int = 20
-    ) async throws -> CreatedSession {
+    ) async throws -> UserSession {
         let key = try await administrator.users.sessionKey(of: Array(secret.utf8))
-        return try await administrator.users.createSession(
-            NewSession(
-                user: Array(user.utf8), key: key, id: try .random(), createdAt: createdAt, expiresAt: expiresAt,
-                perUser: perUser))
+        let session = UserSession(
+            id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: expiresAt)
+        _ = try await administrator.users.createSession(session, key, perUser: perUser)
+        return session
     }
 
     func sessions(of user: String) async throws -> [UserSession] {

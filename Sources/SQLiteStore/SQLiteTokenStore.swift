@@ -40,7 +40,7 @@ package final class SQLiteTokenStore: TokenStore {
         let opener = StoreOpener(directory: directory.path, database: file.path, options: options, report: report)
         let opened = try opener.open()
         let state = StoreState(
-            sealing: Sealing(opened.keys), retention: options.retention,
+            sealing: opened.sealing, retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(opened, opener, state: state, directory: directory)

@@ -36,7 +36,7 @@ import Testing
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
                 let retention = Retention(sinceWritten: .seconds(0), sinceExpired: .seconds(0))
-                _ = try writer.expire(retention, at: 0, store.state.sealing)
+                _ = try writer.expire(retention, at: 0)
             }
             try store.store("small", bytes: 1_000)
             lookForAWhile(store)

@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import StoreConformance
 import TestSupport
@@ -38,7 +39,8 @@ import Testing
     private func writer() throws -> WriterConnection {
         let connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
         try Schema.create(connection)
-        return try WriterConnection(connection, options: StoreOptions(in: folder.path))
+        return try WriterConnection(
+            connection, options: StoreOptions(in: folder.path), Sealing(.clear(index: .random())))
     }
 
     /// A key whose row lies in the slots that begin with one.

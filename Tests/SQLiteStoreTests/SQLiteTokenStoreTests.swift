@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import StoreConformance
 import TestSupport
@@ -116,7 +117,9 @@ import Testing
     }
 
     private func writer(byteLimit: Int? = nil) throws -> WriterConnection {
-        try WriterConnection(connection, options: StoreOptions(in: folder.path) { $0.byteLimit = byteLimit })
+        try WriterConnection(
+            connection, options: StoreOptions(in: folder.path) { $0.byteLimit = byteLimit },
+            Sealing(.clear(index: .random())))
     }
 
     private func key(_ text: String) -> RowKey {

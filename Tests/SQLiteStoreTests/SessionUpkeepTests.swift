@@ -64,12 +64,11 @@ import TokenStore
         try await handle.begin("new", of: "user 1", lasting: 100_000)
         try await handle.use("used", at: now)
         try await handle.put("1", under: "a")
-        let sealing = store.state.sealing
         let retention = store.state.retention
         var isDone = false
         while !isDone {
             isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.expire(retention, at: now + 10_000, sealing).isDone
+                try writer.expire(retention, at: now + 10_000).isDone
             }
         }
         #expect(store.metrics.sessions == 2)

@@ -178,7 +178,7 @@ final class WriterHarness {
             directory: directory, database: directory + "/tokens.db", options: options
         ) { [events] in events.add($0) }
         let opened = try opener.open()
-        state = StoreState(sealing: Sealing(opened.keys), retention: Retention())
+        state = StoreState(sealing: opened.sealing, retention: Retention())
         try whenOpened(opened.writer)
         database = RecoveringDatabase(opened, opener, state: state, directory: folder)
     }

@@ -76,7 +76,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         } catch {
             throw BackupFile.refusal(error, of: path, copiedTo: database.new)
         }
-        let (writer, sealing) = (opened.writer, Sealing(opened.keys))
+        let writer = opened.writer
         do throws(SQLiteError) {
             try writer.connection.checkIntegrity()
         } catch {
@@ -87,7 +87,9 @@ package final class OfflineSQLiteStore: OfflineStore {
         var (slots, ended, users): ([Int64], [SessionRow], Set<[UInt8]>) = ([], [], [])
         var unreadable = 0
         let total = writer.tokenCount
-        let rows = try StoreError.reading { () throws(SQLiteError) in try OpenedRows(writer.connection, sealing) }
+        let rows = try StoreError.reading { () throws(SQLiteError) in
+            try OpenedRows(writer.connection, opened.sealing)
+        }
         while let row = try StoreError.reading({ () throws(SQLiteError) in try rows.next() }) {
             switch row {
             case .token(let row, .success(let token)):
@@ -118,11 +120,10 @@ package final class OfflineSQLiteStore: OfflineStore {
             )
         }
         try StoreError.writing { () throws(SQLiteError) in
-            let sessions = try writer.sessions(sealing)
             try writer.transaction { () throws(SQLiteError) in
                 for slot in slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
                 writer.noteRemoved(slots.count)
-                writer.sessionCount = max(0, writer.sessionCount - (try sessions.remove(ended)).count)
+                writer.sessionCount = max(0, writer.sessionCount - (try writer.sessions.remove(ended)).count)
                 // Later writes must get larger versions than all rows of the replaced store, and than all erasures.
                 let limit = erasures.reduce(versionLimit) { max($0, $1.last?.rawValue ?? 0) }
                 try Schema.raiseVersionLimit(limit, in: writer.connection)

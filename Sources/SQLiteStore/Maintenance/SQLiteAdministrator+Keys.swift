@@ -97,16 +97,13 @@ extension SQLiteAdministrator {
         var result = Rekeying()
         // Begins before the first valid slot, so that a misplaced row does not keep a key in use.
         try await result.run(from: Int64.min, of: total, telling: progress) { (start) async throws(StoreError) in
-            let sealing = store.state.sealing
-            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                var coder = RowCoder(sealing)
-                return try writer.rekey(after: start, count: Self.rekeyingStep, &coder)
+            try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.rekey(after: start, count: Self.rekeyingStep)
             }
         }
         try await result.run(from: [UInt8](), of: total) { (start) async throws(StoreError) in
-            let sealing = store.state.sealing
-            return try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.rekeySessions(after: start, count: Self.rekeyingStep, sealing)
+            try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.rekeySessions(after: start, count: Self.rekeyingStep)
             }
         }
         // Empties the WAL, which still has values that older keys have sealed.

@@ -26,17 +26,17 @@ final class SQLiteCopySource: CopySource {
             directory: directory.path, database: path, options: options, report: report
         ).openForReading()
         do throws(SQLiteError) {
-            try self.init(connection, keys)
+            try self.init(connection, Sealing(keys))
         } catch {
             throw .database(path: path, error)
         }
     }
 
-    init(_ connection: SQLiteConnection, _ keys: StoreKeys) throws(SQLiteError) {
+    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
         count = try Schema.counts(of: connection)
         versionLimit = try Schema.versionLimit(of: connection)
         clockLook = try Schema.clockLook(of: connection)
-        rows = try OpenedRows(connection, Sealing(keys))
+        rows = try OpenedRows(connection, sealing)
     }
 
     var unreadable: [String: Int] { rows.unreadable }
@@ -67,10 +67,8 @@ final class SQLiteCopyTarget: CopyTarget {
     private let database: DatabaseFile
     private let retention: Retention
     private let writer: WriterConnection
-    private let keys: StoreKeys
-    private let sessions: SessionTable
+    private let sealing: Sealing
     private let arrive: SQLiteStatement
-    private var coder: RowCoder
     private var tokenCount = 0
 
     /// For tests.
@@ -107,16 +105,12 @@ final class SQLiteCopyTarget: CopyTarget {
         let opened = try StoreOpener(
             directory: directory.path, database: database.new, options: options, report: report
         ).openCopy()
-        (writer, keys) = (opened.writer, opened.keys)
-        coder = RowCoder(Sealing(keys))
-        (sessions, arrive) = try Schema.opening(database.new) { () throws(SQLiteError) in
+        (writer, sealing) = (opened.writer, opened.sealing)
+        arrive = try Schema.opening(database.new) { () throws(SQLiteError) in
             let connection = opened.writer.connection
             try connection.giveUpSafety()
             try connection.execute("PRAGMA temp_store_directory = '\(folder)'; \(Self.arrivals)")
-            return (
-                try opened.writer.sessions(Sealing(opened.keys)),
-                try SQLiteStatement("INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", on: connection)
-            )
+            return try SQLiteStatement("INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", on: connection)
         }
     }
 
@@ -143,9 +137,9 @@ final class SQLiteCopyTarget: CopyTarget {
             for row in rows {
                 switch row {
                 case .token(let token, let times, let version):
-                    tokens.append((try coder.row(of: token, times), version))
+                    tokens.append((try writer.coder.row(of: token, times), version))
                 case .session(let opened, let number):
-                    sessions.append(try coder.row(of: opened.session, opened.key, number: number))
+                    sessions.append(try writer.coder.row(of: opened.session, opened.key, number: number))
                 }
             }
         } catch {
@@ -154,7 +148,7 @@ final class SQLiteCopyTarget: CopyTarget {
         try StoreError.writing { () throws(SQLiteError) in
             try writer.transaction { () throws(SQLiteError) in
                 for (row, version) in tokens { try arrive(row, version) }
-                for row in sessions { try self.sessions.add(row) }
+                for row in sessions { try writer.sessions.add(row) }
                 writer.sessionCount += sessions.count
             }
         }
@@ -177,7 +171,7 @@ final class SQLiteCopyTarget: CopyTarget {
                 try writer.connection.execute(Self.order)
                 writer.tokenCount = tokenCount
             }
-            return try SQLiteCopySource(writer.connection, keys)
+            return try SQLiteCopySource(writer.connection, sealing)
         }
     }
 

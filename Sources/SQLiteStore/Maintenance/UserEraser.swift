@@ -36,8 +36,8 @@ actor UserEraser {
     ///
     /// After an error the user's rows may be gone or not; erasing again goes on from there.
     func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
-        let erased = try await store.writerThread.perform(writing: [user]) { [store] (writer) throws(SQLiteError) in
-            try writer.erase(user, store.state.sealing)
+        let erased = try await store.writerThread.perform(writing: [user]) { (writer) throws(SQLiteError) in
+            try writer.erase(user)
         }.get()
         try record(user, erased.version)
         let began = ContinuousClock.now
@@ -89,12 +89,10 @@ extension WriterConnection {
     ///
     /// - Returns: What was removed, and a version later than that of any removed row.
     func erase(
-        _ user: [UInt8], _ sealing: Sealing
+        _ user: [UInt8]
     ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
         do throws(SealingError) {
-            // Made only now, because the database may have been opened again meanwhile, and be another one.
-            var coder = RowCoder(sealing)
             try coder.key(of: user, into: &key)
         } catch {
             return .failure(.sealing(error))
@@ -102,8 +100,7 @@ extension WriterConnection {
         return try transaction { () throws(SQLiteError) in
             let hadToken = try table.remove(key)
             if hadToken { noteRemoved(1) }
-            let sessions = try sessions(sealing)
-            let ended = noteEnded(try sessions.remove(userKey: key.bytes), sessions)
+            let ended = noteEnded(try sessions.remove(userKey: key.bytes))
             return .success((Erasure(hadToken: hadToken, sessions: ended.count), versions.next()))
         }
     }

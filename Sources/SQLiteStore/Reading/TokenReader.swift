@@ -8,12 +8,12 @@ internal import TokenStore
 final class TokenReader {
     let connection: SQLiteConnection
     private let select: SQLiteStatement
+    private let sessionByKey: SQLiteStatement
+    private let sessionsByUser: SQLiteStatement
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
     let state: StoreState
     var coder: RowCoder
-    /// Finds sessions; nil until first used.
-    var sessions: SessionStatements?
     private var key = RowKey()
     /// The limit that is bound to `select`; it stays bound from one read to the next.
     private var boundLimit: Int?
@@ -36,6 +36,10 @@ final class TokenReader {
             """,
             on: connection
         )
+        let sessions = "SELECT \(SessionRow.columns) FROM session WHERE"
+        sessionByKey = try SQLiteStatement("\(sessions) key = ?1 AND expires_at > ?2", on: connection)
+        sessionsByUser = try SQLiteStatement(
+            "\(sessions) user_key = ?1 AND expires_at > ?2 ORDER BY number", on: connection)
         self.state = state
         coder = RowCoder(state.sealing)
     }
@@ -105,23 +109,11 @@ final class TokenReader {
     }
 }
 
-/// A reader's statements about sessions.
-struct SessionStatements {
-    fileprivate let byKey: SQLiteStatement
-    fileprivate let byUser: SQLiteStatement
-
-    fileprivate init(_ connection: SQLiteConnection) throws(SQLiteError) {
-        let all = "SELECT \(SessionRow.columns) FROM session WHERE"
-        byKey = try SQLiteStatement("\(all) key = ?1 AND expires_at > ?2", on: connection)
-        byUser = try SQLiteStatement("\(all) user_key = ?1 AND expires_at > ?2 ORDER BY number", on: connection)
-    }
-}
-
 /// Sessions, with the reader's connection.
 extension TokenReader {
     func findSession(_ key: SessionKey) throws(StoreError) -> FoundSession {
         let rowKey = try sealing { () throws(SealingError) in try coder.rowKey(of: key) }
-        guard let row = try rows(\.byKey, rowKey).first else { return .nothing }
+        guard let row = try rows(of: sessionByKey, rowKey).first else { return .nothing }
         let opened = try opening(row)
         // A row that is found by the hash of another key was tampered with.
         guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
@@ -133,17 +125,13 @@ extension TokenReader {
         var key = RowKey()
         _ = try sealing { () throws(SealingError) in try coder.key(of: user, into: &key) }
         var sessions: [UserSession] = []
-        for row in try rows(\.byUser, key.bytes) { sessions.append(try opening(row).session) }
+        for row in try rows(of: sessionsByUser, key.bytes) { sessions.append(try opening(row).session) }
         return sessions
     }
 
     /// The rows that a statement finds by some bytes, except those that have expired.
-    private func rows(
-        _ statement: KeyPath<SessionStatements, SQLiteStatement>, _ bytes: [UInt8]
-    ) throws(StoreError) -> [SessionRow] {
+    private func rows(of select: SQLiteStatement, _ bytes: [UInt8]) throws(StoreError) -> [SessionRow] {
         try StoreError.reading { () throws(SQLiteError) in
-            if sessions == nil { sessions = try SessionStatements(connection) }
-            guard let select = sessions?[keyPath: statement] else { return [] }
             try select.bind(Int64(time(nil)), at: 2)
             return try select.withBinding(bytes, at: 1) { () throws(SQLiteError) in
                 var rows: [SessionRow] = []

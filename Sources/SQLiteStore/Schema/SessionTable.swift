@@ -4,7 +4,6 @@ internal import TokenStore
 ///
 /// Used on its connection's thread.
 final class SessionTable {
-    private let connection: SQLiteConnection
     private let insert: SQLiteStatement
     private let selectByID: SQLiteStatement
     private let selectByUser: SQLiteStatement
@@ -15,15 +14,11 @@ final class SessionTable {
     private let delete: SQLiteStatement
     private let selectNext: SQLiteStatement
     private let updateUser: SQLiteStatement
-    /// Opens the rows of sessions that are ended or sealed again.
-    var coder: RowCoder
 
-    init(_ connection: SQLiteConnection, _ sealing: Sealing) throws(SQLiteError) {
+    init(_ connection: SQLiteConnection) throws(SQLiteError) {
         func statement(_ sql: String) throws(SQLiteError) -> SQLiteStatement {
             try SQLiteStatement(sql, on: connection)
         }
-        self.connection = connection
-        coder = RowCoder(sealing)
         let all = "SELECT \(SessionRow.columns) FROM session WHERE"
         insert = try statement(
             """

@@ -127,7 +127,8 @@ final class RecoveringDatabase {
         let outcomes: [Result<ChangeOutcome, StoreError>]
         do throws(StoreError) {
             outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
-                try writer.apply(changes, WriteRules(state.sealing, state.retention))
+                try writer.apply(
+                    changes, WriteRules(acceptance: state.sealing.acceptance, retention: state.retention))
             }
             noteLimit()
         } catch {
@@ -332,7 +333,7 @@ final class RecoveringDatabase {
     /// Opens the database again.
     private func reopen() throws(StoreError) -> WriterConnection {
         try look(at: nil, withLocks: true)
-        let writer = try opening { () throws(SQLiteOpenError) in try opener.reopen(state.retention).writer }
+        let writer = try opening { () throws(SQLiteOpenError) in try opener.reopen(state).writer }
         // A WAL that has just replaced the store's own must not get into the database.
         try look(at: nil)
         try opening { () throws(SQLiteOpenError) in

@@ -15,7 +15,7 @@ struct StoreOpener: Sendable {
     /// An open database.
     struct Opened {
         let writer: WriterConnection
-        let keys: StoreKeys
+        let sealing: Sealing
         /// Numbers of keys that seal rows but are missing from the ring, see `KeyNumbers`.
         let missingKeys: [Int]
     }
@@ -43,8 +43,10 @@ struct StoreOpener: Sendable {
 
     /// Opens a store that was open before; see `settle`.
     ///
-    /// - Parameter retention: The one in force.
-    func reopen(_ retention: Retention) throws(SQLiteOpenError) -> Opened { try open(.readWrite, retention) }
+    /// - Parameter state: Has the keys and the retention in force.
+    func reopen(_ state: StoreState) throws(SQLiteOpenError) -> Opened {
+        try open(.readWrite, state.retention, state.sealing)
+    }
 
     /// Checkpoints the whole WAL and syncs the database; required after a crash or a fault, before anything else is
     /// written.
@@ -95,7 +97,7 @@ struct StoreOpener: Sendable {
     }
 
     private func open(
-        _ mode: SQLiteConnection.Mode, _ retention: Retention
+        _ mode: SQLiteConnection.Mode, _ retention: Retention, _ present: Sealing? = nil
     ) throws(SQLiteOpenError) -> Opened {
         let (connection, isNew) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
@@ -108,10 +110,11 @@ struct StoreOpener: Sendable {
             let missing = keys.ring.flatMap {
                 try? KeyNumbers.missing(in: $0, connection, rows: KeyNumbers.rowsOfStart)
             }
-            let writer = try WriterConnection(connection, options: options)
+            let sealing = present ?? Sealing(keys)
+            let writer = try WriterConnection(connection, options: options, sealing)
             if let identity { try writer.setKeyRing(identity) }
             try writer.index(for: retention)
-            return Opened(writer: writer, keys: keys, missingKeys: missing ?? [])
+            return Opened(writer: writer, sealing: sealing, missingKeys: missing ?? [])
         }
     }
 

@@ -3,15 +3,8 @@ internal import TokenStore
 
 /// The facts by which changes are allowed or refused; the same for all changes of a transaction.
 struct WriteRules {
-    let sealing: Sealing
     let acceptance: Sealing.Acceptance
     let retention: Retention
-
-    init(_ sealing: Sealing, _ retention: Retention) {
-        self.sealing = sealing
-        acceptance = sealing.acceptance
-        self.retention = retention
-    }
 }
 
 /// The changes of a group.
@@ -71,16 +64,12 @@ extension WriterConnection {
             return .success(.removed(wasThere))
         case .createSession(let row, let perUser): return try create(row, perUser, rules)
         case .endSession(let id):
-            let sessions = try sessions(rules.sealing)
             guard let row = try sessions.remove(id: id) else { return .success(.ended(nil)) }
-            let opened = noteEnded([row], sessions)
-            return .success(.ended(EndedSession(id: id, user: opened[0]?.session.user)))
+            return .success(.ended(EndedSession(id: id, user: noteEnded([row])[0]?.session.user)))
         case .endSessions(let userKey, let index):
             guard rules.acceptance.accepts(index: index) else { return .failure(.staleKey) }
-            let sessions = try sessions(rules.sealing)
-            return .success(.endedSome(noteEnded(try sessions.remove(userKey: userKey), sessions).count))
+            return .success(.endedSome(noteEnded(try sessions.remove(userKey: userKey)).count))
         case .noteUses(let uses):
-            let sessions = try sessions(rules.sealing)
             for use in uses { try sessions.noteUse(of: use.key, at: use.usedAt) }
             return .success(.noted)
         }
@@ -103,9 +92,7 @@ extension WriterConnection {
     private func fault(
         of condition: RowCondition, _ key: RowKey, _ rules: WriteRules
     ) throws(SQLiteError) -> StoreError? {
-        if let session = condition.session,
-            try !sessions(rules.sealing).isCurrent(session, at: Int64(time(nil)))
-        {
+        if let session = condition.session, try !sessions.isCurrent(session, at: Int64(time(nil))) {
             return .sessionEnded
         }
         if case .any = condition.match { return nil }
@@ -127,12 +114,11 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
         guard rules.acceptance.accepts(index: row.index, keyNumber: row.keyNumber) else { return .failure(.staleKey) }
         if let reachedLimit { return .failure(.full(reachedLimit)) }
-        let sessions = try sessions(rules.sealing)
         var row = row
         row.number = versions.next().rawValue
         try sessions.add(row)
         sessionCount += 1
-        let ended = noteEnded(try sessions.remove(userKey: row.userKey, exceptNewest: max(1, perUser)), sessions)
+        let ended = noteEnded(try sessions.remove(userKey: row.userKey, exceptNewest: max(1, perUser)))
         return .success(.endedSome(ended.count))
     }
 }

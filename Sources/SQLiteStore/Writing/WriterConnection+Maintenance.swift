@@ -13,10 +13,9 @@ extension WriterConnection {
     /// - Parameters:
     ///   - retention: The retention in force.
     ///   - now: In seconds since 1970.
-    ///   - sealing: Opens the sessions that end.
     /// - Returns: How many tokens were removed, and whether nothing is left that has expired.
     func expire(
-        _ retention: Retention, at now: Int64, _ sealing: Sealing
+        _ retention: Retention, at now: Int64
     ) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
         let horizon = retention.horizon(at: now)
         var (removed, ended) = (0, 0)
@@ -29,10 +28,9 @@ extension WriterConnection {
             }
             noteRemoved(removed)
             guard sessionCount > 0 else { return }
-            let sessions = try sessions(sealing)
             let unusedSince = retention.sinceSessionUsed.map { now - $0.components.seconds }
             let rows = try sessions.expire(at: now, unusedSince: unusedSince, limit: Self.expiryBatch)
-            ended = noteEnded(rows, sessions).count
+            ended = noteEnded(rows).count
         }
         return (removed, max(removed, ended) < Self.expiryBatch)
     }

@@ -12,8 +12,7 @@ extension WriterConnection {
     /// - Parameters:
     ///   - row: The row after which to begin.
     ///   - count: The most rows to read; fewer are read when they are large.
-    ///   - coder: Seals with the newest key.
-    func rekey(after row: Int64, count: Int, _ coder: inout RowCoder) throws(SQLiteError) -> RekeyingStep<Int64> {
+    func rekey(after row: Int64, count: Int) throws(SQLiteError) -> RekeyingStep<Int64> {
         let select = try SQLiteStatement(
             "SELECT \(StoredToken.columns) FROM token WHERE slot > ?1 ORDER BY slot LIMIT ?2", on: connection
         )
@@ -32,7 +31,7 @@ extension WriterConnection {
                 let row = StoredToken(select)
                 result.next = row.slot
                 if row.keyNumber == active { continue }
-                guard let new = Self.sealedAgain(row, select, &coder, &bytes) else {
+                guard let new = sealedAgain(row, select, &bytes) else {
                     result.unreadable += 1
                     continue
                 }
@@ -51,17 +50,13 @@ extension WriterConnection {
     /// - Parameters:
     ///   - key: The key of the row after which to begin.
     ///   - count: The most rows to read.
-    ///   - sealing: The store's.
-    func rekeySessions(
-        after key: [UInt8], count: Int, _ sealing: Sealing
-    ) throws(SQLiteError) -> RekeyingStep<[UInt8]> {
-        guard let active = sealing.ring?.active.number, sessionCount > 0 else { return RekeyingStep() }
+    func rekeySessions(after key: [UInt8], count: Int) throws(SQLiteError) -> RekeyingStep<[UInt8]> {
+        guard let active = try? coder.activeKeyNumber(), sessionCount > 0 else { return RekeyingStep() }
         return try transaction { () throws(SQLiteError) in
-            let sessions = try sessions(sealing)
             let rows = try sessions.rows(after: key, limit: count)
             var step = RekeyingStep(next: rows.count < count ? nil : rows.last?.key)
             for row in rows where row.keyNumber != active {
-                guard let new = Self.sealedAgain(row, &sessions.coder) else {
+                guard let new = sealedAgain(row) else {
                     step.unreadable += 1
                     continue
                 }
@@ -72,7 +67,7 @@ extension WriterConnection {
     }
 
     /// A session's row, sealed with the newest key; nil if it does not open.
-    private static func sealedAgain(_ row: SessionRow, _ coder: inout RowCoder) -> SessionRow? {
+    private func sealedAgain(_ row: SessionRow) -> SessionRow? {
         do throws(SealingError) {
             let opened = try coder.open(row)
             return try coder.row(of: opened.session, opened.key)
@@ -82,9 +77,7 @@ extension WriterConnection {
     }
 
     /// The row of a token, sealed with the newest key; nil if it does not open.
-    private static func sealedAgain(
-        _ row: StoredToken, _ select: SQLiteStatement, _ coder: inout RowCoder, _ bytes: inout Int
-    ) -> Row? {
+    private func sealedAgain(_ row: StoredToken, _ select: SQLiteStatement, _ bytes: inout Int) -> Row? {
         do throws(SealingError) {
             return try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times)
         } catch {

@@ -8,11 +8,12 @@ final class WriterConnection {
     private let begin: SQLiteStatement
     private let end: SQLiteStatement
     let table: TokenTable
+    let sessions: SessionTable
+    /// Opens rows that are ended or sealed again, and seals them.
+    var coder: RowCoder
     private let setCounts: SQLiteStatement
     /// Gives the rows their versions.
     var versions: VersionCounter
-    /// Nil until a session is first changed.
-    private var sessionTable: SessionTable?
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
     let pageSize: Int
@@ -38,12 +39,14 @@ final class WriterConnection {
     /// When `makeRoom` last failed to make room; nil if it never has.
     var lastRoomFailure: ContinuousClock.Instant?
 
-    init(_ connection: SQLiteConnection, options: StoreOptions) throws(SQLiteError) {
+    init(_ connection: SQLiteConnection, options: StoreOptions, _ sealing: Sealing) throws(SQLiteError) {
         self.connection = connection
         self.options = options
+        coder = RowCoder(sealing)
         begin = try SQLiteStatement("BEGIN IMMEDIATE", on: connection)
         end = try SQLiteStatement("COMMIT", on: connection)
         table = try TokenTable(connection)
+        sessions = try SessionTable(connection)
         setCounts = try SQLiteStatement("UPDATE store SET tokens = ?1, sessions = ?2", on: connection)
         versions = try VersionCounter(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
@@ -81,23 +84,13 @@ final class WriterConnection {
         }
     }
 
-    /// The table of sessions.
-    ///
-    /// - Parameter sealing: The store's.
-    func sessions(_ sealing: Sealing) throws(SQLiteError) -> SessionTable {
-        if let sessionTable { return sessionTable }
-        let table = try SessionTable(connection, sealing)
-        sessionTable = table
-        return table
-    }
-
     /// Counts sessions that the open transaction has removed, and opens their rows.
     ///
     /// - Returns: The sessions in the same order; nil for those that do not open.
-    func noteEnded(_ rows: [SessionRow], _ table: SessionTable) -> [OpenedSession?] {
+    func noteEnded(_ rows: [SessionRow]) -> [OpenedSession?] {
         sessionCount = max(0, sessionCount - rows.count)
         return rows.map { row in
-            let opened = try? table.coder.open(row)
+            let opened = try? coder.open(row)
             endedSessions.append(opened?.key)
             return opened
         }

@@ -261,7 +261,7 @@ final class WriterThread: Sendable {
                 guard isExpiring(database), state.clock.mayDelete(report) else { return }
                 let retention = state.retention
                 let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
-                    try writer.expire(retention, at: now.wall, state.sealing)
+                    try writer.expire(retention, at: now.wall)
                 }
                 schedule.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 state.metrics.expired.add(UInt64(removed))

@@ -65,7 +65,7 @@ package protocol StoreProvider: Sendable {
 
 /// The capabilities that only some stores have.
 package enum StoreCapability: CaseIterable, Sendable {
-    case backup, restore, keys, verification, migration
+    case backup, restore, keys, migration
 
     /// The error text for an operator whose store lacks the capability.
     package var absence: String {
@@ -81,8 +81,6 @@ package enum StoreCapability: CaseIterable, Sendable {
             that pg_basebackup has made
             """
         case .keys: "this store has no key ring that token-cache can change"
-        case .verification:
-            "this store cannot be verified by token-cache; use the tools of its database, for PostgreSQL pg_amcheck"
         case .migration:
             """
             this store needs no migration. For a PostgreSQL database set \

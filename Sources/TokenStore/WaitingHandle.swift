@@ -5,7 +5,7 @@ internal import System
 /// A handle for operators' commands, which wait for each outcome.
 ///
 /// It is opened for the first command, and stays open.
-package actor WaitingHandle: UserAdministrator {
+package actor WaitingHandle {
     private let open: @Sendable (@escaping Deliver) throws(StoreError) -> any StoreHandle
     private let executor = BlockingExecutor(label: "commands")
     private var opened: (any StoreHandle)?
@@ -98,6 +98,7 @@ package actor WaitingHandle: UserAdministrator {
 
     // MARK: - Tokens
 
+    /// The token info of an id; nil when nothing is stored under it.
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
         let fetched: Fetched = try await outcome { (handle, completion) throws(StoreError) in
             if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) { completion(.success(fetched)) }
@@ -106,6 +107,12 @@ package actor WaitingHandle: UserAdministrator {
         return info
     }
 
+    /// Stores tokens, replacing those of the same id; they are durable when it returns.
+    ///
+    /// - Parameters:
+    ///   - tokens: The tokens, and when each was written, in seconds since 1970; nil for now.
+    ///   - keepsNewer: As in `WriteCondition`.
+    /// - Returns: An outcome for each.
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {
@@ -121,13 +128,16 @@ package actor WaitingHandle: UserAdministrator {
         }
     }
 
+    /// Removes tokens.
+    ///
+    /// - Returns: For each id, whether a token was stored under it.
     package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
         try await outcomes(of: ids, size: { Token.waitingBytes(id: $0, info: []) }) { handle, id, completion in
             handle.remove(id, if: WriteCondition(), completion: completion)
         }.map { (outcome: Result<Bool, StoreError>) throws(StoreError) in try outcome.get() }
     }
 
-    // MARK: - Sessions
+    // MARK: - Sessions, see `StoreHandle`
 
     package func sessionKey(of secret: [UInt8]) throws(StoreError) -> SessionKey {
         try handle.sessionKey(of: secret.span)

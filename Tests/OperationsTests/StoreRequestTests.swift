@@ -57,7 +57,6 @@ struct StoreCapabilityTests {
 
     @Test func `a request for a capability that the store lacks is refused with the reason`() async {
         #expect(await refusal(of: BackUpStore(path: "/backup")) == .refused(StoreCapability.backup.absence))
-        #expect(await refusal(of: VerifyStore()) == .refused(StoreCapability.verification.absence))
         #expect(await refusal(of: ListKeys()) == .refused(StoreCapability.keys.absence))
         #expect(await refusal(of: AddKey()) == .refused(StoreCapability.keys.absence))
         #expect(await refusal(of: RetireKey(number: 1)) == .refused(StoreCapability.keys.absence))

@@ -99,7 +99,7 @@ extension SQLiteAdministrator {
     }
 
     nonisolated func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
-        await store(tokens, keepsNewer: false)
+        await users.store(tokens, keepsNewer: false)
     }
 
     /// Stores `infoN` under `idN`.
@@ -111,7 +111,7 @@ extension SQLiteAdministrator {
     }
 
     nonisolated func info(_ id: String) async throws -> String? {
-        try await fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        try await users.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Where tokens lie, by their ids.

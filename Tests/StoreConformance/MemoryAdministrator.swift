@@ -10,8 +10,7 @@ struct MemoryAdministrator: StoreAdministrator {
 
     var backups: (any StoreBackups)? { nil }
     var keyRing: (any KeyRingAdministrator)? { nil }
-    var verifier: (any StoreVerifier)? { nil }
-    var users: any UserAdministrator {
+    var users: WaitingHandle {
         WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }
     }
 
@@ -33,6 +32,12 @@ struct MemoryAdministrator: StoreAdministrator {
             page.next = StoreCursor("after " + last.id.map(String.init).joined(separator: ","))
         }
         return page
+    }
+
+    func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) -> StoreVerification {
+        var verification = StoreVerification()
+        verification.tokens = store.count
+        return verification
     }
 
     func statistics(exactly: Bool) -> StoreStatistics {

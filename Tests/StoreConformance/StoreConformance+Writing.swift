@@ -52,11 +52,9 @@ extension StoreConformance {
             store.report(writesTo: observer)
             let handle = try await ConformanceHandle.open(store)
             try await handle.put("1", under: "a")
-            for outcome in await store.administrator.store([(Token(id: bytes("b"), info: []), nil)], keepsNewer: false)
-            {
-                try outcome.get()
-            }
-            _ = try await store.administrator.remove([bytes("a")])
+            let token = (Token(id: bytes("b"), info: []), Int64?.none)
+            try await store.administrator.users.store([token], keepsNewer: false)[0].get()
+            _ = try await store.administrator.users.remove([bytes("a")])
             try expectEqual(
                 observer.seen, ["will a", "did a", "will b", "did b", "will a", "did a"], "what it has seen")
             store.close()

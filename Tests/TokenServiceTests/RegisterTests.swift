@@ -66,7 +66,7 @@ import TokenStore
                         register.state.withLock { $0.begun = value }
                         if value % 7 == 0 {
                             let token = Token(id: Array("id\(index)".utf8), info: Array("\(value)".utf8))
-                            _ = try await administrator.store([(token, nil)], keepsNewer: false)[0].get()
+                            _ = try await administrator.users.store([(token, nil)], keepsNewer: false)[0].get()
                         } else {
                             try await service.put("\(value)", under: "id\(index)")
                         }
@@ -120,13 +120,14 @@ import TokenStore
         try await service.put("1", under: "a")
         #expect(await service.get("a") == "1")
         #expect(await service.get("a") == "1")
-        _ = await administrator.store([(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)], keepsNewer: false)
+        _ = await administrator.users.store(
+            [(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)], keepsNewer: false)
         #expect(await service.get("a") == "2")
-        #expect(try await administrator.remove([Array("a".utf8)]) == [true])
+        #expect(try await administrator.users.remove([Array("a".utf8)]) == [true])
         #expect(await service.get("a") == nil)
         // Written so long ago that it has a few seconds left, in which it gets into memory.
         let writtenAt = Int64(Date.now.timeIntervalSince1970) - 3_595
-        _ = await administrator.store(
+        _ = await administrator.users.store(
             [(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)], keepsNewer: false)
         while let answer = await service.get("a") {
             #expect(answer == "3")

@@ -129,7 +129,7 @@ package struct AuditedStore: Sendable {
         self.trail = trail
     }
 
-    var users: any UserAdministrator { administrator.users }
+    var users: WaitingHandle { administrator.users }
 
     /// See `OperatorTrail.recording`; without an audit log, only performs the action.
     func recording<Result>(

@@ -27,8 +27,7 @@ package struct VerifyStore: StoreRequest {
     package func answer(
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreVerification {
-        guard let verifier = store.administrator.verifier else { throw .refused(StoreCapability.verification.absence) }
-        return try await verifier.verify(progress)
+        try await store.administrator.verify(progress)
     }
 }
 

@@ -13,7 +13,7 @@ package struct PostgresAdministrator: StoreAdministrator {
     let connections: PrimaryConnections
     let longWork: PrimaryConnections
     let state: PostgresState
-    package let users: any UserAdministrator
+    package let users: WaitingHandle
     /// Changes the key ring that the servers share; nil if the store is not sealed.
     package let keyRing: (any KeyRingAdministrator)?
 
@@ -25,14 +25,13 @@ package struct PostgresAdministrator: StoreAdministrator {
     ///   - agreement: Holds the key ring; nil if the store is not sealed.
     init(
         _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
-        users: any UserAdministrator, _ agreement: StoreAgreement?
+        users: WaitingHandle, _ agreement: StoreAgreement?
     ) {
         (self.connections, self.longWork, self.state, self.users) = (connections, longWork, state, users)
         keyRing = agreement
     }
 
     package var backups: (any StoreBackups)? { nil }
-    package var verifier: (any StoreVerifier)? { self }
 
     /// How long a step of a command may take, including the search for a new primary.
     static let stepTime = Duration.seconds(15)
@@ -105,7 +104,7 @@ extension PostgresAdministrator {
     }
 }
 
-extension PostgresAdministrator: StoreVerifier {
+extension PostgresAdministrator {
     /// Rows that are opened in one step.
     private static let verificationPage = 500
 

@@ -3,21 +3,20 @@ internal import System
 package import TokenStore
 
 /// Administers a SQLite store on a queue of its own, in steps that occupy the writer no longer than clients' groups do.
-package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator, StoreVerifier {
+package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator {
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
     let longReads = LongReads()
 
-    package nonisolated let users: any UserAdministrator
+    package nonisolated let users: WaitingHandle
 
-    init(_ store: OpenDatabase, users: any UserAdministrator) {
+    init(_ store: OpenDatabase, users: WaitingHandle) {
         self.store = store
         self.users = users
     }
 
     package nonisolated var backups: (any StoreBackups)? { self }
     package nonisolated var keyRing: (any KeyRingAdministrator)? { self }
-    package nonisolated var verifier: (any StoreVerifier)? { self }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
         unsafe executor.asUnownedSerialExecutor()

@@ -7,8 +7,8 @@
 package protocol StoreAdministrator: Sendable {
     var backups: (any StoreBackups)? { get }
     var keyRing: (any KeyRingAdministrator)? { get }
-    var verifier: (any StoreVerifier)? { get }
-    var users: any UserAdministrator { get }
+    /// Operators' access to tokens and sessions, as clients have through handles.
+    var users: WaitingHandle { get }
 
     /// Reads some tokens, in no meaningful order.
     ///
@@ -22,20 +22,15 @@ package protocol StoreAdministrator: Sendable {
     /// - Parameter exactly: Whether to count the tokens even if that takes long; otherwise a store may estimate their
     ///   number.
     func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics
+
+    /// Checks the store's structure as far as the store can, and opens every row.
+    ///
+    /// - Parameter progress: Counted in tokens.
+    func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
 }
 
 extension StoreAdministrator {
     package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
-
-    package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? { try await users.fetch(id) }
-
-    package func store(
-        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
-    ) async -> [Result<Void, StoreError>] {
-        await users.store(tokens, keepsNewer: keepsNewer)
-    }
-
-    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] { try await users.remove(ids) }
 }
 
 /// Where a listing continues; only the store that made it can interpret it.
@@ -92,45 +87,6 @@ package struct StoreProgress: Hashable, Sendable, Codable {
     }
 }
 
-/// Operators' access to the tokens and sessions of an open store's users, as clients have through handles.
-package protocol UserAdministrator: Sendable {
-    /// The token info of an id; nil when nothing is stored under it.
-    func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]?
-
-    /// Stores tokens, replacing those of the same id; they are durable when it returns.
-    ///
-    /// - Parameters:
-    ///   - tokens: The tokens, and when each was written, in seconds since 1970; nil for now.
-    ///   - keepsNewer: As in `WriteCondition`.
-    /// - Returns: An outcome for each.
-    func store(
-        _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
-    ) async -> [Result<Void, StoreError>]
-
-    /// Removes tokens.
-    ///
-    /// - Returns: For each id, whether a token was stored under it.
-    func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool]
-
-    func sessionKey(of secret: [UInt8]) async throws(StoreError) -> SessionKey
-
-    /// Stores a session; returns how many others were ended.
-    func createSession(
-        _ session: UserSession, _ key: SessionKey, perUser: Int
-    ) async throws(StoreError) -> Int
-
-    /// The sessions of a user, the oldest first.
-    func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession]
-
-    /// Ends a session; returns nil if there is none.
-    func endSession(id: SessionID) async throws(StoreError) -> EndedSession?
-
-    /// Ends all sessions of a user; returns how many there were.
-    func endSessions(of user: [UInt8]) async throws(StoreError) -> Int
-
-    func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure
-}
-
 /// Figures about a store; nil for those that a store does not know.
 package struct StoreStatistics: Codable, Sendable {
     package var tokens: Int
@@ -156,14 +112,6 @@ package struct StoreStatistics: Codable, Sendable {
     package init(tokens: Int, isSealed: Bool, software: String, place: String) {
         (self.tokens, self.isSealed, self.software, self.place) = (tokens, isSealed, software, place)
     }
-}
-
-/// Checks all of an open store.
-package protocol StoreVerifier: Sendable {
-    /// Checks the store's structure, and opens every row.
-    ///
-    /// - Parameter progress: Counted in tokens.
-    func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
 }
 
 /// The result of a verification.

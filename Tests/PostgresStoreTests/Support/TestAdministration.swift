@@ -70,11 +70,11 @@ struct TestAdministration {
         let tokens = tokens.map {
             (token: Token(id: Array($0.id.utf8), info: Array($0.info.utf8)), writtenAt: writtenAt)
         }
-        for outcome in await administrator.store(tokens, keepsNewer: keepsNewer) { try outcome.get() }
+        for outcome in await administrator.users.store(tokens, keepsNewer: keepsNewer) { try outcome.get() }
     }
 
     func get(_ id: String) async throws -> String? {
-        try await administrator.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        try await administrator.users.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     func key(of id: String) throws -> [UInt8] {

@@ -8,7 +8,6 @@ private enum Line {
     case commit(at: Int)
     case checkpoint(complete: Bool, empties: Bool, at: Int)
     case lookAfterFiles(at: Int)
-    case attempt(MaintenanceSchedule.Step, at: Int)
     /// That many bytes of the WAL are copied.
     case prepared(Int)
     case wal(Int, isSynchronizing: Bool)
@@ -42,7 +41,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
         written,
         [
             .checkpoint(complete: true, empties: true, at: 0), .due(.lookAfterFiles, at: 1_000),
-            .attempt(.lookAfterFiles, at: 1_000), .due(.expire, at: 1_000), .attempt(.expire, at: 1_000),
+            .lookAfterFiles(at: 1_000), .due(.expire, at: 1_000), .expiry(removed: 0, isDone: true, at: 1_000),
             .due(nil, at: 1_000),
         ]
     ),
@@ -176,8 +175,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             case .commit(let time): schedule.noteCommit(at: moment(time))
             case .checkpoint(let complete, let empties, let time):
                 schedule.noteCheckpoint(isComplete: complete, empties: empties, at: moment(time))
-            case .lookAfterFiles(let time): schedule.noteAttempt(.lookAfterFiles, at: moment(time))
-            case .attempt(let step, let time): schedule.noteAttempt(step, at: moment(time))
+            case .lookAfterFiles(let time): schedule.noteLook(at: moment(time))
             case .prepared(let size): schedule.notePreparation(walSize: size)
             case .wal(let size, let isSynchronizing): schedule.noteWAL(size: size, isSynchronizing: isSynchronizing)
             case .room(let free, let file): schedule.noteRoom(WALRoom(free: free, file: file))

@@ -97,16 +97,8 @@ struct MaintenanceSchedule {
         quietCheckpoint = quietCheckpoint ?? now + Self.quietTime
     }
 
-    /// Records a step as unsuccessful before it is tried: if it fails, it must not be due again at once, or the writer would
-    /// repeat it without a pause.
-    mutating func noteAttempt(_ step: Step, at now: ContinuousClock.Instant) {
-        switch step {
-        case .lookAfterFiles: nextFileLook = now + Self.fileInterval
-        // Their outcomes are noted whether they fail or not.
-        case .checkpoint, .prepareCheckpoint: break
-        case .expire: noteExpiry(removed: 0, isDone: true, at: now)
-        }
-    }
+    /// The files are about to be looked at.
+    mutating func noteLook(at now: ContinuousClock.Instant) { nextFileLook = now + Self.fileInterval }
 
     /// Takes the WAL's state after each step.
     mutating func noteWAL(size: Int, isSynchronizing: Bool) {

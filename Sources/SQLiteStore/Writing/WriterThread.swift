@@ -228,10 +228,10 @@ final class WriterThread: Sendable {
     private func carryOut(
         _ step: MaintenanceSchedule.Step, _ schedule: inout MaintenanceSchedule, _ database: RecoveringDatabase
     ) {
-        schedule.noteAttempt(step, at: .now)
         do throws(StoreError) {
             switch step {
             case .lookAfterFiles:
+                schedule.noteLook(at: .now)
                 database.lookAfterFiles()
                 schedule.noteRoom(database.walRoom())
                 state.clock.use { $0.look(at: .now) }
@@ -256,6 +256,8 @@ final class WriterThread: Sendable {
                     )
                 }
             case .expire:
+                // If it fails, it must not be due again at once, or the writer would repeat it without a pause.
+                schedule.noteExpiry(removed: 0, isDone: true, at: .now)
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
                 guard isExpiring(database), state.clock.mayDelete(report) else { return }

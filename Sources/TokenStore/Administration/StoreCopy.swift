@@ -164,7 +164,7 @@ private struct RowDigest: Equatable {
         case .token(let token, let times, let number):
             version = number.rawValue
             count.tokens += 1
-            hasher.combine(token)
+            for bytes in [token.id, token.info] { Self.add(bytes, to: &hasher) }
             hasher.combine(times)
         case .session(let opened, let number):
             version = number
@@ -175,5 +175,15 @@ private struct RowDigest: Equatable {
         hasher.combine(version)
         sum &+= hasher.finalize()
         return version
+    }
+
+    /// Adds bytes in words: an array adds each byte by itself, which takes several times as long.
+    private static func add(_ bytes: [UInt8], to hasher: inout Hasher) {
+        hasher.combine(bytes.count)
+        for start in stride(from: 0, to: bytes.count, by: 8) {
+            var word: UInt64 = 0
+            for index in start..<min(start + 8, bytes.count) { word = word << 8 | UInt64(bytes[index]) }
+            hasher.combine(word)
+        }
     }
 }

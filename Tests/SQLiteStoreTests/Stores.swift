@@ -21,7 +21,7 @@ final class Events: Sendable {
 extension StoreEvent {
     /// Whether it is an event of SQLite stores whose text contains another one.
     func says(_ text: String) -> Bool {
-        if case .own(let notice) = self { notice.text.contains(text) } else { false }
+        if case .own(_, let own) = self { own.contains(text) } else { false }
     }
 }
 

@@ -45,7 +45,7 @@ final class PostgresState: Sendable {
     }
 
     func say(_ severity: StoreEvent.Severity, _ text: String) {
-        report(.own(StoreNotice(severity, text)))
+        report(.own(severity, text))
     }
 
     /// Tells operators, once, of a fault that is found again and again.

@@ -87,8 +87,8 @@ struct StoreHealth: Sendable {
             (withoutSince, lastReasons, isTold) = (nil, nil, false)
             (reconnectedAt, wasConnected) = (now, true)
         }
-        guard wasConnected else { return [.own(StoreNotice(.note, "connected to \(server)"))] }
-        return isTold ? [.own(StoreNotice(.note, "connected to \(server), after \(Self.text(now - since))"))] : []
+        guard wasConnected else { return [.own(.note, "connected to \(server)")] }
+        return isTold ? [.own(.note, "connected to \(server), after \(Self.text(now - since))")] : []
     }
 
     /// A connection was lost, or given up.
@@ -104,7 +104,7 @@ struct StoreHealth: Sendable {
         }
         (lastLoss, isTold) = (now, true)
         let text = "the connection to PostgreSQL at \(host) is lost, looking for the primary: \(error)"
-        return [.own(StoreNotice(.warning, text))]
+        return [.own(.warning, text)]
     }
 
     /// All hosts were asked, and none is a primary.
@@ -125,7 +125,7 @@ struct StoreHealth: Sendable {
             PostgreSQL has no primary\(time), clients are told that tokens can be neither stored nor read; this server \
             goes on by itself as soon as there is one: \(reasons)
             """
-        return [.own(StoreNotice(.fault, text))]
+        return [.own(.fault, text)]
     }
 
     // MARK: - Requests
@@ -147,7 +147,7 @@ struct StoreHealth: Sendable {
         }
         failures[isWrite] = Failure(since: began, last: now, count: 1, fault: fault)
         let what = isWrite ? "stored" : "read"
-        return [.own(StoreNotice(.fault, "tokens cannot be \(what), clients are told so: \(fault)"))]
+        return [.own(.fault, "tokens cannot be \(what), clients are told so: \(fault)")]
     }
 
     /// Requests, or a trial, have succeeded.

@@ -107,7 +107,7 @@ package struct WALDamage: Hashable, Sendable, Codable, CustomStringConvertible {
 extension StoreEvent {
     /// The WAL is damaged and its end is dropped, which the operator has accepted.
     static func damagedWALAccepted(path: String, _ damage: WALDamage, copy: String) -> StoreEvent {
-        own(
+        .own(
             .fault,
             """
             the WAL \(path) is damaged: \(damage). These commits are lost, although clients were told that they are stored; \
@@ -118,18 +118,14 @@ extension StoreEvent {
 
     /// A user was erased, and so was the copy of a damaged WAL that may have contained the user.
     static func damagedWALErased(path: String) -> StoreEvent {
-        own(.warning, "a user was erased, and with it the copy of a damaged WAL that may contain the user: \(path)")
+        .own(.warning, "a user was erased, and with it the copy of a damaged WAL that may contain the user: \(path)")
     }
 
     /// The files were removed, cut or replaced while they were open.
     static func filesLost(_ error: StoreError) -> StoreEvent {
-        own(
+        .own(
             .fault,
             "\(error). Clients are told that their tokens are not stored, and the server ends; its next start examines the files"
         )
-    }
-
-    private static func own(_ severity: Severity, _ text: String) -> StoreEvent {
-        .own(StoreNotice(severity, text))
     }
 }

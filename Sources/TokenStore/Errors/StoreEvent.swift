@@ -30,8 +30,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case expiryHeld(seconds: Int64, confirmation: Int64)
     /// Tokens are deleted again, after `expiryHeld`.
     case expiryGoesOn
-    /// An event that only one kind of store has.
-    case own(StoreNotice)
+    /// An event that only one kind of store has, in its own words.
+    case own(Severity, String)
 
     /// How urgent an event is.
     package enum Severity: Sendable {
@@ -50,7 +50,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .keyRingOpenToGroup, .writesRecovered, .readsRecovered, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
-        case .own(let notice): notice.severity
+        case .own(let severity, _): severity
         }
     }
 
@@ -97,23 +97,12 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
             clock right if it is wrong; if it stays as it is, deleting begins in \(confirmation / 3_600) hours
             """
         case .expiryGoesOn: "expired tokens are deleted again"
-        case .own(let notice): notice.text
+        case .own(_, let text): text
         case .expired(let count): "deleted \(count) expired \(count == 1 ? "token" : "tokens")"
         }
     }
 
     private static func hours(_ seconds: Int64) -> String {
         "\(seconds.magnitude / 3_600) hours \(seconds < 0 ? "behind" : "ahead")"
-    }
-}
-
-/// An event in a store's own words.
-package struct StoreNotice: Hashable, Sendable {
-    package let severity: StoreEvent.Severity
-    package let text: String
-
-    package init(_ severity: StoreEvent.Severity, _ text: String) {
-        self.severity = severity
-        self.text = text
     }
 }

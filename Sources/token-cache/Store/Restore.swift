@@ -62,8 +62,9 @@ struct Verify: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
         discussion: """
-            The exit status is 1 if something is wrong. It changes nothing. The store is checked whether or not a server runs; a \
-            backup needs none, and is checked with the key ring that there is, as a restore does.
+            The exit status is 1 if something is wrong. It changes nothing. The store is checked whether or not a server runs; if \
+            one does, its tokens.db-wal grows by what is written until the check has ended. A backup needs no server, and is checked \
+            with the key ring that there is, as a restore does.
 
             EXAMPLES
               token-cache verify

@@ -16,7 +16,8 @@ extension Connection {
                 ? end(with: .outOfBuffers, on: context) : write(answer.failForLackOfRoom(), since: since, on: context)
         }
         if answer.takesLong {
-            state = .longAnswer(answer, since: since)
+            // An answer before this one may have waited for the store; only the time in the queue is limited.
+            state = .longAnswer(answer, since: context.loop.now)
         } else {
             beginNow(answer, since, on: context, for: driver)
         }

@@ -142,16 +142,7 @@ struct LineEncoder: ~Copyable {
     /// A time as RFC 3339 defines it, in UTC and with microseconds.
     static func time(_ microseconds: Int64) -> String {
         let (second, fraction) = max(0, microseconds).quotientAndRemainder(dividingBy: 1_000_000)
-        let (days, clock) = second.quotientAndRemainder(dividingBy: 86_400)
-        let day = CalendarDay(daysSince1970: days)
-        func padded(_ number: Int64, _ digits: Int = 2) -> String {
-            let text = "\(number)"
-            return String(repeating: "0", count: max(0, digits - text.utf8.count)) + text
-        }
-        return """
-            \(padded(day.year, 4))-\(padded(day.month))-\(padded(day.day))T\(padded(clock / 3_600)):\
-            \(padded(clock / 60 % 60)):\(padded(clock % 60)).\(padded(fraction, 6))Z
-            """
+        return UTCTime.timestamp(second, fraction: ".\(String(1_000_000 + fraction).dropFirst())")
     }
 }
 

@@ -19,25 +19,36 @@ import Testing
         #expect(late + Nanoseconds(count: .max) == .never)
     }
 
-    @Test func `each day of 1,000 years follows the one before, and is found by its date`() throws {
-        let start = try #require(CalendarDay(year: 1600, month: 1, day: 1))
-        #expect(try #require(CalendarDay(year: 1970, month: 1, day: 1)).daysSince1970 == 0)
-        #expect(try #require(CalendarDay(year: 1, month: 1, day: 1)).daysSince1970 == -719_162)
-        var (day, wrong) = (start, 0)
-        for number in start.daysSince1970..<start.daysSince1970 + 365_243 {
-            let found = CalendarDay(daysSince1970: number)
-            if found != day || found.daysSince1970 != number { wrong += 1 }
-            day =
-                CalendarDay(year: day.year, month: day.month, day: day.day + 1)
-                ?? CalendarDay(year: day.year, month: day.month + 1, day: 1)
-                ?? CalendarDay(year: day.year + 1, month: 1, day: 1) ?? start
+    @Test func `each day of 1,000 years follows the one before, and is written as its date`() throws {
+        func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64? {
+            CalendarDay.daysSince1970(year: year, month: month, day: day)
         }
-        #expect(wrong == 0 && day == CalendarDay(year: 2600, month: 1, day: 1))
+        #expect(days(1970, 1, 1) == 0)
+        #expect(days(1, 1, 1) == -719_162)
+        var (next, wrong) = (try #require(days(1600, 1, 1)), 0)
+        for year in Int64(1600)..<2600 {
+            for month in Int64(1)...12 {
+                for day in Int64(1)...31 {
+                    guard let number = days(year, month, day) else { continue }
+                    let date = "\(year)-\(month < 10 ? "0" : "")\(month)-\(day < 10 ? "0" : "")\(day)"
+                    if number != next || UTCTime.text(number * 86_400, "%F") != date { wrong += 1 }
+                    next += 1
+                }
+            }
+        }
+        #expect(wrong == 0 && next == days(2600, 1, 1))
         for (year, month, day) in [
             (1900, 2, 29), (2001, 2, 29), (2000, 2, 30), (2000, 4, 31), (2000, 13, 1), (2000, 0, 1), (2000, 1, 0),
         ] {
-            #expect(CalendarDay(year: Int64(year), month: Int64(month), day: Int64(day)) == nil)
+            #expect(days(Int64(year), Int64(month), Int64(day)) == nil)
         }
+    }
+
+    @Test func `a time is written in UTC, and one that has no date as a number`() {
+        #expect(UTCTime.timestamp(1_795_226_584, fraction: ".007") == "2026-11-21T02:03:04.007Z")
+        #expect(UTCTime.timestamp(-1) == "1969-12-31T23:59:59Z")
+        #expect(UTCTime.text(1_795_226_584, "%d/%b/%Y:%H:%M:%S +0000") == "21/Nov/2026:02:03:04 +0000")
+        #expect(UTCTime.timestamp(.max) == "9223372036854775807")
     }
 
     @Test func `the clock goes on`() {

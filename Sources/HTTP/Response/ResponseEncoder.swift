@@ -227,27 +227,8 @@ extension [UInt8] {
 
 /// Dates as HTTP writes them: `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110, section 5.6.7).
 package enum HTTPDate {
-    private static let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
-    package static let months = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ]
-
-    /// - Parameter unixTime: Seconds since 1970, not negative.
+    /// - Parameter unixTime: Seconds since 1970.
     package static func text(unixTime: Int64) -> [UInt8] {
-        let days = unixTime / 86_400
-        let (day, weekday) = (CalendarDay(daysSince1970: days), weekdays[Int(days % 7)])
-        let date = "\(weekday), \(twoDigits(day.day)) \(months[Int(day.month) - 1]) \(day.year)"
-        return Array("\(date) \(clock(unixTime)) GMT".utf8)
-    }
-
-    /// The time of day: `02:03:04`.
-    package static func clock(_ unixTime: Int64) -> String {
-        let second = unixTime % 86_400
-        return "\(twoDigits(second / 3_600)):\(twoDigits(second / 60 % 60)):\(twoDigits(second % 60))"
-    }
-
-    /// A number below 100 with a leading zero.
-    package static func twoDigits(_ number: Int64) -> String {
-        number < 10 ? "0\(number)" : "\(number)"
+        Array(UTCTime.text(unixTime, "%a, %d %b %Y %H:%M:%S GMT").utf8)
     }
 }

@@ -217,10 +217,11 @@ enum BackupCheck {
     ///   - now: In seconds since 1970.
     static func finding(_ record: BackupRecord?, now: Int64) -> Finding {
         guard let record else { return .ok(topic, "no backup is recorded yet") }
-        let last = record.successTime.map { "the last one that succeeded ended at \(LogTime.text($0))" }
+        let last = record.successTime.map { "the last one that succeeded ended at \(UTCTime.timestamp($0))" }
         guard record.isSuccessful else {
             return .warning(
-                topic, "the last backup failed at \(LogTime.text(record.endTime)); \(last ?? "none has succeeded")",
+                topic,
+                "the last backup failed at \(UTCTime.timestamp(record.endTime)); \(last ?? "none has succeeded")",
                 """
                 look at the output of token-cache backup (journalctl -u token-cache-backup for that of the timer), which says \
                 why, and make one again
@@ -228,10 +229,10 @@ enum BackupCheck {
             )
         }
         guard now - record.endTime > oldInSeconds else {
-            return .ok(topic, "the last backup succeeded at \(LogTime.text(record.endTime))")
+            return .ok(topic, "the last backup succeeded at \(UTCTime.timestamp(record.endTime))")
         }
         return .warning(
-            topic, "the last backup is older than a day: it ended at \(LogTime.text(record.endTime))",
+            topic, "the last backup is older than a day: it ended at \(UTCTime.timestamp(record.endTime))",
             """
             if backups are scheduled, look at the schedule (systemctl list-timers) and its output \
             (journalctl -u token-cache-backup); otherwise make one with token-cache backup

@@ -71,7 +71,7 @@ private struct Line {
 
     /// - Parameter listener: A JSON string.
     mutating func add(json entry: AccessLog.Entry, _ listener: String) {
-        add(#"{"time":""#, LogTime.text(entry.unixTime))
+        add(#"{"time":""#, UTCTime.timestamp(entry.unixTime))
         add(#"","client":""#, entry.client)
         add(#"","method":""#, entry.method.name.map { "\($0)" } ?? "-")
         add(#"","path":""#, entry.path ?? "-")
@@ -91,7 +91,8 @@ private struct Line {
 
     mutating func add(combined entry: AccessLog.Entry, _ listener: String) {
         add(entry.client, " - - [")
-        add(Self.commonTime(entry.unixTime), "] \"")
+        // The time as in the common log format.
+        add(UTCTime.text(entry.unixTime, "%d/%b/%Y:%H:%M:%S +0000"), "] \"")
         add(entry.method.name.map { "\($0)" } ?? "-", " ")
         add(entry.path ?? "-", " HTTP/1.")
         add("\(entry.minorVersion)", "\" ")
@@ -115,13 +116,6 @@ private struct Line {
         add(",\"", name)
         add("\":\"", value)
         add("\"")
-    }
-
-    /// A time in the common log format: `21/Nov/2026:02:03:04 +0000`.
-    private static func commonTime(_ unixTime: Int64) -> String {
-        let date = CalendarDay(daysSince1970: unixTime / 86_400)
-        let day = "\(HTTPDate.twoDigits(date.day))/\(HTTPDate.months[Int(date.month) - 1])/\(date.year)"
-        return "\(day):\(HTTPDate.clock(unixTime)) +0000"
     }
 }
 

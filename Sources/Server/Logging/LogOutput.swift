@@ -96,7 +96,7 @@ struct LogLine {
     private var time: String {
         let (second, millisecond) = unixMilliseconds.quotientAndRemainder(dividingBy: 1_000)
         let digits = String(1_000 + millisecond).dropFirst()
-        return LogTime.text(second, fraction: ".\(digits)")
+        return UTCTime.timestamp(second, fraction: ".\(digits)")
     }
 
     /// The text with control characters replaced by spaces, so that no part of it can pass for a line of its own.
@@ -126,77 +126,6 @@ struct LogLine {
             }
         }
         return quoted + "\""
-    }
-}
-
-/// Formats times as RFC 3339 defines them, in UTC.
-package enum LogTime {
-    /// A time such as `2026-11-21T02:03:04Z`.
-    ///
-    /// - Parameters:
-    ///   - unixTime: Seconds since 1970.
-    ///   - fraction: Appended to the seconds, such as `.567`.
-    package static func text(_ unixTime: Int64, fraction: String = "") -> String {
-        let date = CalendarDay(daysSince1970: unixTime / 86_400)
-        let day = "\(date.year)-\(HTTPDate.twoDigits(date.month))-\(HTTPDate.twoDigits(date.day))"
-        return "\(day)T\(HTTPDate.clock(unixTime))\(fraction)Z"
-    }
-}
-
-/// The last lines of the log that warn of something, for operators who look at the status page.
-///
-/// At most 100 lines of 1,000 bytes. Lines of the log contain no secrets, and so these do not.
-///
-/// Any thread.
-package final class RecentLog: Sendable {
-    /// One line.
-    package struct Line: Sendable, Equatable {
-        /// 1 for the first one since the start.
-        package let number: UInt64
-        /// Milliseconds since 1970.
-        package let unixMilliseconds: Int64
-        package let level: String
-        package let text: String
-    }
-
-    private struct State {
-        var lines: [Line] = []
-        var count: UInt64 = 0
-    }
-
-    private let state = Mutex(State())
-
-    /// How many lines are kept.
-    package static let lineLimit = 100
-    /// The most bytes of a line; longer ones are cut and end with an ellipsis.
-    package static let textLimit = 1_000
-
-    package init() {}
-
-    /// How many lines there were since the start.
-    package var count: UInt64 { state.withLock(\.count) }
-
-    /// The last lines, the oldest first.
-    package var lines: [Line] { state.withLock(\.lines) }
-
-    /// Adds a line, and removes the oldest one if there are too many.
-    package func add(unixMilliseconds: Int64, level: String, text: String) {
-        let text = Self.cut(text)
-        state.withLock { state in
-            state.count += 1
-            state.lines.removeFirst(max(0, state.lines.count - Self.lineLimit + 1))
-            state.lines.append(
-                Line(number: state.count, unixMilliseconds: unixMilliseconds, level: level, text: text))
-        }
-    }
-
-    private static func cut(_ text: String) -> String {
-        guard text.utf8.count > textLimit else { return text }
-        let ellipsis = "…"
-        var end = text.utf8.index(text.utf8.startIndex, offsetBy: textLimit - ellipsis.utf8.count)
-        // Not within a character.
-        while end.samePosition(in: text.unicodeScalars) == nil { end = text.utf8.index(before: end) }
-        return text[..<end] + ellipsis
     }
 }
 

@@ -1,6 +1,7 @@
 package import EventLoop
 internal import Glibc
 package import Settings
+internal import System
 
 extension TLSFiles {
     /// The files that `tls.certificate`, `tls.private_key` and `tls.client_authorities` name.
@@ -21,7 +22,7 @@ extension TLSCertificate {
     func warning(at now: Int64 = Int64(time(nil))) -> String? {
         let renewal = "replace \(path) with a new one"
         if now < start {
-            let first = LogTime.text(start).prefix { $0 != "T" }
+            let first = UTCTime.text(start, "%F")
             return """
                 a certificate is not valid before \(first): clients refuse it; check that the clock is right, \
                 or replace \(path)

@@ -237,7 +237,7 @@ extension Server {
     }
 
     private static func text(_ tls: TLSContext) -> String {
-        let expiry = LogTime.text(tls.earliestExpiry).prefix { $0 != "T" }
+        let expiry = UTCTime.text(tls.earliestExpiry, "%F")
         let trust = tls.clientAuthorities.map { "; \($0.trust)" }
         return "certificates reloaded, the first expires on \(expiry)\(trust ?? "")"
     }

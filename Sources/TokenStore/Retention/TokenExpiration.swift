@@ -84,7 +84,7 @@ package enum ExpirationDate {
             let month = number(text, at: 5, digits: 2), text[7] == UInt8(ascii: "-"),
             let day = number(text, at: 8, digits: 2), text[10] == UInt8(ascii: "T"),
             let time = timeOfDay(text, at: 11),
-            let days = CalendarDay(year: year, month: month, day: day)?.daysSince1970,
+            let days = CalendarDay.daysSince1970(year: year, month: month, day: day),
             let offset = zoneOffset(text, at: endOfFraction(text, at: 19))
         else { return nil }
         let seconds = days * 86_400 + time - offset

@@ -57,7 +57,7 @@ import Testing
             forwarding.requestID, body,
         ]
         let lines = [
-            head.forwardedProtos(in: bytes), head.forwardedAddresses(in: bytes), head.forwardedElements(in: bytes),
+            head.forwardedProtos(in: bytes), head.forwardedAddresses(in: bytes),
             head.fields.authorization.isEmpty ? [] : head.values(of: .authorization, in: bytes),
             head.values(of: .ifMatch, in: bytes),
         ]

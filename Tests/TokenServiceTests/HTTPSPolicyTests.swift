@@ -1,4 +1,5 @@
 import HTTP
+import System
 import TestSupport
 import Testing
 import TokenService
@@ -77,21 +78,9 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", false, "X-Forwarded-For: 192.0.2.1\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Host: a\r\n", here),
             ("127.0.0.1", false, "X-Real-IP: 192.0.2.1\r\n", here),
-            ("127.0.0.1", false, "Forwarded: for=192.0.2.1\r\n", here),
-            ("127.0.0.1", false, "Forwarded: for=192.0.2.1;proto=https\r\n", "secure"),
-            ("127.0.0.1", false, "Forwarded: proto=http, for=a;Proto=\"https\"\r\n", "secure"),
-            ("127.0.0.1", false, "Forwarded: proto=https, for=a\r\n", here),
-            ("127.0.0.1", false, "Forwarded: proto=https, proto=http\r\n", here),
-            ("127.0.0.1", false, "Forwarded: for=\"a\\\"\";proto=https\r\n", "secure"),
-            ("127.0.0.1", false, "Forwarded: proto=\"h\\ttps\"\r\n", "secure"),
-            ("127.0.0.1", false, "Forwarded: proto=https;x=\"a\\\"\", proto=http\r\n", here),
-            ("127.0.0.1", false, "Forwarded: proto=https;x=\", for=192.0.2.1;proto=http\r\n", here),
-            ("127.0.0.1", false, "Forwarded: proto=https;x=\"\\, for=192.0.2.1;proto=http\r\n", here),
-            ("127.0.0.1", false, "Forwarded: proto=https;x=\"\\\r\n", here),
-            // The proxy says http in Forwarded, and the client hides that in one of its own.
-            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: x=\", proto=http\r\n", here),
-            ("192.0.2.1", true, "Forwarded: x=\"\r\n", "secure"),
-            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: proto=http\r\n", here),
+            // Forwarded (RFC 7239) says that there was a proxy; what it says of the request's way is not read.
+            ("127.0.0.1", false, "Forwarded: for=192.0.2.1;proto=https\r\n", here),
+            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: proto=http\r\n", "secure"),
             ("192.0.2.1", false, "X-Forwarded-Proto: https\r\n", here),
             ("192.0.2.1", false, "Forwarded: proto=https\r\n", here),
             ("192.0.2.1", true, "X-Forwarded-Proto: https\r\n", "secure"),
@@ -189,16 +178,14 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     )
     func `mode strict takes no page under a name of its own for a proxy on this machine`(host: String, expected: String)
     {
-        for claim in ["X-Forwarded-Proto: https", "Forwarded: proto=https"] {
-            let request = "GET /token HTTP/1.1\r\nHost: \(host)\r\n\(claim)\r\n\r\n"
-            #expect(outcome(.strict, from: "127.0.0.1", request, publicHost: "t.example:8443") == expected)
-            #expect(outcome(.strict, from: "::1", request, publicHost: "t.example:8443") == expected)
-            // Proxies elsewhere may well have the server under a name; and no page has a certificate for one over TLS.
-            #expect(outcome(.strict, from: "10.0.0.1", request, trusted: ["10.0.0.0/8"]) == "secure")
-            #expect(outcome(.strict, from: "127.0.0.1", isTLS: true, request) == "secure")
-            #expect(outcome(.strict, from: nil, request, port: 0) == "secure")
-            #expect(outcome(.proxy, from: "127.0.0.1", request) == "secure")
-        }
+        let request = "GET /token HTTP/1.1\r\nHost: \(host)\r\nX-Forwarded-Proto: https\r\n\r\n"
+        #expect(outcome(.strict, from: "127.0.0.1", request, publicHost: "t.example:8443") == expected)
+        #expect(outcome(.strict, from: "::1", request, publicHost: "t.example:8443") == expected)
+        // Proxies elsewhere may well have the server under a name; and no page has a certificate for one over TLS.
+        #expect(outcome(.strict, from: "10.0.0.1", request, trusted: ["10.0.0.0/8"]) == "secure")
+        #expect(outcome(.strict, from: "127.0.0.1", isTLS: true, request) == "secure")
+        #expect(outcome(.strict, from: nil, request, port: 0) == "secure")
+        #expect(outcome(.proxy, from: "127.0.0.1", request) == "secure")
     }
 
     @Test
@@ -266,17 +253,12 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", "X-Forwarded-For: 198.51.100.7, unknown, 10.0.0.1\r\n", "10.0.0.1"),
             ("127.0.0.1", "X-Forwarded-For: 2001:db8::1\r\n", "2001:db8::1"),
             ("127.0.0.1", "X-Forwarded-For: 192.0.2.1:4711\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=\"[2001:db8::1]:80\";proto=https\r\n", "2001:db8::1"),
-            ("127.0.0.1", "Forwarded: for=192.0.2.1, for=10.0.0.1\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=_hidden\r\n", "127.0.0.1"),
-            ("127.0.0.1", "Forwarded: for=\"\\192.0.2.1\"\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=192.0.2.1;x=\"a\\\"\"\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6;proto=https;x=\", for=192.0.2.1;proto=http\r\n", "127.0.0.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6, proto=https\r\n", "127.0.0.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6, by=10.0.0.2, for=10.0.0.1\r\n", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: [2001:db8::1]:80\r\n", "2001:db8::1"),
+            ("127.0.0.1", "X-Forwarded-For: [2001:db8::1]\r\n", "2001:db8::1"),
+            ("127.0.0.1", "X-Forwarded-For: [192.0.2.1\r\n", "127.0.0.1"),
+            ("127.0.0.1", "Forwarded: for=192.0.2.1\r\n", "127.0.0.1"),
             ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nForwarded: for=6.6.6.6\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: unknown\r\n", "127.0.0.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6\r\nX-Forwarded-For:\r\n", "127.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nForwarded: for=6.6.6.6\r\n", "192.0.2.1"),
             ("127.0.0.1", "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-For: 10.0.0.1\r\n", "192.0.2.1"),
             ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For:\r\n", "192.0.2.1"),
             (
@@ -284,18 +266,12 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
                 "192.0.2.1"
             ),
             ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 6.6.6.6\r\n", "6.6.6.6"),
-            ("127.0.0.1", "Forwarded: for=192.0.2.1\r\nForwarded: for=10.0.0.1\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6;x=\"\r\nForwarded: for=10.0.0.1\r\n", "10.0.0.1"),
             ("203.0.113.5", "X-Forwarded-For: 192.0.2.1\r\n", "203.0.113.5"),
             // Of long lists only the end is read, over all lines.
             ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 63))\r\n", "6.6.6.6"),
             ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 64))\r\n", "10.0.0.1"),
             ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\r\n\(repeated("X-Forwarded-For: 10.0.0.1\r\n", 64))", "10.0.0.1"),
             ("127.0.0.1", "X-Forwarded-For: \(repeated("10.0.0.1,", 7_000)) ,, 192.0.2.1,\r\n", "192.0.2.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6\(repeated(", for=10.0.0.1", 63))\r\n", "6.6.6.6"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6\(repeated(", for=10.0.0.1", 64))\r\n", "10.0.0.1"),
-            ("127.0.0.1", "Forwarded: for=6.6.6.6\r\n\(repeated("Forwarded: for=10.0.0.1\r\n", 64))", "10.0.0.1"),
-            ("127.0.0.1", "Forwarded: \(repeated("x,", 7_000)) for=192.0.2.1\r\n", "192.0.2.1"),
         ]
     )
     func `the client is the rightmost hop that is not trusted`(address: String, headers: String, expected: String) {

@@ -29,6 +29,15 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         self.init(high: UInt64(bigEndian: halves.0), low: UInt64(bigEndian: halves.1))
     }
 
+    /// Reads an element of X-Forwarded-For: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80` or `2001:db8::1`.
+    package static func hop(_ text: String) -> IPAddress? {
+        if text.hasPrefix("["), let close = text.firstIndex(of: "]") {
+            return IPAddress(String(text[..<close].dropFirst()))
+        }
+        if let address = IPAddress(text) { return address }
+        return text.lastIndex(of: ":").flatMap { IPAddress(String(text[..<$0])) }
+    }
+
     /// Takes the 4 or 16 bytes of an address; nil for any other number of them.
     package init?(networkOrder bytes: ArraySlice<UInt8>) {
         let number = { (part: ArraySlice<UInt8>) in part.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }

@@ -102,16 +102,13 @@ struct HeadParser {
         case .ifMatch, .ifNoneMatch: head.fields.hasPreconditions = true
         case .origin: head.fields.mentionsPage = true
         case .fetchSite: if RequestHead.isOtherSite(value, in: bytes) { head.fields.mentionsPage = true }
-        case .forwarded:
-            head.fields.forwarding.elements.add(value)
-            head.fields.forwarding.isPresent = true
         case .forwardedFor:
             head.fields.forwarding.addresses.add(value)
             head.fields.forwarding.isPresent = true
         case .forwardedProto:
             head.fields.forwarding.protos.add(value)
             head.fields.forwarding.isPresent = true
-        case .realAddress, .otherForwarded: head.fields.forwarding.isPresent = true
+        case .forwarded, .realAddress, .otherForwarded: head.fields.forwarding.isPresent = true
         case .requestID: head.fields.forwarding.requestID = value
         }
     }

@@ -142,14 +142,12 @@ package struct FieldLines: Hashable, Sendable {
 
 /// The headers that proxies add, as received.
 package struct Forwarding: Sendable {
-    /// Whether there is any of X-Forwarded-*, Forwarded and X-Real-IP.
+    /// Whether there is any of X-Forwarded-*, Forwarded (RFC 7239) and X-Real-IP; the values of others than the two below are not read.
     package internal(set) var isPresent = false
     /// X-Forwarded-Proto.
     var protos = FieldLines()
     /// X-Forwarded-For.
     var addresses = FieldLines()
-    /// Forwarded (RFC 7239).
-    var elements = FieldLines()
     /// The last X-Request-Id; empty if there is none.
     ///
     /// Says nothing about the request's way.

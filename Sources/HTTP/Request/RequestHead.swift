@@ -64,11 +64,6 @@ extension RequestHead {
         values(fields.forwarding.addresses, of: .forwardedFor, in: bytes)
     }
 
-    /// The value of each Forwarded, in order: the last element of the last one is the nearest proxy's.
-    package func forwardedElements(in bytes: Span<UInt8>) -> [ByteRange] {
-        values(fields.forwarding.elements, of: .forwarded, in: bytes)
-    }
-
     private func values(_ lines: FieldLines, of field: HeaderField, in bytes: Span<UInt8>) -> [ByteRange] {
         if lines.isEmpty { return [] }
         return lines.only.map { [$0] } ?? values(of: field, in: bytes)

@@ -124,6 +124,18 @@ extension Span<UInt8> {
         return elements
     }
 
+    /// The last elements of a list in several lines, the last one first.
+    ///
+    /// At most 64: no request comes through more proxies, and whoever sends more has written the first ones himself.
+    ///
+    /// - Parameter values: The lines, in order.
+    package func lastElements(of values: [ByteRange]) -> [ByteRange] {
+        let limit = 64
+        var last: [ByteRange] = []
+        for value in values.reversed() where last.count < limit { last += elements(of: value).reversed() }
+        return Array(last.prefix(limit))
+    }
+
     /// Whether the whole span is the name of a header field (RFC 9110, section 5.1).
     package var isFieldName: Bool { !isEmpty && indices.allSatisfy { ByteClass.token.contains(self[$0]) } }
 

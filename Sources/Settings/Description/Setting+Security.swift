@@ -62,7 +62,7 @@ extension Setting {
                 showing: "none", TrustedProxy.init, \.description
             ),
             """
-            The clients whose forwarded headers (X-Forwarded-Proto, X-Forwarded-For, Forwarded), X-Request-Id and
+            The clients whose forwarded headers (X-Forwarded-Proto, X-Forwarded-For), X-Request-Id and
             PROXY headers are believed: addresses, blocks such as 10.0.0.0/8, and unix for clients of Unix sockets; or
             none. Name the proxy's address if it runs on another machine.
             """

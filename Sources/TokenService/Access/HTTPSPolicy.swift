@@ -111,7 +111,7 @@ package struct HTTPSPolicy: Sendable {
     /// The only address that `token.php` exempts, in exactly this spelling.
     private static let scriptsLoopback = IPAddress("127.0.0.1")
 
-    /// The schemes that the forwarded headers state.
+    /// The schemes that X-Forwarded-Proto states.
     private struct Claims: OptionSet {
         let rawValue: UInt8
         static let http = Claims(rawValue: 1)
@@ -124,14 +124,6 @@ package struct HTTPSPolicy: Sendable {
         for element in bytes.lastElements(of: head.forwardedProtos(in: bytes)) {
             claims.insert(Self.claim(element, in: bytes))
         }
-        guard let value = head.forwardedElements(in: bytes).last else { return claims }
-        let forwarded = ForwardedElements(value, in: bytes)
-        // The nearest proxy wrote the last element; the elements before it were there when the request reached that proxy.
-        if let proto = forwarded.elements.last?.proto {
-            claims.insert(Self.claim(ByteRange(0, proto.count), in: proto.span))
-        }
-        // The proxy's element may be lost behind something malformed that a client has put before it.
-        if !forwarded.isWellFormed { claims.insert(.other) }
         return claims
     }
 
@@ -195,33 +187,17 @@ package struct HTTPSPolicy: Sendable {
 
     /// The client's address: the rightmost hop that is not a trusted proxy; nil for a Unix socket.
     ///
-    /// The hops are those of X-Forwarded-For or, if that is missing, of Forwarded; several lines form one list (RFC 9110,
-    /// section 5.3).
+    /// The hops are those of X-Forwarded-For, of which several lines form one list (RFC 9110, section 5.3).
     package func client(of head: RequestHead, in bytes: Span<UInt8>, from peer: Peer) -> IPAddress? {
         guard peer.isTrusted, head.fields.forwarding.isPresent else { return peer.address }
         var client = peer.address
-        for hop in Self.hops(of: head, in: bytes) {
+        for element in bytes.lastElements(of: head.forwardedAddresses(in: bytes)) {
             // An invalid address proves nothing, and neither do the hops before it.
-            guard let hop else { break }
+            guard let hop = IPAddress.hop(bytes.text(element)) else { break }
             client = hop
             if !trusted.contains(hop) { break }
         }
         return client
-    }
-
-    /// The address from which each proxy got the request, that of the nearest proxy first; nil for an invalid one.
-    private static func hops(of head: RequestHead, in bytes: Span<UInt8>) -> [IPAddress?] {
-        let addresses = head.forwardedAddresses(in: bytes)
-        // Most proxies set X-Forwarded-For and pass on any Forwarded header that a client has made up.
-        guard addresses.isEmpty else {
-            return bytes.lastElements(of: addresses).map { ForwardedElements.address(bytes.text($0)) }
-        }
-        var hops: [IPAddress?] = []
-        for value in head.forwardedElements(in: bytes).reversed() where hops.count < ForwardedElements.limit {
-            let forwarded = ForwardedElements(value, in: bytes)
-            hops += forwarded.isWellFormed ? forwarded.elements.reversed().map(\.address) : [nil]
-        }
-        return hops
     }
 
     private enum Words {

@@ -84,7 +84,6 @@ private struct Reading: Equatable, CustomStringConvertible {
             forwarded: [
                 head.forwardedAddresses(in: bytes).map(text),
                 head.forwardedProtos(in: bytes).map(text),
-                head.forwardedElements(in: bytes).map(text),
             ],
             matches: head.values(of: .ifMatch, in: bytes).map(text), body: text(request.body)
         )
@@ -102,7 +101,7 @@ struct RequestModel {
         var contentType: String?
         /// Nil without one, or with several.
         var authorization: String?
-        /// The values of X-Forwarded-For, X-Forwarded-Proto and Forwarded.
+        /// The values of X-Forwarded-For and X-Forwarded-Proto.
         var forwarded: [[String]]
         /// The values of If-Match.
         var matches: [String]
@@ -167,7 +166,7 @@ struct RequestModel {
             minorVersion: minorVersion,
             keepsAlive: !options.contains("close") && (minorVersion > 0 || options.contains("keep-alive")),
             contentType: try only("content-type")?.string, authorization: nil,
-            forwarded: ["x-forwarded-for", "x-forwarded-proto", "forwarded"].map {
+            forwarded: ["x-forwarded-for", "x-forwarded-proto"].map {
                 lists[$0, default: []].map(\.string)
             },
             matches: lists["if-match", default: []].map(\.string), body: ""

@@ -28,13 +28,6 @@ extension Server {
     /// The addresses that clients connect to, for the log: `http://127.0.0.1:8080`, `unix:/run/http.sock`.
     package var listenerNames: [String] { listeners.all.map(\.name) }
 
-    /// The number of requests by listener; listeners without a counter of their own are together under `others`.
-    package var listenerRequests: [(name: String, count: UInt64)] {
-        var names = listenerNames.prefix(ListenerCounts.limit).map(\.self)
-        if listenerNames.count > ListenerCounts.limit { names.append("others") }
-        return names.enumerated().map { number, name in (name, contexts.sum { $0.listeners.value(of: number) }) }
-    }
-
     /// Nil without a TLS listener.
     package var tls: TLSContext? { listeners.tls }
 

@@ -20,13 +20,9 @@ enum RunningServer {
             let id: Int
         }
 
-        struct Requests: Decodable {
-            let byListener: [ServerStatus.Requests.Listener]
-        }
-
         let process: Process
         let version: String
-        let requests: Requests
+        let listeners: [String]
         let warnings: [ServerStatus.Warning]
     }
 
@@ -50,7 +46,7 @@ enum RunningServer {
         switch self {
         case .none: return [.ok(Self.topic, "no server uses the data folder")]
         case .running(let status):
-            let listeners = status.requests.byListener.map(\.name).joined(separator: " ")
+            let listeners = status.listeners.joined(separator: " ")
             let text = "process \(status.process.id) serves on \(listeners)"
             let finding: Finding =
                 status.version == version

@@ -67,9 +67,6 @@ struct MetricsReport {
             "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
         RequestCounts.write(contexts.requestTable, "token_cache_requests_total", to: &text)
-        let requests = "token_cache_listener_requests_total"
-        text.begin(requests, .counter, "Answered requests, by the address of listen that they came to.")
-        for listener in server.listenerRequests { text.add(requests, ["listener": listener.name], listener.count) }
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,

@@ -28,6 +28,8 @@ struct ServerStatus: Encodable, Sendable {
     /// Why the server is not ready; empty if it is.
     let reasons: [String]
     let warnings: [Warning]
+    /// The addresses of `listen`, with their schemes.
+    let listeners: [String]
     let requests: Requests
     let connections: Connections
     let access: Access
@@ -54,8 +56,6 @@ struct ServerStatus: Encodable, Sendable {
     }
 
     struct Requests: Encodable, Sendable {
-        /// In the order of `listen`.
-        let byListener: [Listener]
         /// Errors, the most frequent first; only those that occurred.
         let byCode: [Code]
 
@@ -65,12 +65,6 @@ struct ServerStatus: Encodable, Sendable {
             /// The `errorCode` of the answer; 0 for none.
             let code: Int
             let count: UInt64
-        }
-
-        struct Listener: Codable, Sendable {
-            /// The address, with its scheme.
-            let name: String
-            let requests: UInt64
         }
     }
 
@@ -199,6 +193,7 @@ extension ServerStatus {
         (time, startedAt) = (Date().timeIntervalSince1970, figures.startTime)
         (ready, reasons) = (readiness.isReady, readiness.reasons)
         warnings = Self.warnings(server, metrics.missingKeys, listenerWarnings)
+        listeners = server.listenerNames
         requests = Requests(server)
         connections = Connections(
             open: contexts.openConnections, limit: server.connectionLimit,
@@ -285,8 +280,6 @@ extension ServerStatus.Requests {
             default: nil
             }
         }
-        self.init(
-            byListener: server.listenerRequests.map { Listener(name: $0.name, requests: $0.count) },
-            byCode: codes.sorted { $0.count > $1.count })
+        self.init(byCode: codes.sorted { $0.count > $1.count })
     }
 }

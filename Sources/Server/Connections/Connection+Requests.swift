@@ -237,7 +237,7 @@ extension Connection {
             isSecure: request.isSecure
         )
         context.encode(response, traits, requestID: request.id, into: &output)
-        context.metrics.note(response, to: request.method, through: listener)
+        context.metrics.requests.note(response, to: request.method)
         let entry = droppedEntry.take()
         if settings.accessLog != nil { log(response, entry ?? logEntry()) }
     }

@@ -13,7 +13,6 @@ package import TokenStore
 /// for exclusive access at run time with each request.
 package final class LoopMetrics: Sendable {
     package let requests = RequestCounts()
-    package let listeners = ListenerCounts()
     /// The time of GET requests, from the event that announced the request to the end of the turn that answered it.
     ///
     /// By then the answer, or the first piece of a long one, has been passed to the socket. All GETs of a turn are measured with
@@ -42,18 +41,6 @@ package final class LoopMetrics: Sendable {
     /// The GET requests that `getTime` has measured.
     private let measured = Counter()
 
-    /// Counts an answer.
-    ///
-    /// - Parameters:
-    ///   - response: The answer.
-    ///   - method: The method of the request.
-    ///   - listener: The number of the listener that accepted the connection.
-    @inline(__always)
-    func note(_ response: borrowing Response, to method: Method, through listener: UInt16) {
-        requests.note(response, to: method)
-        listeners.note(listener)
-    }
-
     /// Measures a request whose answer was pending, once: in the turn in which it is counted.
     ///
     /// - Parameters:
@@ -80,24 +67,6 @@ package final class LoopMetrics: Sendable {
         measured.set(answered)
         getTime.add((MonotonicTime.now - began).count, count: count)
     }
-}
-
-/// Counts the requests of each listener.
-///
-/// Written on one thread, read on any.
-package final class ListenerCounts: Sendable {
-    /// How many listeners have a counter of their own; those that follow share one.
-    package static let limit = 64
-    private let counts = InlineArray<65, Counter> { _ in Counter() }
-
-    /// Counts a request; called on the one thread that writes.
-    @inline(__always)
-    func note(_ listener: UInt16) {
-        counts[min(Int(listener), Self.limit)].add()
-    }
-
-    /// - Parameter listener: Its number, or `limit` for all those that share a counter.
-    package func value(of listener: Int) -> UInt64 { counts[listener].value }
 }
 
 /// The open connections of all loops, and how many there may be: `limits.connections`, or fewer if the descriptors do not suffice.

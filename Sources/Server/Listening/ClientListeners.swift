@@ -116,7 +116,7 @@ package struct ClientListener: Sendable {
     /// Nil for plain HTTP.
     let tls: TLSContext?
     let clientAuthentication: TLSClientAuthentication
-    /// The place among all listeners, by which its requests are counted.
+    /// The place among all listeners, by which the access log finds its name.
     var number = 0
 
     /// The address with its scheme, for the log.

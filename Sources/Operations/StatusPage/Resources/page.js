@@ -49,7 +49,7 @@ const notes = new Notes(byID("notes"));
 const IDENTITY = [
   ["version", status => status.version],
   ["up", status => span(status.time - status.started_at)],
-  ["listens on", status => status.requests.by_listener.map(({ name }) => name).join(", ")],
+  ["listens on", status => status.listeners.join(", ")],
 ].map(([label, show]) => {
   const entry = element(byID("identity"), "div");
   element(entry, "dt", {}, label);

@@ -114,13 +114,6 @@ const MEANINGS = {
   50300: "too busy, or the store or the audit log fails", 50500: "other version of HTTP",
 };
 
-// Sets an address, whose line may end before the port.
-function setAddress(node, text) {
-  if (node.textContent === text) return;
-  const [, host, port] = text.match(/^(.*?)(:\d+)?$/);
-  node.replaceChildren(host, document.createElement("wbr"), port ?? "");
-}
-
 // Tables with the same card share it.
 const TABLES = [
   { card: "errors", title: "Errors by code", columns: ["code", "meaning", "a second", "in all"], empty: "none since the start",
@@ -130,9 +123,6 @@ const TABLES = [
     rows: status => status.loops.map(({ name, connections, requests, processor_seconds }) =>
       ({ name, count: requests, busy: processor_seconds, connections })),
     cells: (row, growth) => [row.name, number(row.connections), short(growth.rate(row.name)), percent(growth.rate(`${row.name} busy`))] },
-  { card: "loops", title: "Listeners", columns: ["address", "requests/s", "in all"], setName: setAddress,
-    rows: status => status.requests.by_listener.map(({ name, requests }) => ({ name, count: requests })),
-    cells: (row, growth) => [row.name, short(growth.rate(row.name)), number(row.count)] },
 ];
 
 class FactCard {
@@ -161,8 +151,8 @@ class FactCard {
 }
 
 class TableCard {
-  constructor(parent, { card: name, title, columns, rows, cells, empty, setName = setText }) {
-    Object.assign(this, { rowsOf: rows, cellsOf: cells, setName, growth: new Growth(), shown: new Map() });
+  constructor(parent, { card: name, title, columns, rows, cells, empty }) {
+    Object.assign(this, { rowsOf: rows, cellsOf: cells, growth: new Growth(), shown: new Map() });
     const card = byID(name) ?? element(parent, "section", { class: "card", id: name });
     const table = element(card, "table");
     element(table, "caption", {}, title);
@@ -190,7 +180,7 @@ class TableCard {
         this.shown.set(row.name, texts.map((_, index) =>
           element(line, index === 0 ? "th" : "td", index === 0 ? { scope: "row" } : {})));
       }
-      this.shown.get(row.name).forEach((cell, index) => (index === 0 ? this.setName : setText)(cell, texts[index]));
+      this.shown.get(row.name).forEach((cell, index) => setText(cell, texts[index]));
     }
   }
 

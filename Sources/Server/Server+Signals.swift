@@ -41,7 +41,7 @@ extension Server {
         // Not waited for: the server ends even if the audit log's disk hangs.
         drainRecord.withLock { $0 = record(.drain, .ok, by: actor) }
         let timeout = settingsInForce.drainTimeout
-        notifier.send(.stopping(within: timeout + Self.abandonTime * 2), .status("finishing requests under way"))
+        notifier.send(.stopping(within: timeout + Self.abandonTime * 2))
         for loop in loops { loop.beginDraining() }
         Signal.perform(after: min(timeout, Self.idleTimeWhenDraining)) { [contexts] in
             for context in contexts { context.loop.endIdleWaits() }

@@ -56,29 +56,15 @@ extension Server {
 }
 
 extension Server {
-    private static let statusPause = Duration.seconds(1)
-
-    /// A line for `systemctl status`.
-    var statusLine: String {
-        let reasons = readiness.reasons.joined(separator: "; ")
-        return "serves on \(listenerNames.joined(separator: " "))\(reasons.isEmpty ? "" : ", not ready: \(reasons)")"
-    }
+    private static let storeCheckInterval = Duration.seconds(1)
 
     /// Whether the files of the store were removed, cut or replaced: the server then ends, and its next start examines them.
     package var hasLostStore: Bool { store.fault?.cause == .vanished }
 
-    /// Tells the service manager whenever the server becomes ready or unready, until it is cancelled; stops a server that has lost
-    /// its store.
-    ///
-    /// - Parameter line: The last status that was sent.
-    func reportStatus(after line: String) async {
-        var said = line
-        while (try? await Task.sleep(for: Self.statusPause)) != nil, !isStopping {
+    /// Stops the server once it has lost its store.
+    func watchStore() async {
+        while (try? await Task.sleep(for: Self.storeCheckInterval)) != nil, !isStopping {
             if hasLostStore { return drain("the files of the store are not as they were", by: .none) }
-            let line = statusLine
-            guard line != said else { continue }
-            notifier.send(.status(line))
-            said = line
         }
     }
 }

@@ -141,14 +141,14 @@ package final class Server: Sendable {
         let acceptingTasks = contexts.map { context in
             Task(executorPreference: context.loop) { await self.accept(on: context) }
         }
-        let status = announce(version, administration)
+        announce(version, administration)
         let periodicTasks = [
             // On the administration's loop, as all of Swift's shared threads may be blocked by a slow disk.
             Task(executorPreference: administrationLoop) { await self.notifyWatchdog() },
             Task { await self.reloadChangedFiles() },
             Task { await self.trimHeap() },
             Task { await self.keepUpAuditLog() },
-            Task { await self.reportStatus(after: status) },
+            Task { await self.watchStore() },
         ]
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.
@@ -174,8 +174,7 @@ package final class Server: Sendable {
         logger.info("token-cache has stopped: \(stopReason.withLock(\.self))")
     }
 
-    /// - Returns: The status that the service manager was told.
-    private func announce(_ version: String, _ administration: some Administration) -> String {
+    private func announce(_ version: String, _ administration: some Administration) {
         let addresses = listenerNames.joined(separator: " ")
         let administrationAddresses = administration.listenerNames.joined(separator: ", ")
         store.preload()
@@ -190,10 +189,8 @@ package final class Server: Sendable {
         for warning in certificateWarnings + exposureWarnings + administration.warnings {
             logger.warning("\(warning)")
         }
-        let status = statusLine
         // Even if the server is not ready for clients: it recovers by itself, and must not be restarted.
-        if !isStopping { notifier.send(.ready, .status(status)) }
-        return status
+        if !isStopping { notifier.send(.ready) }
     }
 
     /// The most connections that are served at a time.

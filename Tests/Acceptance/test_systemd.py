@@ -39,8 +39,7 @@ def ending(server):
 
 def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
     with ending(notified(tmp_path / "server", messages, {"drain_timeout": "20s"})) as server:
-        ready = messages.wait("READY")
-        assert ready["STATUS"] == f"serves on {server.base}"
+        messages.wait("READY")
         assert exchange(server.address, post("me", "x")).body == STORED
 
         start = len(messages.all())

@@ -160,7 +160,6 @@ import Testing
             (ServiceNotifier.Message.ready, "READY=1"),
             (.reloading(since: MonotonicTime(nanoseconds: 5_000_999)), "RELOADING=1\nMONOTONIC_USEC=5000"),
             (.stopping(within: .milliseconds(1_500)), "STOPPING=1\nEXTEND_TIMEOUT_USEC=1500000"),
-            (.status("a\nREADY=1"), "STATUS=a READY=1"),
             (.watchdog, "WATCHDOG=1"),
         ])
     func texts(message: ServiceNotifier.Message, expected: String) {

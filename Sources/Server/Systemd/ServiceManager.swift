@@ -16,8 +16,6 @@ package final class ServiceNotifier: Sendable {
         case reloading(since: MonotonicTime)
         /// The server is stopping, and ends within this time.
         case stopping(within: Duration)
-        /// A line for `systemctl status`.
-        case status(String)
         /// All loops are running.
         case watchdog
 
@@ -30,7 +28,6 @@ package final class ServiceNotifier: Sendable {
             // Without this, a drain_timeout longer than TimeoutStopSec= would end with SIGKILL.
             case .stopping(let duration):
                 "STOPPING=1\nEXTEND_TIMEOUT_USEC=\(Nanoseconds(duration).count / 1_000)"
-            case .status(let line): "STATUS=" + line.replacing("\n", with: " ")
             case .watchdog: "WATCHDOG=1"
             }
         }
@@ -54,11 +51,11 @@ package final class ServiceNotifier: Sendable {
         self.socket = socket
     }
 
-    /// Sends the messages in one datagram; logs only the first error.
-    package func send(_ messages: Message...) {
+    /// Sends a message; logs only the first error.
+    package func send(_ message: Message) {
         guard socket != nil else { return }
         do throws(SystemError) {
-            try socket?.send(messages.map(\.text).joined(separator: "\n"))
+            try socket?.send(message.text)
         } catch {
             guard !hasFailed.exchange(true, ordering: .relaxed) else { return }
             logger.warning("the service manager could not be notified: \(error)")

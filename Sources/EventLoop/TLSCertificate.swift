@@ -66,16 +66,6 @@ enum CertificateNames {
         return found
     }
 
-    /// The subject as one line (RFC 2253), such as `CN=Devices,O=Example`, shortened if it is long.
-    static func subject(_ certificate: OpaquePointer) -> String {
-        guard let line = unsafe BIO_new(BIO_s_mem()) else { return "" }
-        defer { unsafe BIO_free_all(line) }
-        _ = unsafe X509_NAME_print_ex(line, X509_get_subject_name(certificate), 0, COPENSSL_NAME_AS_LINE)
-        var bytes = [UInt8](repeating: 0, count: 200)
-        let count = unsafe BIO_read(line, &bytes, Int32(bytes.count))
-        return count > 0 ? String(decoding: bytes.prefix(Int(count)), as: UTF8.self) : "a certificate without a subject"
-    }
-
     /// An ASN.1 string of any type in UTF-8; nil if it is not text.
     private static func text(_ value: UnsafePointer<ASN1_STRING>?) -> [UInt8]? {
         var bytes: UnsafeMutablePointer<UInt8>?
@@ -157,6 +147,36 @@ extension ClientCertificate {
 
     deinit {
         unsafe BIO_free_all(source)
+    }
+}
+
+/// The certificates in a file, in its order.
+@safe final class PEMCertificates {
+    /// X509 objects, which are freed with this.
+    private(set) var all: [OpaquePointer] = unsafe []
+
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - problem: What is wrong with a file without a certificate; continues a sentence that begins with the path.
+    init(file path: String, ifEmpty problem: String) throws(KeyFileError) {
+        let text = try PEMText(file: path)
+        while let certificate = unsafe PEM_read_bio_X509_AUX(text.source, nil, { _, _, _, _ in -1 }, nil) {
+            unsafe all.append(certificate)
+        }
+        let end = OpenSSLErrors.drain().first
+        let count = unsafe all.count
+        // OpenSSL passes over a certificate that follows one without its END line.
+        guard end?.isEndOfPEM == true, count > 0, count == text.certificateCount else {
+            let damage = """
+                is damaged: only \(count) of its \(text.certificateCount) certificates can be read; give a PEM file in which all are \
+                whole, each from its BEGIN to its END line
+                """
+            throw .fromOpenSSL(path, count == 0 ? problem : damage, end?.isEndOfPEM == true ? nil : end)
+        }
+    }
+
+    deinit {
+        for index in unsafe all.indices { unsafe X509_free(all[index]) }
     }
 }
 

@@ -99,19 +99,17 @@ internal import System
     /// Adds a certificate and its key, unless there already is one with a key of the same kind: for each client, OpenSSL
     /// chooses one that the client can check.
     func load(_ pair: TLSFiles.Pair) throws(KeyFileError) {
-        let certificates = try PEMText(file: pair.certificateChain)
-        guard let certificate = unsafe PEM_read_bio_X509_AUX(certificates.source, nil, { _, _, _, _ in -1 }, nil),
-            let chain = unsafe OPENSSL_sk_new_null()
-        else { throw .fromOpenSSL(pair.certificateChain, Self.noCertificate) }
-        defer {
-            unsafe X509_free(certificate)
-            unsafe OPENSSL_sk_pop_free(chain) { certificate in unsafe X509_free(OpaquePointer(certificate)) }
+        let certificates = try PEMCertificates(file: pair.certificateChain, ifEmpty: Self.noCertificate)
+        // OpenSSL counts its own references to them.
+        defer { withExtendedLifetime(certificates) {} }
+        guard let chain = unsafe OPENSSL_sk_new_null() else {
+            throw .fromOpenSSL(pair.certificateChain, "cannot be used")
         }
-        while let next = unsafe PEM_read_bio_X509(certificates.source, nil, { _, _, _, _ in -1 }, nil) {
-            _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(next))
+        defer { unsafe OPENSSL_sk_free(chain) }
+        for index in unsafe certificates.all.indices.dropFirst() {
+            _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(certificates.all[index]))
         }
-        let end = OpenSSLErrors.drain().first
-        guard end?.isEndOfPEM == true else { throw .fromOpenSSL(pair.certificateChain, Self.noCertificate, end) }
+        let certificate = unsafe certificates.all[0]
         let key = try unsafe Self.privateKey(pair.privateKey)
         defer { unsafe EVP_PKEY_free(key) }
         guard unsafe X509_check_private_key(certificate, key) == 1 else {
@@ -186,66 +184,45 @@ enum CertificateTime {
 /// Each is trusted by itself: an intermediate authority without its root too.
 ///
 /// Any thread, as it does not change after init.
-@safe final class TLSAuthorities {
-    private var certificates: [OpaquePointer] = unsafe []
+final class TLSAuthorities {
+    private let certificates: PEMCertificates
     /// What the file holds.
-    private(set) var summary: TLSClientAuthorities
+    let summary: TLSClientAuthorities
     /// Equal for equal certificates, and different for others.
-    private(set) var number = 0
+    let number: Int
 
     init(file path: String) throws(KeyFileError) {
-        summary = TLSClientAuthorities(path: path)
-        let text = try PEMText(file: path)
-        var digests = Hasher()
-        while let certificate = unsafe PEM_read_bio_X509_AUX(text.source, nil, { _, _, _, _ in -1 }, nil) {
-            unsafe certificates.append(certificate)
-            unsafe digests.combine(ClientCertificate(certificate)?.thumbprint)
-            unsafe summary.trusted.append(
-                .init(name: CertificateNames.subject(certificate), expiry: CertificateTime.expiry(certificate)))
+        certificates = try PEMCertificates(
+            file: path,
+            ifEmpty: """
+                holds no usable certificate authorities for client certificates; give a PEM file with at least one
+                """)
+        var (digests, expiries) = (Hasher(), [Int64]())
+        for index in unsafe certificates.all.indices {
+            unsafe digests.combine(ClientCertificate(certificates.all[index])?.thumbprint)
+            unsafe expiries.append(CertificateTime.expiry(certificates.all[index]))
         }
-        let end = OpenSSLErrors.drain().first
-        let count = unsafe certificates.count
-        // OpenSSL passes over a certificate that follows one without its END line.
-        guard end?.isEndOfPEM == true, count > 0, count == text.certificateCount else {
-            let problem =
-                count == 0
-                ? "holds no usable certificate authorities for client certificates; give a PEM file with at least one"
-                : """
-                is damaged: of its certificate authorities only the first \(count) can be read; give a PEM file in which \
-                all are whole, each from its BEGIN to its END line
-                """
-            throw .fromOpenSSL(path, problem, end?.isEndOfPEM == true ? nil : end)
-        }
+        summary = TLSClientAuthorities(path: path, expiries: expiries)
         number = digests.finalize()
-    }
-
-    deinit {
-        for index in unsafe certificates.indices { unsafe X509_free(certificates[index]) }
     }
 
     /// Makes the sessions of an SSL_CTX verify clients' certificates, and tell clients which authorities are trusted.
     func trust(in context: OpaquePointer) {
         let store = unsafe SSL_CTX_get_cert_store(context)
         _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
-        for index in unsafe certificates.indices {
-            _ = unsafe X509_STORE_add_cert(store, certificates[index])
-            _ = unsafe SSL_CTX_add_client_CA(context, certificates[index])
+        for index in unsafe certificates.all.indices {
+            _ = unsafe X509_STORE_add_cert(store, certificates.all[index])
+            _ = unsafe SSL_CTX_add_client_CA(context, certificates.all[index])
         }
     }
 }
 
 /// What the file of the authorities for clients' certificates holds.
 package struct TLSClientAuthorities: Hashable, Sendable {
-    package struct Authority: Hashable, Sendable {
-        /// The subject, such as `CN=Devices,O=Example`.
-        package let name: String
-        /// In seconds since 1970.
-        package let expiry: Int64
-    }
-
     /// The file's path, as configured.
     package let path: String
-    package internal(set) var trusted: [Authority] = []
+    /// When each of them expires, in seconds since 1970.
+    package let expiries: [Int64]
 }
 
 /// Whether the clients of a listener show certificates in the handshake.

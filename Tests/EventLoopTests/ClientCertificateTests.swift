@@ -193,7 +193,8 @@ import Testing
         let endless = try text(authority.certificate).replacing("-----END CERTIFICATE-----\n", with: "")
         let cases = [
             (damaged + good, "holds no usable certificate authorities"),
-            (good + damaged, "only the first 1 can be read"), (endless + good, "only the first 1 can be read"),
+            (good + damaged, "only 1 of its 2 certificates can be read"),
+            (endless + good, "only 1 of its 2 certificates can be read"),
         ]
         for (parts, problem) in cases {
             try parts.write(toFile: file, atomically: true, encoding: .utf8)
@@ -203,7 +204,7 @@ import Testing
         try (try text(intermediate.key) + text(intermediate.certificate))
             .write(toFile: file, atomically: true, encoding: .utf8)
         let context = try TLSContext(files)
-        #expect(context.clientAuthorities?.trusted.map(\.name) == ["CN=intermediate"])
+        #expect(context.clientAuthorities?.expiries.count == 1)
         try await withLoop { loop in
             let taken = try await meet(context, clients: .required, .init(identity: known), on: loop)
             #expect(taken.certificate != nil)

@@ -89,12 +89,21 @@ import Testing
                 return error.description
             }
         }
+        // OpenSSL alone would pass over the certificate behind one without an END line.
+        let text = { (path: String) in try String(contentsOfFile: path, encoding: .utf8) }
+        let endless = try text(good.certificate).replacing("-----END CERTIFICATE-----\n", with: "")
+        let (broken, cut) = ("\(good.certificate).broken", "\(good.certificate).cut")
+        try (try text(good.certificate) + endless + text(rsa.certificate))
+            .write(toFile: broken, atomically: true, encoding: .utf8)
+        try (try text(good.certificate) + endless).write(toFile: cut, atomically: true, encoding: .utf8)
         let (noFile, noCertificate) = ("cannot be read: No such file", "holds no usable certificate; ")
         let (notPlain, noKey) = ("cannot be read: it is no regular file; ", "holds no usable private key; ")
         let cases: [(String, String, String?, String, String)] = [
             (missing, good.key, nil, missing, noFile), (good.certificate, missing, nil, missing, noFile),
             (empty, good.key, nil, empty, noCertificate), (good.key, good.key, nil, good.key, noCertificate),
             (weak.certificate, weak.key, nil, weak.certificate, noCertificate),
+            (broken, good.key, nil, broken, "is damaged: only 2 of its 3 certificates can be read; "),
+            (cut, good.key, nil, cut, "is damaged: only 1 of its 2 certificates can be read; "),
             (good.certificate, empty, nil, empty, noKey),
             (good.certificate, good.certificate, nil, good.certificate, noKey),
             (good.certificate, encrypted, nil, encrypted, "is encrypted with a passphrase"),
@@ -105,7 +114,8 @@ import Testing
             (good.certificate, good.key, pipe, pipe, notPlain), (good.certificate, good.key, missing, missing, noFile),
         ]
         for (certificate, key, authorities, file, expected) in cases {
-            #expect(problem(certificate, key, authorities)?.hasPrefix("\(file) \(expected)") == true)
+            let text = problem(certificate, key, authorities) ?? ""
+            #expect(text.hasPrefix("\(file) \(expected)"), "\(text)")
         }
         #expect(problem(weak.certificate, weak.key)?.contains("(OpenSSL: ee key too small)") == true)
         #expect(problem(good.certificate, good.key) == nil)

@@ -57,7 +57,7 @@ package enum StartCheck {
         let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"
         }
-        return (faults, remarks + (authorities.map { [$0.trust] + $0.warnings() } ?? []))
+        return (faults, remarks + [authorities?.trust, authorities?.warning()].compactMap(\.self))
     }
 
     /// Whether this user can use a data folder, or make it.

@@ -38,19 +38,18 @@ extension TLSCertificate {
 }
 
 extension TLSClientAuthorities {
-    private static let nameLimit = 20
-
-    /// The trusted authorities, for the log.
+    /// Whose certificates are trusted, for the log.
     package var trust: String {
-        let names = trusted.prefix(Self.nameLimit).map { "\"\($0.name)\"" }.joined(separator: ", ")
-        let rest = trusted.count - Self.nameLimit
-        return "clients' certificates are trusted if issued by \(names)\(rest > 0 ? " and \(rest) more" : "") (\(path))"
+        "clients' certificates are trusted if issued by one of the certificate authorities in \(path) (\(expiries.count))"
     }
 
-    /// Warnings about authorities that admit no client any more.
-    package func warnings(at now: Int64 = Int64(time(nil))) -> [String] {
-        trusted.filter { $0.expiry < now }.map {
-            "the authority \"\($0.name)\" in \(path) has expired: clients with its certificates are refused; replace it"
-        }
+    /// A warning if there are authorities that admit no client any more.
+    package func warning(at now: Int64 = Int64(time(nil))) -> String? {
+        let count = expiries.count { $0 < now }
+        guard count > 0 else { return nil }
+        return """
+            \(count) of the \(expiries.count) certificate authorities in \(path) have expired: clients with their certificates are \
+            refused; replace them
+            """
     }
 }

@@ -31,7 +31,8 @@ extension Server {
 
     /// Warnings about certificates that clients refuse now or within 14 days, and about authorities for clients' certificates.
     package var certificateWarnings: [String] {
-        (tls?.certificates ?? []).compactMap { $0.warning() } + (tls?.clientAuthorities?.warnings() ?? [])
+        guard let tls else { return [] }
+        return (tls.certificates.map { $0.warning() } + [tls.clientAuthorities?.warning()]).compactMap(\.self)
     }
 
     /// Reads settings and files again, and applies the settings that can change while the server runs.

@@ -10,15 +10,11 @@ import Testing
         return String(decoding: output, as: UTF8.self)
     }
 
-    @Test
-    func `the next second's answers have its date, and the rest as before`() {
-        let encoder = ResponseEncoder(unixTime: 784_111_777, secureForSeconds: 60).at(unixTime: 784_111_778)
-        var output: [UInt8] = []
-        encoder.encode(Response(body: []), ResponseEncoder.Traits(isSecure: true), into: &output)
-        let lines = String(decoding: output, as: UTF8.self).split(separator: "\r\n")
-        #expect(encoder.unixTime == 784_111_778)
-        #expect(lines.contains("Date: Sun, 06 Nov 1994 08:49:38 GMT"))
-        #expect(lines.contains("Strict-Transport-Security: max-age=60"))
+    @Test(arguments: [Status.ok, .badRequest])
+    func `answers over https say that browsers are to use it for a year`(status: Status) {
+        let field = "\r\nStrict-Transport-Security: max-age=31536000\r\n"
+        #expect(encoded(Response(status: status, body: []), .init(isSecure: true)).contains(field))
+        #expect(!encoded(Response(status: status, body: [])).contains("Strict"))
     }
 
     @Test
@@ -115,7 +111,7 @@ import Testing
     }
 
     @Test func `no digit of an id is left in the head that is kept for the next answers`() {
-        let encoder = ResponseEncoder(unixTime: 0, secureForSeconds: 60)
+        let encoder = ResponseEncoder(unixTime: 0)
         let ids: [RequestID] = [.made(1), .made(.max), .given(Array("a-b_c.d".utf8)), .none, .made(2)]
         for isSecure in [false, true] {
             for id in ids {

@@ -5,33 +5,15 @@ package final class ResponseEncoder: Sendable {
     /// The second, since 1970.
     package let unixTime: Int64
     private let date: [UInt8]
-    /// The `Strict-Transport-Security` field, preceded by a line end; empty if it is turned off.
-    private let transportSecurity: [UInt8]
     /// The beginning of nearly every answer, in clear and over https.
     private let (usual, usualSecure): (UsualHead, UsualHead)
 
-    /// - Parameters:
-    ///   - unixTime: Seconds since 1970 for the `Date` field.
-    ///   - secureForSeconds: How long browsers must use https only, sent with secure answers; 0 sends nothing.
-    package convenience init(unixTime: Int64, secureForSeconds: Int = 0) {
-        self.init(
-            unixTime: unixTime,
-            transportSecurity: secureForSeconds > 0
-                ? Array("\r\nStrict-Transport-Security: max-age=\(secureForSeconds)".utf8) : []
-        )
-    }
-
-    private init(unixTime: Int64, transportSecurity: [UInt8]) {
+    /// - Parameter unixTime: Seconds since 1970 for the `Date` field.
+    package init(unixTime: Int64) {
         self.unixTime = unixTime
-        self.transportSecurity = transportSecurity
         date = HTTPDate.text(unixTime: unixTime)
         usual = UsualHead(Parts.okHead + date)
-        usualSecure = UsualHead(Parts.okHead + date + transportSecurity)
-    }
-
-    /// An encoder with the same settings for another second.
-    package func at(unixTime: Int64) -> ResponseEncoder {
-        ResponseEncoder(unixTime: unixTime, transportSecurity: transportSecurity)
+        usualSecure = UsualHead(Parts.okHead + date + Parts.transportSecurity)
     }
 
     /// What the request and the connection require of the answer's head.
@@ -105,7 +87,7 @@ package final class ResponseEncoder: Sendable {
         output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
-        if traits.isSecure { output.append(contentsOf: transportSecurity) }
+        if traits.isSecure { output.append(contentsOf: Parts.transportSecurity) }
         if let text = requestID.text {
             output.append(contentsOf: Parts.requestID)
             output.append(contentsOf: Array(text.utf8))
@@ -184,6 +166,8 @@ package final class ResponseEncoder: Sendable {
             """.utf8
         )
         static let okHead = Array("HTTP/1.1 200 OK".utf8) + commonFields
+        /// For a year, browsers use only https once they have had an answer over it.
+        static let transportSecurity = Array("\r\nStrict-Transport-Security: max-age=31536000".utf8)
         static let requestID = Array("\r\nX-Request-Id: ".utf8)
         static let location = Array("\r\nLocation: ".utf8)
         static let allow = Array("\r\nAllow: ".utf8)

@@ -40,8 +40,7 @@ package final class LoopContext: @unchecked Sendable {
     /// It is kept apart from the others, as a property of a class is read and written without a check at run time if nothing is
     /// called in between.
     private var latestBuffers: BufferPool.Pair?
-    /// For a year, browsers use only https once they have had an answer over it.
-    private var encoder = ResponseEncoder(unixTime: LoopContext.unixTime, secureForSeconds: 365 * 86_400)
+    private var encoder = ResponseEncoder(unixTime: LoopContext.unixTime)
     private var requestIDs = RequestIDs()
     /// Open connections of this loop, including those that are being handed to it.
     ///
@@ -218,7 +217,7 @@ package final class LoopContext: @unchecked Sendable {
         into output: inout [UInt8]
     ) {
         let now = Self.unixTime
-        if encoder.unixTime != now { encoder = encoder.at(unixTime: now) }
+        if encoder.unixTime != now { encoder = ResponseEncoder(unixTime: now) }
         encoder.encode(response, traits, requestID: requestID, into: &output)
     }
 

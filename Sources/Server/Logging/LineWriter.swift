@@ -3,7 +3,7 @@ internal import Glibc
 internal import Synchronization
 internal import System
 
-/// Writes lines to standard output or to a file on a thread of Dispatch's, so that a slow reader or disk does not block a loop.
+/// Writes lines to standard output or to a file on a thread of its own, so that a slow reader or disk does not block a loop.
 ///
 /// Any thread.
 final class LineWriter: Sendable {
@@ -13,6 +13,7 @@ final class LineWriter: Sendable {
         var lines: [UInt8] = []
         /// Lines dropped since the last write.
         var dropped = 0
+        var isClosed = false
     }
 
     /// Standard output, or an open file, which is closed with the last reference.
@@ -57,13 +58,19 @@ final class LineWriter: Sendable {
     private static let limit = 4 << 20
 
     private let state: Mutex<State>
-    private let queue = DispatchQueue(label: "access log")
+    /// Signalled when there is something to write, and when the last lines are written.
+    private let (work, finished) = (Semaphore(), Semaphore())
     /// Reports lost lines.
     private let failures: RateLimitedLog
 
     init(_ destination: Destination, failures: RateLimitedLog) {
         state = Mutex(State(destination: destination))
         self.failures = failures
+        // Not when the first line comes: if there can be no further thread by then, the lines would be lost without a word.
+        NamedThread.startOrExit("access log") { [self] in
+            repeat { work.wait() } while write()
+            finished.signal()
+        }
     }
 
     /// Queues one line, which includes its newline.
@@ -76,7 +83,7 @@ final class LineWriter: Sendable {
             defer { state.lines.append(contentsOf: line) }
             return (state.lines.isEmpty, false)
         }
-        if isFirst { queue.async { [self] in write() } }
+        if isFirst { work.signal() }
         if isFirstDrop {
             // Not on the caller's loop: if the access log's reader hangs, standard error's may hang as well.
             DispatchQueue.global().async { [failures] in
@@ -94,15 +101,13 @@ final class LineWriter: Sendable {
 
     /// Writes the remaining lines, and returns after a second at the latest, even if the reader does not accept them.
     func close() {
-        let finished = Semaphore()
-        queue.async { [self] in
-            write()
-            finished.signal()
-        }
+        state.withLock { $0.isClosed = true }
+        work.signal()
         finished.wait(atMost: .seconds(1))
     }
 
-    private func write() {
+    /// - Returns: Whether further lines may follow.
+    private func write() -> Bool {
         let taken = state.withLock { state in
             defer { (state.lines, state.dropped) = ([], 0) }
             return state
@@ -120,5 +125,6 @@ final class LineWriter: Sendable {
             failures.log(
                 "\(taken.dropped) lines of the access log were dropped, as its reader or its disk was too slow")
         }
+        return !taken.isClosed
     }
 }

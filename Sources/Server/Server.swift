@@ -30,8 +30,6 @@ package final class Server: Sendable {
     let bufferBudget: BufferBudget
     /// Nil without `audit.file`.
     package let audit: AuditLog?
-    /// The last lines of the log of level warning and up.
-    package var recentLog: RecentLog { log.recent }
     let loader: SettingsLoader
     let inForce: Mutex<Settings>
     let sources: Mutex<SettingsSources>

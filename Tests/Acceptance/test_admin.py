@@ -14,7 +14,7 @@ from http_client import Connection, exchange, lines, post
 from server_process import AS_NOBODY, needs_root, run, until
 from service_manager import StoppedThread
 
-PATHS = ("/", "/status", "/history", "/log", "/settings", "/metrics", "/healthz", "/readyz", "/reload")
+PATHS = ("/", "/status", "/history", "/settings", "/metrics", "/healthz", "/readyz", "/reload")
 
 
 @pytest.fixture(name="server")

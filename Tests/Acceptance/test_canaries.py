@@ -83,7 +83,7 @@ def raw_answer(address, request):
 
 def told(server):
     """All that the server tells its operators, and what other users see of its process."""
-    for path in ("/", "/status", "/history", "/log", "/settings", "/metrics", "/readyz", "/healthz"):
+    for path in ("/", "/status", "/history", "/settings", "/metrics", "/readyz", "/healthz"):
         yield path, raw_answer(server.administration[0], lines(f"GET {path} HTTP/1.1", HOST, "Connection: close"))
     flags = ["--config", str(server.folder / "token-cache.yaml")]
     for command in (["stats"], ["stats", "--json"], ["list"], ["verify"], ["keyring", "list"], ["doctor"], ["doctor", "--json"],

@@ -7,26 +7,16 @@ import TokenService
 
 @testable import Server
 
-struct KeyReloadingTests {
-    private let folder: TemporaryDirectory
+/// Keeps the lines of a log.
+final class LogLines: Sendable {
+    let texts = Mutex<[String]>([])
 
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
-
-    /// Keeps the lines of a log.
-    private final class Lines: Sendable {
-        let texts = Mutex<[String]>([])
-    }
+    var logger: Logger { Logger(label: "test") { _ in Handler(lines: self) } }
 
     private struct Handler: LogHandler {
-        let lines: Lines
+        let lines: LogLines
         var metadata: Logger.Metadata = [:]
         var logLevel = Logger.Level.trace
-
-        init(_ lines: Lines) {
-            self.lines = lines
-        }
 
         subscript(metadataKey key: String) -> Logger.Metadata.Value? {
             get { metadata[key] }
@@ -36,6 +26,14 @@ struct KeyReloadingTests {
         func log(event: LogEvent) {
             lines.texts.withLock { $0.append("\(event.message)") }
         }
+    }
+}
+
+struct KeyReloadingTests {
+    private let folder: TemporaryDirectory
+
+    init() throws {
+        folder = try TemporaryDirectory()
     }
 
     /// Adds a key to a file.
@@ -51,8 +49,8 @@ struct KeyReloadingTests {
         try add(0, to: path)
         var settings = Settings()
         settings.access.apiKeysFile = path
-        let lines = Lines()
-        let logger = Logger(label: "test") { _ in Handler(lines) }
+        let lines = LogLines()
+        let logger = lines.logger
         let access = try AccessResources(settings)
         for number in 1...100 {
             try add(number, to: path)

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import Logging
 import Settings
+import Synchronization
 import System
 import TestSupport
 import Testing
@@ -37,38 +38,6 @@ import Testing
     }
 }
 
-struct RecentLogTests {
-    @Test func `the last hundred lines are kept, and all are counted`() {
-        let log = RecentLog()
-        for number in 1...250 { log.add(unixMilliseconds: Int64(number), level: "warning", text: "line \(number)") }
-        #expect(log.count == 250)
-        #expect(log.lines.map(\.number) == Array(151...250))
-        #expect(log.lines.last == .init(number: 250, unixMilliseconds: 250, level: "warning", text: "line 250"))
-    }
-
-    @Test(arguments: [
-        (String(repeating: "a", count: 1_000), String(repeating: "a", count: 1_000)),
-        (String(repeating: "a", count: 1_001), String(repeating: "a", count: 997) + "…"),
-        // Two bytes each: the cut is not in the middle of one.
-        (String(repeating: "é", count: 600), String(repeating: "é", count: 498) + "…"),
-    ])
-    func `a long line is cut between two characters`(text: String, kept: String) {
-        let log = RecentLog()
-        log.add(unixMilliseconds: 0, level: "error", text: text)
-        #expect(log.lines.map(\.text) == [kept])
-    }
-
-    @Test func `lines below warning are not kept, and lines stay one line each`() {
-        let output = LogOutput(level: .info, format: .json)
-        let logger = output.logger
-        logger.info("nothing")
-        logger.warning("a\nb", metadata: ["name": "value"])
-        logger.critical("c")
-        #expect(output.recent.lines.map(\.text) == ["a b name=value", "c"])
-        #expect(output.recent.lines.map(\.level) == ["warning", "critical"])
-    }
-}
-
 @Suite struct LineWriterTests {
     @Test func `lines that are not being written yet go to a new destination`() throws {
         let folder = try TemporaryDirectory()
@@ -101,11 +70,11 @@ struct RecentLogTests {
     }
 
     @Test func `a line for which there is no room is reported before anything is written again`() throws {
-        let output = LogOutput(level: .error, format: .text)
-        let writer = LineWriter(try LineWriter.Destination(""), failures: RateLimitedLog(output.logger, .error))
+        let lines = LogLines()
+        let writer = LineWriter(try LineWriter.Destination(""), failures: RateLimitedLog(lines.logger, .error))
         writer.append([UInt8](repeating: UInt8(ascii: "x"), count: 5 << 20))
-        while output.recent.lines.isEmpty { usleep(1_000) }
-        #expect(output.recent.lines.first?.text.hasPrefix("lines of the access log are dropped") == true)
+        while lines.texts.withLock(\.isEmpty) { usleep(1_000) }
+        #expect(lines.texts.withLock(\.self).first?.hasPrefix("lines of the access log are dropped") == true)
     }
 
     private func text(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }

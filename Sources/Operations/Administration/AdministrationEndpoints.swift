@@ -15,7 +15,6 @@ struct AdministrationEndpoints: Sendable {
         case page = "/"
         case status = "/status"
         case history = "/history"
-        case log = "/log"
         case settings = "/settings"
         case health = "/healthz"
         case readiness = "/readyz"
@@ -70,7 +69,6 @@ struct AdministrationEndpoints: Sendable {
         case .page: return StatusPage.answer
         case .status: return AdministrationAnswer(json: await status.next())
         case .history: return history.answer(request.query)
-        case .log: return AdministrationAnswer(json: ServerLog(of: server))
         case .settings: return AdministrationAnswer(json: ServerSettings(of: server))
         // Alive as long as it answers: a restart would not help against a full disk.
         case .health: return AdministrationAnswer(json: ["alive": true])

@@ -47,8 +47,6 @@ struct ServerStatus: Encodable, Sendable {
     let process: Process
     /// The threads that serve clients.
     let loops: [Loop]
-    /// Lines of the log of level warning and up since the start.
-    let logLines: UInt64
 
     /// Something that the operator should know or change.
     struct Warning: Codable, Sendable {
@@ -225,7 +223,6 @@ extension ServerStatus {
                 name: name, connections: [context].openConnections, requests: table.reduce(0, +),
                 processorSeconds: times[name] ?? 0)
         }
-        logLines = server.recentLog.count
     }
 
     /// Warnings for the operator, the most serious first.

@@ -31,7 +31,7 @@ enum StatusPage {
         let script = [
             PackageResources.formats_js, PackageResources.history_js, PackageResources.scale_js,
             PackageResources.chart_js, PackageResources.panels_js, PackageResources.tables_js,
-            PackageResources.log_js, PackageResources.settings_js, PackageResources.page_js,
+            PackageResources.settings_js, PackageResources.page_js,
         ]
         return text(PackageResources.page_html)
             .replacing("{style}", with: text(PackageResources.page_css))
@@ -40,27 +40,6 @@ enum StatusPage {
 
     private static func text(_ bytes: [UInt8]) -> String {
         String(decoding: bytes, as: UTF8.self)
-    }
-}
-
-/// The last lines of the log of level warning and up, as `/log` returns them.
-struct ServerLog: Encodable, Sendable {
-    /// The oldest first.
-    let lines: [Line]
-
-    struct Line: Encodable, Sendable {
-        /// 1 for the first one since the start.
-        let number: UInt64
-        /// In seconds since 1970.
-        let time: Double
-        let level: String
-        let text: String
-    }
-
-    init(of server: Server) {
-        lines = server.recentLog.lines.map {
-            Line(number: $0.number, time: Double($0.unixMilliseconds) / 1_000, level: $0.level, text: $0.text)
-        }
     }
 }
 

@@ -16,8 +16,6 @@ package final class LogOutput: Sendable {
     }
 
     private let state: Mutex<State>
-    /// The last lines of level warning and up.
-    package let recent = RecentLog()
 
     package init(level: Logger.Level, format: LogFormat) {
         state = Mutex(State(level: level, format: format))
@@ -54,10 +52,6 @@ package final class LogOutput: Sendable {
                 unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
-            if event.level >= .warning {
-                output.recent.add(
-                    unixMilliseconds: line.unixMilliseconds, level: line.level, text: line.messageWithFields)
-            }
             // One call if the system accepts all bytes, so that the lines of several threads do not mix. An error
             // means that the reader has ended or the disk is full, and there is nowhere else to report that.
             try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)

@@ -69,7 +69,6 @@ function recognize(status) {
   // After a restart all counters begin at 0.
   if (status.started_at !== startedAt) {
     for (const table of tables) table.clear();
-    logCard.forget();
   }
   startedAt = status.started_at;
 }
@@ -129,7 +128,6 @@ async function poll() {
     showStatus(status);
     // The rows that are missing here.
     addHistory(await ask(`/history?since=${history.last + 1}`));
-    if (status.log_lines !== undefined) await logCard.update(status.log_lines);
     drawCharts();
   } catch {
     const since = lastAnswer ? `, last answer at ${clock(lastAnswer / 1000)}` : "";

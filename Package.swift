@@ -174,7 +174,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "Audit", "HTTP", "JSON", "JWT", "SQLiteStore", "Settings", "TestSupport", "TokenPHPFiles",
+                "Audit", "HTTP", "JSON", "JWT", "SQLiteStore", "Settings", "System", "TestSupport", "TokenPHPFiles",
                 "TokenService", "TokenStore",
             ],
             path: "Tests/Fuzzing/Targets", swiftSettings: tested
@@ -199,7 +199,7 @@ let package = Package(
         .testTarget(
             name: "AuditTests", dependencies: ["Audit", "Cryptography", "System", "TestSupport"], swiftSettings: tested
         ),
-        .testTarget(name: "HTTPTests", dependencies: ["HTTP", "TestSupport"], swiftSettings: tested),
+        .testTarget(name: "HTTPTests", dependencies: ["HTTP", "System", "TestSupport"], swiftSettings: tested),
         .testTarget(
             name: "TokenStoreTests",
             dependencies: ["Cryptography", "StoreConformance", "System", "TokenStore", "TestSupport"],

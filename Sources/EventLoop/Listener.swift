@@ -9,9 +9,9 @@ package final class Listener: Sendable {
     /// What it listens on: `127.0.0.1:8080` with the real port where 0 was asked for, or `unix:/run/token-cache.sock`.
     package var name: String { address.description }
     /// True when only programs on this machine can reach it.
-    package var isLocal: Bool { address.isUnix || address.isLoopback }
+    package var isLocal: Bool { address.endpoint?.address.isLoopback ?? true }
     /// The port that it listens on; 0 for a Unix socket.
-    package let port: UInt16
+    package var port: UInt16 { address.endpoint?.port ?? 0 }
     let address: SocketAddress
     /// The Unix socket's file, which is removed with the listener.
     private let path: String?
@@ -32,7 +32,6 @@ package final class Listener: Sendable {
         try Self.listen(on: number)
         let bound = unsafe try SocketAddress("getsockname") { unsafe getsockname(number, $0, $1) }
         self.address = bound
-        port = bound.port
         path = nil
         isAdopted = false
     }
@@ -65,7 +64,6 @@ package final class Listener: Sendable {
             let address = unsafe try? SocketAddress("getsockname", { unsafe getsockname(number, $0, $1) })
         else { return nil }
         self.address = address
-        port = address.isUnix ? 0 : address.port
         path = nil
         isAdopted = true
         descriptor = FileDescriptor(owning: number)
@@ -105,7 +103,6 @@ package final class Listener: Sendable {
             throw error
         }
         self.path = path
-        port = 0
         isAdopted = false
     }
 

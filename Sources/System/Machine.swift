@@ -75,17 +75,6 @@ package enum SystemMemory {
     }
 }
 
-/// The name of this machine.
-package enum MachineName {
-    /// The name that gethostname(2) returns; empty if that fails.
-    package static var current: String {
-        // HOST_NAME_MAX is 64 (gethostname(2)); the last byte stays 0.
-        var bytes = [CChar](repeating: 0, count: 256)
-        guard unsafe gethostname(&bytes, bytes.count - 1) == 0 else { return "" }
-        return String(decoding: bytes.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
-}
-
 /// How long the system has been running.
 package enum SystemUptime {
     /// Seconds since the system's start, suspension included.

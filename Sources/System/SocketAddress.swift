@@ -29,27 +29,19 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
         var addresses: [SocketAddress] = []
         var next = unsafe first
         while let entry = unsafe next {
-            if let address = unsafe SocketAddress(entry.pointee.ai_addr, entry.pointee.ai_addrlen) {
-                addresses.append(address)
+            let address = unsafe try? SocketAddress("getaddrinfo") { storage, length in
+                // An address of IPv4 or IPv6, for which there is room.
+                unsafe length.pointee = entry.pointee.ai_addrlen
+                unsafe memcpy(storage, entry.pointee.ai_addr, Int(entry.pointee.ai_addrlen))
+                return 0
             }
+            if let address { addresses.append(address) }
             unsafe next = entry.pointee.ai_next
         }
         return addresses
     }
 
-    /// Copies an address; nil for families other than IPv4 and IPv6.
-    private init?(_ pointer: UnsafeMutablePointer<sockaddr>?, _ length: socklen_t) {
-        guard let pointer = unsafe pointer else { return nil }
-        let family = Int32(unsafe pointer.pointee.sa_family)
-        guard family == AF_INET || family == AF_INET6 else { return nil }
-        guard Int(length) <= MemoryLayout<sockaddr_un>.size else { return nil }
-        self.length = length
-        unsafe withUnsafeMutableBytes(of: &storage) { bytes in
-            unsafe bytes.copyMemory(from: UnsafeRawBufferPointer(start: pointer, count: Int(length)))
-        }
-    }
-
-    /// Fills an address by a system call such as `getsockname` or `accept4`.
+    /// Fills an address by a call such as `getsockname` or `accept4`.
     package init(
         _ call: String,
         _ fill: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32
@@ -97,56 +89,31 @@ package struct SocketAddress: Sendable, CustomStringConvertible {
 
     package var family: Int32 { Int32(storage.sun_family) }
 
-    /// In host byte order.
-    package var port: UInt16 { UInt16(numeric.port) ?? 0 }
-
-    /// The 4 or 16 bytes of the address in network order; none for a Unix socket.
-    package var addressBytes: [UInt8] {
-        let range =
-            switch family {
-            case AF_INET: 4..<8  // sin_addr, behind family and port
-            case AF_INET6: 8..<24  // sin6_addr, behind family, port and flow label
-            default: 0..<0
-            }
-        return unsafe withUnsafeBytes(of: storage) { unsafe Array($0[range]) }
+    /// The IP address, and the port in host byte order; nil for a Unix socket.
+    package var endpoint: (address: IPAddress, port: UInt16)? {
+        if isUnix { return nil }
+        let bytes = bytes
+        // Family and port, and for IPv6 the flow label, precede the address.
+        let address = IPAddress(networkOrder: family == AF_INET ? bytes[4..<8] : bytes[8..<24])
+        return address.map { ($0, UInt16(bytes[2]) << 8 | UInt16(bytes[3])) }
     }
 
     package var isUnix: Bool { family == AF_UNIX }
+
+    /// As system calls take it; the kernel may give a client's path a length for which there is no room (unix(7)).
+    private var bytes: [UInt8] { unsafe withUnsafeBytes(of: storage) { unsafe Array($0.prefix(Int(length))) } }
 
     /// `127.0.0.1:8080`, `[::1]:8080`, `unix:/run/http.sock`, `unix:@name`, or `unix` for a socket without a name.
     package var description: String {
         if isUnix {
             let start = MemoryLayout<sa_family_t>.size
             guard Int(length) > start else { return "unix" }
-            var bytes = unsafe withUnsafeBytes(of: storage) { unsafe Array($0[start..<Int(length)]) }
-            if bytes[0] == 0 { bytes[0] = UInt8(ascii: "@") }
-            return "unix:" + String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+            var name = Array(bytes[start...])
+            if name[0] == 0 { name[0] = UInt8(ascii: "@") }
+            return "unix:" + String(decoding: name.prefix { $0 != 0 }, as: UTF8.self)
         }
-        let (host, port) = numeric
-        return family == AF_INET6 ? "[\(host)]:\(port)" : "\(host):\(port)"
-    }
-
-    /// True for 127.0.0.0/8 and `::1`, which only this machine reaches.
-    package var isLoopback: Bool {
-        let host = numeric.host
-        return host.hasPrefix("127.") || host == "::1" || host.hasPrefix("::ffff:127.")
-    }
-
-    private var numeric: (host: String, port: String) {
-        var host: [CChar] = Array(repeating: 0, count: Int(NI_MAXHOST))
-        var port: [CChar] = Array(repeating: 0, count: Int(NI_MAXSERV))
-        let status = unsafe withPointer { pointer, length in
-            unsafe getnameinfo(
-                pointer, length, &host, socklen_t(host.count), &port, socklen_t(port.count),
-                NI_NUMERICHOST | NI_NUMERICSERV
-            )
-        }
-        guard status == 0 else { return ("unknown", "0") }
-        return (Self.text(host), Self.text(port))
-    }
-
-    private static func text(_ characters: [CChar]) -> String {
-        String(decoding: characters.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        guard let (address, port) = endpoint else { return "unknown" }
+        return address.isIPv4 ? "\(address):\(port)" : "[\(address)]:\(port)"
     }
 }
 
@@ -173,5 +140,69 @@ extension SocketAddress {
     package func bind(_ descriptor: borrowing FileDescriptor) throws(SystemError) {
         let number = descriptor.number
         guard unsafe withPointer({ unsafe Glibc.bind(number, $0, $1) }) == 0 else { throw SystemError.last("bind") }
+    }
+}
+
+/// An IPv4 or IPv6 address; an IPv4 address is the same as its form in IPv6 (`::ffff:192.0.2.1`, RFC 4291).
+package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
+    /// The first eight bytes, as a number: of an IPv6 address usually the network (RFC 4291, section 2.5.4).
+    package let high: UInt64
+    /// The last eight bytes, as a number.
+    package let low: UInt64
+
+    private init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    /// Reads an address as `inet_pton` does, without brackets, port or zone; nil if it is not an address.
+    package init?(_ text: String) {
+        // `inet_pton` takes a NUL for the end of the text, and would ignore what follows it.
+        guard !text.utf8.contains(0) else { return nil }
+        for (family, count) in [(AF_INET, 4), (AF_INET6, 16)] {
+            var bytes = [UInt8](repeating: 0, count: count)
+            if unsafe inet_pton(family, text, &bytes) == 1 {
+                self.init(networkOrder: bytes[...])
+                return
+            }
+        }
+        return nil
+    }
+
+    /// Reads an element of X-Forwarded-For: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80` or `2001:db8::1`.
+    package static func hop(_ text: String) -> IPAddress? {
+        if text.hasPrefix("["), let close = text.firstIndex(of: "]") {
+            return IPAddress(String(text[..<close].dropFirst()))
+        }
+        if let address = IPAddress(text) { return address }
+        return text.lastIndex(of: ":").flatMap { IPAddress(String(text[..<$0])) }
+    }
+
+    /// Takes the 4 or 16 bytes of an address; nil for any other number of them.
+    package init?(networkOrder bytes: ArraySlice<UInt8>) {
+        let number = { (part: ArraySlice<UInt8>) in part.reduce(UInt64(0)) { $0 << 8 | UInt64($1) } }
+        switch bytes.count {
+        case 4: self.init(high: 0, low: 0xffff_0000_0000 | number(bytes))
+        case 16: self.init(high: number(bytes.prefix(8)), low: number(bytes.suffix(8)))
+        default: return nil
+        }
+    }
+
+    /// The addresses that one client usually has: an IPv4 address is alone, of an IPv6 address the first 64 bits count.
+    package var network: IPAddress { isIPv4 ? self : IPAddress(high: high, low: 0) }
+
+    package var isIPv4: Bool { high == 0 && low >> 32 == 0xffff }
+
+    /// 127.0.0.0/8 and `::1`.
+    package var isLoopback: Bool { isIPv4 ? low >> 24 & 0xff == 127 : high == 0 && low == 1 }
+
+    package var description: String {
+        var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+        // The last four bytes are those of IPv4.
+        let (family, start) = isIPv4 ? (AF_INET, 12) : (AF_INET6, 0)
+        _ = unsafe withUnsafeBytes(of: (high.bigEndian, low.bigEndian)) { bytes in
+            unsafe inet_ntop(family, bytes.baseAddress?.advanced(by: start), &text, socklen_t(text.count))
+        }
+        return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }

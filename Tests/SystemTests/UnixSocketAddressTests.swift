@@ -35,6 +35,22 @@ import Testing
         _ = try address.connect(timeoutInSeconds: nil)
     }
 
+    @Test func `a path that fills all room is kept, although the kernel counts a byte more`() throws {
+        let folder = try TemporaryDirectory()
+        let path = folder.path + "/" + String(repeating: "p", count: 107 - folder.path.utf8.count)
+        let address = try SocketAddress("") { storage, _ in
+            var full = sockaddr_un()
+            full.sun_family = sa_family_t(AF_UNIX)
+            withUnsafeMutableBytes(of: &full.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+            memcpy(storage, &full, MemoryLayout<sockaddr_un>.size)
+            return 0
+        }
+        let socket = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
+        try address.bind(socket)
+        #expect(try bound(socket.number) == "unix:\(path)")
+        #expect(address.endpoint == nil)
+    }
+
     @Test func `a socket without a name has none`() throws {
         let socket = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
         #expect(try bound(socket.number) == "unix")

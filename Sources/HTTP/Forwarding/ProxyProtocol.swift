@@ -1,3 +1,5 @@
+package import System
+
 /// The header by which a proxy in front of the connection tells who its client is: PROXY protocol versions 1 and 2
 /// (haproxy.org/download/2.9/doc/proxy-protocol.txt).
 package enum ProxyProtocol {

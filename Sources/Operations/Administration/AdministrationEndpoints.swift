@@ -3,6 +3,7 @@ internal import HTTP
 internal import Metrics
 internal import Server
 internal import Settings
+internal import System
 internal import TokenService
 internal import TokenStore
 

@@ -184,7 +184,7 @@ extension ServerStatus {
     init(of server: Server, version: String, listenerWarnings: [String]) {
         let (contexts, metrics, software) = (server.contexts, server.store.metrics, server.store.software)
         let (readiness, figures, remote) = (server.readiness, ProcessMetrics.now, metrics.remote)
-        host = MachineName.current
+        host = ProcessInfo.processInfo.hostName
         self.version = version
         storeSoftware = "\(software.name) \(software.version)"
         openssl = TLSContext.libraryVersion

@@ -1,6 +1,7 @@
 package import Audit
 internal import Cryptography
 internal import HTTP
+internal import System
 internal import TokenStore
 
 /// The events of a loop's turn, and the answers that wait until another thread has written these events to the audit log.

@@ -1,4 +1,3 @@
-package import HTTP
 internal import Synchronization
 package import System
 

@@ -1,5 +1,6 @@
 package import Cryptography
 package import HTTP
+package import System
 
 /// Decides whether a request is answered as it came or redirected to HTTPS.
 ///

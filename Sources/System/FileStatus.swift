@@ -1,8 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// What stat(2) says about a file.
-package struct FileStatus: Sendable {
+/// What stat(2) says about a file; it differs after the file was written or replaced.
+package struct FileStatus: Hashable, Sendable {
     package enum Kind: Sendable {
         case file, folder, link, socket, pipe
         /// A device.
@@ -19,8 +19,9 @@ package struct FileStatus: Sendable {
     /// How many names the file has.
     package let linkCount: Int
     package let identity: FileIdentity
-    /// Since 1970.
-    package let modificationTime: (seconds: Int, nanoseconds: Int)
+    /// Seconds since 1970.
+    package let modificationTime: Int
+    private let modificationNanoseconds: Int
 
     /// Nil if there is no file, or none that this user may see.
     ///
@@ -63,7 +64,7 @@ package struct FileStatus: Sendable {
         size = max(0, Int(status.st_size))
         linkCount = Int(status.st_nlink)
         identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
-        modificationTime = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
+        (modificationTime, modificationNanoseconds) = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
     }
 
     package var isFile: Bool { kind == .file }
@@ -139,23 +140,5 @@ package struct FileIdentity: Hashable, Sendable {
     package static func areSame(_ first: String, _ second: String) -> Bool {
         guard let one = find(first), let other = find(second) else { return false }
         return one.identity == other.identity
-    }
-}
-
-/// Tells whether a file was written or replaced: modification time, size and identity.
-///
-/// Links are followed: renewing a certificate often only points a link elsewhere.
-package struct FileStamp: Hashable, Sendable {
-    private let seconds: Int
-    private let nanoseconds: Int
-    private let size: Int
-    private let identity: FileIdentity
-
-    /// Nil for a file that does not exist or that this user may not see.
-    package init?(path: String) {
-        guard let status = FileStatus(path) else { return nil }
-        (seconds, nanoseconds) = status.modificationTime
-        size = status.size
-        identity = status.identity
     }
 }

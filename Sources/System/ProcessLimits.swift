@@ -1,42 +1,25 @@
 internal import CLinux
 internal import Glibc
 
-/// A resource limit of this process (getrlimit(2)).
-struct ResourceLimit {
-    private let resource: __rlimit_resource_t
-
-    /// How many descriptors may be open.
-    static let descriptors = ResourceLimit(RLIMIT_NOFILE)
-    /// The size of core dumps.
-    static let coreDump = ResourceLimit(RLIMIT_CORE)
-
-    private init(_ resource: __rlimit_resource) {
-        self.resource = __rlimit_resource_t(resource.rawValue)
-    }
-
-    /// Nil if they cannot be read.
-    var values: (soft: UInt64, hard: UInt64)? {
-        var limit = rlimit()
-        guard unsafe getrlimit(resource, &limit) == 0 else { return nil }
-        return (UInt64(limit.rlim_cur), UInt64(limit.rlim_max))
-    }
-
-    /// Does nothing if that is not allowed.
-    func set(soft: UInt64, hard: UInt64) {
-        var limit = rlimit(rlim_cur: rlim_t(soft), rlim_max: rlim_t(hard))
-        _ = unsafe setrlimit(resource, &limit)
-    }
-}
-
 /// How many descriptors this process may have open.
 package enum DescriptorLimit {
+    private static let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+
     /// The soft limit, which is the one in force; 0 if unknown.
-    package static var current: Int { Int(clamping: ResourceLimit.descriptors.values?.soft ?? 0) }
+    package static var current: Int { Int(clamping: limit.rlim_cur) }
+
+    private static var limit: rlimit {
+        var limit = rlimit()
+        _ = unsafe getrlimit(resource, &limit)
+        return limit
+    }
 
     /// Raises the soft limit to the hard one, if that is allowed.
     package static func raise() {
-        guard let hard = ResourceLimit.descriptors.values?.hard else { return }
-        ResourceLimit.descriptors.set(soft: hard, hard: hard)
+        var limit = limit
+        guard limit.rlim_max > 0 else { return }
+        limit.rlim_cur = limit.rlim_max
+        _ = unsafe setrlimit(resource, &limit)
     }
 
     /// How many are free, if there are no gaps among the numbers of the open ones: the kernel assigns the lowest free number.
@@ -48,8 +31,7 @@ package enum DescriptorLimit {
 /// Core dumps of this process, which would contain keys and tokens.
 package enum CoreDumps {
     package static func turnOff() {
-        ResourceLimit.coreDump.set(soft: 0, hard: 0)
-        // The limit does not apply to dumps that are piped to a program such as systemd-coredump (core(5)). This does, and
+        // Unlike the limit of their size, this applies to dumps that are piped to a program such as systemd-coredump (core(5)), and
         // keeps other processes of the same user from reading our memory (prctl(2), PR_SET_DUMPABLE).
         _ = clinux_set_dumpable(0)
     }

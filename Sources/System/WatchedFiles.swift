@@ -14,7 +14,9 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     package struct Reading: Sendable {
         fileprivate let names: Names
         /// The state of the files before they were read, so that a change in the meantime is noticed.
-        fileprivate let stamps: [FileStamp?]
+        ///
+        /// Links are followed: renewing a certificate often only points a link elsewhere.
+        fileprivate let states: [FileStatus?]
         fileprivate let content: Content
     }
 
@@ -36,7 +38,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
         _ read: @escaping @Sendable (Names) throws(Failure) -> Content,
         didUse: @escaping @Sendable (Content) -> Void = { _ in }
     ) throws(Failure) {
-        let reading = Reading(names: names, stamps: Self.stamps(paths(names)), content: try read(names))
+        let reading = Reading(names: names, states: Self.states(paths(names)), content: try read(names))
         didUse(reading.content)
         state = Mutex(State(used: reading))
         self.paths = paths
@@ -58,7 +60,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
     /// Costs a stat(2) for each file.
     package var haveChanged: Bool {
         let (used, fault) = state.withLock { ($0.used, $0.fault) }
-        return fault != nil || Self.stamps(paths(used.names)) != used.stamps
+        return fault != nil || Self.states(paths(used.names)) != used.states
     }
 
     /// Reads the files again and uses their contents; blocks for as long as that takes, and must not run on a loop.
@@ -66,9 +68,9 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
 
     /// Reads files without using them yet; blocks for as long as that takes.
     package func read(_ names: Names) throws(Failure) -> Reading {
-        let stamps = Self.stamps(paths(names))
+        let states = Self.states(paths(names))
         do throws(Failure) {
-            return Reading(names: names, stamps: stamps, content: try load(names))
+            return Reading(names: names, states: states, content: try load(names))
         } catch {
             state.withLock { if $0.used.names == names { $0.fault = error } }
             throw error
@@ -83,7 +85,7 @@ package final class WatchedFiles<Names: Hashable & Sendable, Content: Sendable, 
         }
     }
 
-    private static func stamps(_ paths: [String]) -> [FileStamp?] { paths.map { FileStamp(path: $0) } }
+    private static func states(_ paths: [String]) -> [FileStatus?] { paths.map { FileStatus($0) } }
 }
 
 extension WatchedFiles where Names == String {

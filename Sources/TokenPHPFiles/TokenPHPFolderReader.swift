@@ -69,6 +69,6 @@ internal import System
         guard !content.isEmpty else { throw .empty }
         let tokenInfo = TokenPHPFile.tokenInfo(in: content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else { throw .contentNotText }
-        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: Int64(status.modificationTime.seconds))
+        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: Int64(status.modificationTime))
     }
 }

@@ -428,15 +428,9 @@ def test_mode_header(serve, tmp_path):
 
 # Core dumps and access to the process's memory
 
-def test_there_are_no_core_dumps(serve):
-    server = serve()
-    limits = Path(f"/proc/{server.process.pid}/limits").read_text(encoding="utf-8")
-    assert re.search(r"^Max core file size +0 +0 ", limits, re.M)
-
-
 @needs_root
-def test_no_process_of_the_same_user_can_read_its_memory():
-    """Core dump handlers do not get the memory either: the files of an undumpable process belong to root (proc(5))."""
+def test_there_are_no_core_dumps_and_no_process_of_the_same_user_can_read_its_memory():
+    """The files of an undumpable process belong to root (proc(5))."""
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, NOBODY, NOBODY)
         process = subprocess.Popen(

@@ -51,13 +51,13 @@ import Testing
         #expect(found.identity == FileStatus(file)?.identity)
     }
 
-    @Test func `a stamp changes when a file is written or replaced`() throws {
+    @Test func `a status changes when a file is written or replaced`() throws {
         let file = try makeFile("file", "1")
-        let first = try #require(FileStamp(path: file))
-        #expect(FileStamp(path: file) == first)
+        let first = try #require(FileStatus(file))
+        #expect(FileStatus(file) == first)
         _ = try makeFile("file", "12")
-        #expect(FileStamp(path: file) != first)
-        #expect(FileStamp(path: folder + "/nothing") == nil)
+        #expect(FileStatus(file) != first)
+        #expect(FileStatus(folder + "/nothing") == nil)
     }
 
     @Test func `what a file says stays in use until it can be read again`() throws {

@@ -155,13 +155,8 @@ struct LogEvent {
         case newChain = "new_chain"
         /// The file is empty and continues the chain of earlier files.
         case newFile = "new_file"
-        /// Lines are missing at the end of the file.
+        /// The file does not end with the last line that the server wrote.
         case linesMissing = "lines_missing"
-        /// The last lines are not the ones that the server wrote.
-        case linesChanged = "lines_changed"
-
-        /// Whether lines before the start's line may be missing.
-        var isBreak: Bool { self == .linesMissing || self == .linesChanged }
     }
 
     /// The words are part of the file format.

@@ -117,70 +117,43 @@ final class AuditFile: Sendable {
 
 /// Where a chain continues at a start, according to the end of its file and to what the server has saved about it.
 struct LogEnd {
-    /// The end that the next line follows.
-    let head: ChainHead
+    let end: ChainEnd
     /// The key of the next line.
     let key: ChainKey
     let finding: LogEvent.Finding
     /// Bytes of an incomplete line, which were cut off.
     let removedBytes: Int
 
-    /// Examines a file and cuts off an incomplete line at its end.
+    /// How many periods a later end can be ahead of the running key, which is replaced in every period.
+    private static let periodLimit: UInt64 = 1_000
+
+    /// Finds the latest end that is known, and cuts off an incomplete line at the end of the file.
+    ///
+    /// A power cut may have lost the newest of what was saved, or of the lines. The last line of the file is taken as it is: whether
+    /// it and the lines before it are as they were written is what the verifier finds out.
     ///
     /// - Parameters:
     ///   - file: The log's file.
     ///   - running: The running key; its head is the chain's end when the period or the file began.
     ///   - saved: The chain's end as it was saved last; nil if that is not known.
-    init(of file: AuditFile, _ running: RunningKey, saved: HeadFile.Place?) throws(AuditError) {
-        var known = HeadFile.Place(head: running.head, period: running.chainKey.period)
-        // The running key is synced and the saved end is not, so the saved end counts only if it is later.
-        if let saved, saved.head.sequence > running.head.sequence, saved.period >= running.chainKey.period,
-            saved.period - running.chainKey.period < Self.periodLimit
-        {
-            known = saved
+    init(of file: AuditFile, _ running: RunningKey, saved: ChainEnd?) throws(AuditError) {
+        var latest = ChainEnd(head: running.head, period: running.chainKey.period)
+        func isLater(_ end: ChainEnd) -> Bool {
+            end.head.sequence > latest.head.sequence && end.period >= running.chainKey.period
+                && end.period - running.chainKey.period < Self.periodLimit
         }
+        if let saved, isLater(saved) { latest = saved }
         try file.checkOrigin(chain: running.chain)
         removedBytes = try file.cutHalfLine()
-        let knownKey = try running.chainKey.advanced(to: known.period)
-        guard file.size > 0 else {
-            (head, key) = (known.head, knownKey)
-            finding = known.head.sequence == 0 ? .newChain : .newFile
-            return
-        }
-        guard let last = try file.lastLine() else {
-            (head, key, finding) = (known.head, knownKey, .linesChanged)
-            return
-        }
-        if last.sequence == known.head.sequence {
-            (head, key) = (known.head, knownKey)
-            finding = (last.mac == known.head.mac) ? .unaltered : .linesChanged
-        } else if last.sequence < known.head.sequence {
-            (head, key, finding) = (known.head, knownKey, .linesMissing)
+        if file.size == 0 {
+            finding = latest.head.sequence == 0 ? .newChain : .newFile
         } else {
-            // A power cut has lost the newer end that was saved, but not the lines.
-            let end = try Self.follow(file, from: known.head, knownKey)
-            (head, key) = (end.head, end.key)
-            finding = end.head.sequence == last.sequence ? .unaltered : .linesChanged
+            let last = try file.lastLine()?.end
+            if let last, isLater(last) { latest = last }
+            finding = last?.head == latest.head ? .unaltered : .linesMissing
         }
-    }
-
-    /// How many periods the saved end can be ahead of the running key, which is replaced in every period.
-    private static let periodLimit: UInt64 = 1_000
-
-    /// Follows the chain from an end on, up to the first line that does not belong to it.
-    private static func follow(
-        _ file: AuditFile, from head: ChainHead, _ key: ChainKey
-    ) throws(AuditError) -> (head: ChainHead, key: ChainKey) {
-        var check = try LineCheck(after: head, key)
-        for text in try file.bytes(after: head.sequence).split(separator: UInt8(ascii: "\n")) {
-            guard let line = AuditLine(text) else { break }
-            if line.sequence <= head.sequence { continue }
-            guard line.sequence == check.head.sequence + 1, line.period == check.key.period,
-                try check.accept(line, text)
-            else { break }
-            if check.isPeriodEnded { try check.enterNextPeriod() }
-        }
-        return (check.head, check.key)
+        end = latest
+        key = try running.chainKey.advanced(to: latest.period)
     }
 }
 
@@ -228,23 +201,6 @@ extension AuditFile {
         let start = try lastNewline(before: size - 1).map { $0 + 1 } ?? 0
         guard size - 1 - start <= AuditLine.lengthLimit else { return nil }
         return AuditLine(try read(at: start, count: size - 1 - start)[...])
-    }
-
-    /// Whole lines at the end of the file, including all that follow the line with this number.
-    func bytes(after sequence: UInt64) throws(AuditError) -> ArraySlice<UInt8> {
-        let size = size
-        var count = Self.window
-        while true {
-            let start = max(0, size - count)
-            let bytes = try read(at: start, count: size - start)
-            // What was read begins within a line, unless it begins with the file.
-            let whole = start == 0 ? bytes[...] : bytes.drop { $0 != Self.newline }.dropFirst()
-            if start == 0 { return whole }
-            if let first = AuditLine(whole.prefix { $0 != Self.newline }), first.sequence <= sequence + 1 {
-                return whole
-            }
-            count *= 2
-        }
     }
 
     private func lastNewline(before offset: Int) throws(AuditError) -> Int? {

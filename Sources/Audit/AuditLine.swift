@@ -23,6 +23,9 @@ struct LineEncoder: ~Copyable {
         message.reserveCapacity(1024)
     }
 
+    /// The chain's end so far.
+    var end: ChainEnd { ChainEnd(head: head, period: period) }
+
     /// Continues in another period.
     ///
     /// - Parameters:
@@ -84,7 +87,7 @@ struct LineEncoder: ~Copyable {
         _ event: LogEvent, chain: String, at microseconds: Int64, to lines: inout [UInt8]
     ) throws(AuditError) {
         begin(microseconds, event.action.rawValue)
-        append("outcome", event.finding?.isBreak == true ? "failed" : "ok")
+        append("outcome", event.finding == .linesMissing ? "failed" : "ok")
         append("reason", event.finding?.rawValue)
         append("actor", "server")
         append("removed_bytes", event.removedBytes.map(UInt64.init))
@@ -152,7 +155,6 @@ struct AuditLine {
     let period: UInt64
     /// As written in the line.
     let time: String
-    let action: String
     /// The value of `reason`; nil if the line has none.
     let reason: String?
     /// The chain's name; nil unless the line is an anchor.
@@ -160,6 +162,8 @@ struct AuditLine {
     /// The MAC of the line before; nil unless the line is an anchor.
     let previous: [UInt8]?
     let mac: [UInt8]
+    /// The chain's end behind the line.
+    let end: ChainEnd
     /// How many of the line's bytes the MAC covers.
     let coveredCount: Int
 
@@ -175,10 +179,14 @@ struct AuditLine {
         guard bytes.count <= Self.lengthLimit, bytes.suffix(Self.macFieldLength).starts(with: Self.macText),
             let members = try? JSONObject(bytes.span, memberLimit: 32),
             let sequence = members.number("sequence").flatMap(UInt64.init),
-            let period = members.number("period").flatMap(UInt64.init), let time = members.text("time"),
-            let action = members.text("action"), let mac = Self.mac(members.text("mac"))
+            let period = members.number("period").flatMap(UInt64.init), period < .max, let time = members.text("time"),
+            let action = members.text("action"), let mac = Self.mac(members.text("mac")),
+            case let end = ChainEnd(
+                head: ChainHead(sequence: sequence, mac: mac),
+                period: LogEvent.Action(rawValue: action)?.endsPeriod == true ? period + 1 : period),
+            end.isPossible
         else { return nil }
-        (self.sequence, self.period, self.time, self.action, self.mac) = (sequence, period, time, action, mac)
+        (self.sequence, self.period, self.time, self.mac, self.end) = (sequence, period, time, mac, end)
         (reason, chain) = (members.text("reason"), members.text("chain"))
         previous = Self.mac(members.text("previous"))
         coveredCount = bytes.count - Self.macFieldLength

@@ -49,9 +49,9 @@ package final class AuditLog: Sendable {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
         let file = try AuditFile(path)
         let headFile = try HeadFile(RunningKey.headPath(beside: keyPath))
-        let end = try LogEnd(of: file, running, saved: headFile.load())
-        var writer = try ChainWriter(file, running, headFile, after: end)
-        try writer.write([], .opened(end.finding, removedBytes: end.removedBytes), at: clock())
+        let found = try LogEnd(of: file, running, saved: headFile.load())
+        var writer = try ChainWriter(file, running, headFile, after: found)
+        try writer.write([], .opened(found.finding, removedBytes: found.removedBytes), at: clock())
         published = Mutex(writer.figures)
         self.writer = Mutex(writer)
         self.path = path
@@ -59,7 +59,7 @@ package final class AuditLog: Sendable {
         pseudonymKey = running.pseudonymKey
         self.clock = clock
         self.report = report
-        if let notice = AuditNotice(end, path: path) { report(notice) }
+        if let notice = AuditNotice(found, path: path) { report(notice) }
         keepUp()
     }
 
@@ -305,13 +305,13 @@ package struct AuditNotice: Sendable, CustomStringConvertible {
     }
 
     /// What a start found wrong; nil if nothing.
-    init?(_ end: LogEnd, path: String) {
-        let sequence = end.head.sequence
-        switch end.finding {
+    init?(_ found: LogEnd, path: String) {
+        let sequence = found.end.head.sequence
+        switch found.finding {
         case .unaltered, .newChain:
-            guard end.removedBytes > 0 else { return nil }
+            guard found.removedBytes > 0 else { return nil }
             self.init(
-                "the last line of the audit log \(path) was not complete, and its \(end.removedBytes) bytes were removed",
+                "the last line of the audit log \(path) was not complete, and its \(found.removedBytes) bytes were removed",
                 isAlarm: false)
         case .newFile:
             self.init(
@@ -320,13 +320,8 @@ package struct AuditNotice: Sendable, CustomStringConvertible {
         case .linesMissing:
             self.init(
                 """
-                the audit log \(path) lacks lines at its end, the last of them with sequence number \(sequence): after a \
-                power cut the disk may have lost them, otherwise find out who removed them
-                """)
-        case .linesChanged:
-            self.init(
-                """
-                the last lines of the audit log \(path) are not the ones that the server wrote; find out who changed them, \
+                the audit log \(path) does not end with the line that the server wrote last, which has sequence number \
+                \(sequence): after a power cut the disk may have lost lines, otherwise find out who removed or changed them, \
                 with token-cache audit verify
                 """)
         }

@@ -18,20 +18,20 @@ package struct AuditVerifier: ~Copyable {
         }
     }
 
-    /// Periods that a log may have: at one every 15 minutes, they last for more than a hundred years.
-    private static let periodLimit: UInt64 = 4_000_000
-
-    private let firstKey: ChainKey
     private let chain: String
     private let seenHead: Head?
-    /// Nil before the first line.
-    private var check: LineCheck?
+    /// What the next line follows.
+    private var head = ChainHead.start
+    /// The key of the next line, and what makes the line's MAC with it.
+    private var key: ChainKey
+    private var hash: KeyedHash
     private var found = AuditVerification()
     /// Where the last line was.
     private var (file, lineNumber) = ("", 0)
 
-    package init(_ key: AuditFirstKey, head: Head? = nil) throws(AuditError) {
-        (firstKey, chain, seenHead) = (try key.chainKey(), try key.chainName(), head)
+    package init(_ firstKey: AuditFirstKey, head: Head? = nil) throws(AuditError) {
+        let (chain, key) = (try firstKey.chainName(), try firstKey.chainKey())
+        (self.chain, self.key, hash, seenHead) = (chain, key, try key.lineHash(), head)
     }
 
     /// Verifies the next file, in the order in which the server wrote them; does nothing after a fault.
@@ -41,11 +41,7 @@ package struct AuditVerifier: ~Copyable {
         (file, lineNumber) = (path, 0)
         while found.fault == nil, let line = try reader.next() {
             lineNumber += 1
-            switch line {
-            case .whole(let bytes): try verify(bytes)
-            case .cut: refuse(.halfLine)
-            case .long: refuse(.malformed)
-            }
+            try verify(line)
         }
     }
 
@@ -63,53 +59,46 @@ package struct AuditVerifier: ~Copyable {
     // MARK: - Lines
 
     private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
-        guard let line = AuditLine(bytes), line.period < Self.periodLimit else { return refuse(.malformed) }
+        guard let line = AuditLine(bytes) else { return refuse(.malformed) }
+        let expected = head.sequence + 1
+        if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
         var missing: ClosedRange<UInt64>?
-        if let expected = check?.head.sequence.advanced(by: 1) {
-            if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
-            if check?.isPeriodEnded == true { try check?.enterNextPeriod() }
-            if line.sequence > expected {
-                let gap = expected...(line.sequence - 1)
-                // Only the line of a start that has found lines missing may follow a missing line.
-                guard line.reason == LogEvent.Finding.linesMissing.rawValue, let previous = line.previous else {
-                    return refuse(.missing(gap), line.sequence)
-                }
-                try go(to: line, after: previous)
-                missing = gap
-            }
-        } else if line.sequence == 1, line.period == 0 {
-            check = try LineCheck(after: .start, firstKey)
-        } else {
-            guard line.sequence > 1, let previous = line.previous else { return refuse(.noAnchor, line.sequence) }
-            try go(to: line, after: previous)
+        if line.sequence > expected {
+            let gap = expected...(line.sequence - 1)
+            let isFirst = found.lines == nil
+            // An anchor may begin the files in the middle of the chain. After other lines, only the line of a start that has found
+            // lines missing may follow a missing line.
+            guard let previous = line.previous,
+                isFirst || line.reason == LogEvent.Finding.linesMissing.rawValue
+            else { return refuse(isFirst ? .noAnchor : .missing(gap), line.sequence) }
+            if !isFirst { missing = gap }
+            // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
+            guard line.period <= key.period + (line.sequence - expected) else { return refuse(.changed, line.sequence) }
+            try go(to: ChainEnd(head: ChainHead(sequence: line.sequence - 1, mac: previous), period: line.period))
         }
-        guard found.fault == nil, let period = check?.key.period, let previous = check?.head.mac else { return }
-        if line.period != period { return refuse(.wrongPeriod(found: line.period, expected: period), line.sequence) }
-        guard try check?.accept(line, bytes) == true, line.previous.map({ $0 == previous }) ?? true,
-            line.chain.map({ $0 == chain }) ?? true
+        let covered = head.mac + bytes.prefix(line.coveredCount)
+        let mac = try hash.mac(of: covered.span)
+        guard line.period == key.period, ConstantTime.areEqual(mac.span, line.mac.span),
+            line.previous.map({ $0 == head.mac }) ?? true, line.chain.map({ $0 == chain }) ?? true
         else { return refuse(.changed, line.sequence) }
         if let missing {
             found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
         }
-        accept(line)
+        try accept(line)
     }
 
-    /// Prepares for an anchor that begins a file in the middle of the chain, or that follows missing lines.
-    private mutating func go(to line: AuditLine, after previous: [UInt8]) throws(AuditError) {
-        let key = check?.key ?? firstKey
-        // Each period has at least one line, its last one.
-        let lines = line.sequence - 1 - (check?.head.sequence ?? 0)
-        if line.period > key.period, line.period - key.period > lines {
-            return refuse(.wrongPeriod(found: line.period, expected: key.period), line.sequence)
-        }
-        let head = ChainHead(sequence: line.sequence - 1, mac: previous)
-        check = try LineCheck(after: head, key.advanced(to: line.period))
+    /// Continues behind an end, with the key of the line that follows it.
+    private mutating func go(to end: ChainEnd) throws(AuditError) {
+        head = end.head
+        guard end.period > key.period else { return }
+        key = try key.advanced(to: end.period)
+        hash = try key.lineHash()
     }
 
-    private mutating func accept(_ line: AuditLine) {
+    private mutating func accept(_ line: AuditLine) throws(AuditError) {
+        try go(to: line.end)
         found.lines = (found.lines?.lowerBound ?? line.sequence)...line.sequence
         found.lastTime = line.time
-        let head = ChainHead(sequence: line.sequence, mac: line.mac)
         found.headNumber = head.number
         if let seenHead, seenHead.sequence == head.sequence, seenHead.number != head.number {
             refuse(.otherHead, line.sequence)
@@ -124,7 +113,7 @@ package struct AuditVerifier: ~Copyable {
 /// The first thing that is wrong in a log.
 package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     package enum Kind: Hashable, Sendable {
-        /// The line is not one that a server writes.
+        /// The line is not one that a server writes, or is not complete.
         case malformed
         /// The line differs from the one that the server wrote, or another log's key was given.
         case changed
@@ -132,10 +121,6 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
         case missing(ClosedRange<UInt64>)
         /// The line is a repetition, or belongs further up.
         case misplaced(expected: UInt64)
-        /// The line's period does not follow: lines in between were removed, or the line was forged with a later key.
-        case wrongPeriod(found: UInt64, expected: UInt64)
-        /// The file ends within a line.
-        case halfLine
         /// The log ends before the line of the head that was given.
         case cutOff(head: UInt64)
         /// The line is not that of the head that was given.
@@ -162,7 +147,8 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
         switch kind {
         case .malformed:
             """
-            this is not a line of an audit log; it was changed or inserted\(line == 1 ? ", or the file is compressed" : "")
+            this is not a line of an audit log; it was changed, inserted or cut off\
+            \(line == 1 ? ", or the file is compressed" : "")
             """
         case .changed: "this line was changed, or the key that was given is not the first key of this log"
         case .missing(let range):
@@ -177,9 +163,6 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
             line \(expected) should be here; lines were reordered or duplicated\
             \(line == 1 ? ", or the files were not given with the earliest first" : "")
             """
-        case .wrongPeriod(let found, let expected):
-            "this line is of period \(found) and should be of period \(expected); lines were removed, or it was forged"
-        case .halfLine: "the line is not complete; the file was cut off\(line == 1 ? ", or it is compressed" : "")"
         case .cutOff(let head): "the log ends here, but it had a line \(head); the lines between were removed"
         case .otherHead: "this is not the line that the server's metrics have shown"
         case .noAnchor: "give the earlier files too, as this one does not begin with a start or a rotation"
@@ -220,15 +203,6 @@ package struct AuditVerification: Sendable {
 
 /// Reads a file line by line.
 struct LineReader: ~Copyable {
-    enum Line {
-        /// Without its newline.
-        case whole(ArraySlice<UInt8>)
-        /// The file ends within the line.
-        case cut
-        /// The line is longer than any of a log; nothing may be read after it.
-        case long
-    }
-
     private let path: String
     private let file: FileDescriptor
     private var buffer: [UInt8] = []
@@ -250,18 +224,14 @@ struct LineReader: ~Copyable {
         }
     }
 
-    /// Nil at the end.
-    mutating func next() throws(AuditError) -> Line? {
+    /// The next line without its newline, or the beginning of a line that is longer than any of a log; nil at the end.
+    mutating func next() throws(AuditError) -> ArraySlice<UInt8>? {
         while true {
-            if let end = buffer[position...].firstIndex(of: UInt8(ascii: "\n")) {
-                defer { position = end + 1 }
-                return end - position > AuditLine.lengthLimit ? .long : .whole(buffer[position..<end])
-            }
-            let rest = buffer.count - position
-            if rest > AuditLine.lengthLimit { return .long }
-            if isAtEnd {
-                position = buffer.count
-                return rest > 0 ? .cut : nil
+            let rest = buffer[position...]
+            let end = rest.firstIndex(of: UInt8(ascii: "\n"))
+            if end != nil || isAtEnd || rest.count > AuditLine.lengthLimit {
+                position = end.map { $0 + 1 } ?? buffer.count
+                return end == nil && rest.isEmpty ? nil : rest[..<(end ?? buffer.count)]
             }
             buffer.removeFirst(position)
             position = 0
@@ -273,44 +243,5 @@ struct LineReader: ~Copyable {
                 throw .file(path: path, error)
             }
         }
-    }
-}
-
-/// Follows a chain line by line, with the key of each period.
-///
-/// Used by one thread at a time.
-struct LineCheck: ~Copyable {
-    /// The end of what was accepted.
-    private(set) var head: ChainHead
-    private(set) var key: ChainKey
-    /// Whether the last accepted line was the last one of its period.
-    private(set) var isPeriodEnded = false
-    private var hash: KeyedHash
-
-    /// - Parameters:
-    ///   - head: What the first line follows.
-    ///   - key: The key of the first line.
-    init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
-        (self.head, self.key) = (head, key)
-        hash = try key.lineHash()
-    }
-
-    /// Goes to the key of the next period; called when the last one has ended.
-    mutating func enterNextPeriod() throws(AuditError) {
-        key = try key.next()
-        hash = try key.lineHash()
-        isPeriodEnded = false
-    }
-
-    /// Returns whether a line follows the end, and if so makes it the new end.
-    ///
-    /// The caller compares sequence and period.
-    mutating func accept(_ line: AuditLine, _ bytes: ArraySlice<UInt8>) throws(AuditError) -> Bool {
-        let covered = head.mac + bytes.prefix(line.coveredCount)
-        let mac = try hash.mac(of: covered.span)
-        guard ConstantTime.areEqual(mac.span, line.mac.span) else { return false }
-        head = ChainHead(sequence: line.sequence, mac: line.mac)
-        isPeriodEnded = LogEvent.Action(rawValue: line.action)?.endsPeriod ?? false
-        return true
     }
 }

@@ -23,17 +23,17 @@ struct ChainWriter: ~Copyable {
     ///   - file: The file, whose end was examined.
     ///   - running: The running key as its file has it.
     ///   - headFile: Where the chain's end is saved.
-    ///   - end: Where the chain continues.
+    ///   - found: Where the chain continues.
     init(
-        _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after end: LogEnd
+        _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after found: LogEnd
     ) throws(AuditError) {
         self.file = file
         self.running = running
         // `periodStart` stays as it is, so that the key is replaced when its time is over.
-        self.running.chainKey = end.key
+        self.running.chainKey = found.key
         self.headFile = headFile
-        encoder = try LineEncoder(after: end.head, end.key)
-        figures.setHead(end.head)
+        encoder = try LineEncoder(after: found.end.head, found.key)
+        figures.setHead(found.end.head)
     }
 
     /// Writes lines: all of them or, with an error, none.
@@ -65,7 +65,7 @@ struct ChainWriter: ~Copyable {
         }
         figures.lines += encoder.head.sequence - before.sequence
         figures.setHead(encoder.head)
-        headFile.save(encoder.head, period: encoder.period)
+        headFile.save(encoder.end)
     }
 
     /// Notes that events were dropped, or that the disk did not respond; the next lines say so.
@@ -99,7 +99,7 @@ struct ChainWriter: ~Copyable {
         running.periodStart = microseconds / 1_000_000
         running.head = encoder.head
         isKeyUnsaved = true
-        headFile.save(encoder.head, period: encoder.period)
+        headFile.save(encoder.end)
     }
 
     /// Continues in another file, which is empty; stays with the current one if that fails.

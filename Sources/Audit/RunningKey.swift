@@ -13,6 +13,17 @@ struct ChainHead: Hashable, Sendable {
     static let start = ChainHead(sequence: 0, mac: [UInt8](repeating: 0, count: macLength))
 }
 
+/// A chain's end, and the period of the line that follows it.
+struct ChainEnd {
+    let head: ChainHead
+    let period: UInt64
+
+    /// Whether a chain can have this end: larger numbers are damage, and counting on from them could overflow.
+    ///
+    /// At a period every 15 minutes, the periods last for more than a hundred years.
+    var isPossible: Bool { head.sequence < 1 << 62 && period < 4_000_000 }
+}
+
 /// What the server keeps on its disk to continue the chain: the current period's key, and nothing that leads to an earlier
 /// one.
 package struct RunningKey: Sendable {
@@ -285,19 +296,9 @@ enum KeyFile {
 /// The file with the chain's end, written again with every line, so that the next start notices if the log has lost lines at its
 /// end.
 ///
-/// It is not synced: after a power cut it may be older than the log, and the start then reads the lines in between. It contains no
-/// secret. Used by one thread at a time.
+/// It is not synced: after a power cut it may be older than the log. It contains no secret. Used by one thread at a time.
 struct HeadFile: ~Copyable, Sendable {
     private let descriptor: FileDescriptor
-
-    /// A chain's end, and the period of the line that follows it.
-    struct Place {
-        let head: ChainHead
-        let period: UInt64
-    }
-
-    /// More lines than any log has: a larger number is damage, and counting on from it could overflow.
-    private static let sequenceLimit: UInt64 = 1 << 62
 
     init(_ path: String) throws(AuditError) {
         do throws(SystemError) {
@@ -308,20 +309,20 @@ struct HeadFile: ~Copyable, Sendable {
     }
 
     /// Nil if the file is new or damaged.
-    func load() -> Place? {
+    func load() -> ChainEnd? {
         let bytes = (try? BlockingIO.read(from: descriptor.number, at: 0, count: 128)) ?? []
         let words = bytes.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
         guard words.count == 3, let sequence = UInt64(String(decoding: words[0], as: UTF8.self)),
-            sequence < Self.sequenceLimit,
             let period = UInt64(String(decoding: words[1], as: UTF8.self)),
             let mac = Base64URL.decode(Array(words[2]).span), mac.count == ChainHead.macLength
         else { return nil }
-        return Place(head: ChainHead(sequence: sequence, mac: mac), period: period)
+        let end = ChainEnd(head: ChainHead(sequence: sequence, mac: mac), period: period)
+        return end.isPossible ? end : nil
     }
 
     /// A failure is ignored: its only consequence is that a start may not notice missing lines.
-    func save(_ head: borrowing ChainHead, period: UInt64) {
-        let text = Array("\(head.sequence) \(period) \(Base64URL.encode(head.mac.span))\n".utf8)
+    func save(_ end: ChainEnd) {
+        let text = Array("\(end.head.sequence) \(end.period) \(Base64URL.encode(end.head.mac.span))\n".utf8)
         try? BlockingIO.write(text[...], to: descriptor.number, at: 0)
     }
 }

@@ -14,13 +14,6 @@ struct JWK {
     /// Bytes that a public exponent may have; nearly all keys have 65537.
     private static let exponentLength = 4
 
-    private enum KeyType: String, CaseIterable {
-        case rsa = "RSA"
-        case ellipticCurve = "EC"
-        case octetKeyPair = "OKP"
-        case symmetric = "oct"
-    }
-
     /// - Parameters:
     ///   - members: The members of the key's object.
     ///   - text: The set's text.
@@ -28,47 +21,46 @@ struct JWK {
     init(
         _ members: JSONObject, in text: Span<UInt8>, algorithms: [JWTAlgorithm]
     ) throws(SkippedKey.Reason) {
-        guard let type = Self.keyType(of: members) else { throw .unknownType }
-        guard Self.isForVerification(members, in: text) else { throw .notForSignatures }
-        keyID = try Self.keyID(of: members)
-        switch type {
-        case .symmetric: throw .symmetric
-        case .rsa:
-            let algorithm = try Self.algorithm(of: members, .rsa, algorithms)
-            key = try Self.rsaKey(members, algorithm)
-        case .ellipticCurve:
-            guard let name = try? Self.string("crv", of: members),
-                let curve = EllipticCurve(spelled: name)
-            else { throw .unknownCurve }
-            let algorithm = try Self.algorithm(of: members, .ellipticCurve(curve), algorithms)
-            key = try Self.ellipticCurveKey(members, curve, algorithm)
-        case .octetKeyPair:
-            guard let name = try? Self.string("crv", of: members), name.elementsEqual("Ed25519".utf8) else {
-                throw .unknownCurve
+        if Self.isSymmetric(members) { throw .symmetric }
+        guard let type = Self.keyType(of: members), Self.isForVerification(members, in: text),
+            let algorithm = try Self.algorithm(of: members, type, algorithms)
+        else { throw .otherUse }
+        keyID = Self.keyID(of: members)
+        let encoded =
+            switch type {
+            case .rsa: try Self.rsaKey(members)
+            case .ellipticCurve(let curve): try Self.ellipticCurveKey(members, curve)
+            case .ed25519: try Self.ed25519Key(members)
             }
-            key = try Self.ed25519Key(members, try Self.algorithm(of: members, .ed25519, algorithms))
+        guard let key = PublicKey(encoded, algorithm) else { throw .invalidKey }
+        self.key = key
+    }
+
+    /// `kty` and, where there are several, `crv`; nil if no algorithm has such keys.
+    private static func keyType(of members: JSONObject) -> JWTAlgorithm.KeyType? {
+        switch members.text("kty") {
+        case "RSA": .rsa
+        case "EC": members.text("crv").flatMap(EllipticCurve.init).map(JWTAlgorithm.KeyType.ellipticCurve)
+        case "OKP": members.text("crv") == "Ed25519" ? .ed25519 : nil
+        default: nil
         }
     }
 
-    private static func keyType(of members: JSONObject) -> KeyType? {
-        (try? string("kty", of: members)).flatMap(KeyType.init(spelled:))
-    }
+    private static func isSymmetric(_ members: JSONObject) -> Bool { members.text("kty") == "oct" }
 
     /// The name of a member that only private keys have (RFC 7518, sections 6.2.2 and 6.3.2; RFC 8037, section 2).
     static func privateMember(of members: JSONObject) -> String? {
-        guard let type = keyType(of: members), type != .symmetric else { return nil }
-        return ["d", "p", "q", "dp", "dq", "qi", "oth"].first(where: members.has)
+        isSymmetric(members) ? nil : ["d", "p", "q", "dp", "dq", "qi", "oth"].first(where: members.has)
     }
 
-    static func keyID(of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8]? {
-        members.has("kid") ? try string("kid", of: members) : nil
+    /// `kid`; nil if the key has none.
+    static func keyID(of members: JSONObject) -> [UInt8]? {
+        if case .string(let keyID) = members["kid"] { keyID } else { nil }
     }
 
     /// `use` and `key_ops` (RFC 7517, sections 4.2 and 4.3), which may both be missing.
     private static func isForVerification(_ members: JSONObject, in text: Span<UInt8>) -> Bool {
-        if members.has("use") {
-            guard let use = try? string("use", of: members), use.elementsEqual("sig".utf8) else { return false }
-        }
+        guard !members.has("use") || members.text("use") == "sig" else { return false }
         guard let operations = members["key_ops"] else { return true }
         guard case .array(let range) = operations,
             let names = JSONObject.strings(text, range, limit: memberLimit)
@@ -76,55 +68,48 @@ struct JWK {
         return names.contains(Array("verify".utf8))
     }
 
+    /// `alg`; nil for an algorithm that is unknown or not allowed.
     private static func algorithm(
         of members: JSONObject, _ type: JWTAlgorithm.KeyType, _ allowed: [JWTAlgorithm]
-    ) throws(SkippedKey.Reason) -> JWTAlgorithm {
-        guard members.has("alg") else {
-            guard let first = allowed.first(where: { $0.keyType == type }) else { throw .algorithmNotAllowed }
-            return first
-        }
-        guard let name = try? string("alg", of: members),
-            let algorithm = JWTAlgorithm(name: name)
-        else { throw .unknownAlgorithm }
-        guard algorithm.keyType == type else { throw .algorithmOfAnotherType(algorithm) }
-        guard allowed.contains(algorithm) else { throw .algorithmNotAllowed }
+    ) throws(SkippedKey.Reason) -> JWTAlgorithm? {
+        guard members.has("alg") else { return allowed.first { $0.keyType == type } }
+        guard case .string(let name) = members["alg"], let algorithm = JWTAlgorithm(name: name),
+            allowed.contains(algorithm)
+        else { return nil }
+        guard algorithm.keyType == type else { throw .malformed(member: "alg") }
         return algorithm
     }
 
     // MARK: - The kinds of keys
 
-    private static func rsaKey(
-        _ members: JSONObject, _ algorithm: JWTAlgorithm
-    ) throws(SkippedKey.Reason) -> PublicKey {
+    private static func rsaKey(_ members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
         // Some issuers write a zero for the sign before the modulus, which RFC 7518 (section 6.3.1.1) asks them to omit.
         let modulus = Array(try decoded("n", of: members).drop { $0 == 0 })
         let bits = modulus.count * 8 - (modulus.first?.leadingZeroBitCount ?? 0)
         guard modulusBits.contains(bits) else { throw .modulusSize(bits) }
         let exponent = Array(try decoded("e", of: members).drop { $0 == 0 })
         let isUsable = exponent.count <= exponentLength && exponent.last.map { $0 & 1 == 1 } ?? false && exponent != [1]
-        guard isUsable else { throw .exponent }
-        return try made(DER.rsaKey(modulus: modulus, exponent: exponent), algorithm)
+        guard isUsable else { throw .malformed(member: "e") }
+        return DER.rsaKey(modulus: modulus, exponent: exponent)
     }
 
     private static func ellipticCurveKey(
-        _ members: JSONObject, _ curve: EllipticCurve, _ algorithm: JWTAlgorithm
-    ) throws(SkippedKey.Reason) -> PublicKey {
+        _ members: JSONObject, _ curve: EllipticCurve
+    ) throws(SkippedKey.Reason) -> [UInt8] {
         let (x, y) = (try decoded("x", of: members), try decoded("y", of: members))
         // RFC 7518, section 6.2.1.2.
         guard x.count == curve.length else { throw .malformed(member: "x") }
         guard y.count == curve.length else { throw .malformed(member: "y") }
-        return try made(DER.ellipticCurveKey(curve, x: x, y: y), algorithm)
+        return DER.ellipticCurveKey(curve, x: x, y: y)
     }
 
-    private static func ed25519Key(
-        _ members: JSONObject, _ algorithm: JWTAlgorithm
-    ) throws(SkippedKey.Reason) -> PublicKey {
+    private static func ed25519Key(_ members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
         let point = try decoded("x", of: members)
         guard point.count == 32 else { throw .malformed(member: "x") }
         // Little endian, and the highest bit is the sign of x.
         let y = Hexadecimal.text(point.dropLast() + [point[31] & 0x7f])
         guard !ed25519SmallOrders.contains(y) else { throw .invalidKey }
-        return try made(DER.ed25519Key(point), algorithm)
+        return DER.ed25519Key(point)
     }
 
     /// The y of Ed25519's points whose order divides 8, reduced or not.
@@ -141,18 +126,8 @@ struct JWK {
         "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     ]
 
-    private static func made(_ encoded: [UInt8], _ algorithm: JWTAlgorithm) throws(SkippedKey.Reason) -> PublicKey {
-        guard let key = PublicKey(encoded, algorithm) else { throw .invalidKey }
-        return key
-    }
-
-    private static func string(_ name: String, of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
-        guard case .string(let value) = members[name] else { throw .malformed(member: name) }
-        return value
-    }
-
     private static func decoded(_ name: String, of members: JSONObject) throws(SkippedKey.Reason) -> [UInt8] {
-        var text = try string(name, of: members)
+        guard case .string(var text) = members[name] else { throw .malformed(member: name) }
         // RFC 7515 (section 2) leaves out the padding; some issuers write it.
         for _ in 0..<2 where text.last == UInt8(ascii: "=") { text.removeLast() }
         guard let bytes = Base64URL.decode(text.span) else { throw .malformed(member: name) }
@@ -172,25 +147,20 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
         }
 
         static let notAnObject = Reason("it is no object")
-        static let unknownType = Reason("its kty is none of RSA, EC and OKP", isFault: false)
+        static let otherUse = Reason(
+            """
+            it is not for verifying signatures (use, key_ops), or its kty, crv or alg is not that of an algorithm in \
+            access.bearer.algorithms
+            """, isFault: false)
         static let symmetric = Reason("it is symmetric (kty oct), so whoever verifies with it could also sign")
-        static let unknownCurve = Reason(
-            "its crv is none of P-256, P-384 and P-521 for EC, Ed25519 for OKP", isFault: false)
-        static let notForSignatures = Reason("its use is not sig, or its key_ops do not contain verify", isFault: false)
-        static let unknownAlgorithm = Reason(
-            "its alg is none of \(JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "))", isFault: false)
-        static func algorithmOfAnotherType(_ algorithm: JWTAlgorithm) -> Reason {
-            Reason("its alg \(algorithm.rawValue) does not belong to its kty and crv")
+        /// The member is missing, not a string, not base64url, has the wrong length, or belongs to another kind of key.
+        static func malformed(member: String) -> Reason {
+            Reason("its \(member) is missing or malformed, or does not belong to its kty and crv")
         }
-        /// The settings allow no algorithm for this kind of key, or not the one that the key names.
-        static let algorithmNotAllowed = Reason("the settings do not allow its algorithm", isFault: false)
-        /// The member is missing, is not a string, or not base64url of the right length.
-        static func malformed(member: String) -> Reason { Reason("its \(member) is missing or malformed") }
         static func modulusSize(_ bits: Int) -> Reason {
             let (least, most) = (JWK.modulusBits.lowerBound, JWK.modulusBits.upperBound)
             return Reason("its modulus has \(bits) bits, and \(least) to \(most) are accepted")
         }
-        static let exponent = Reason("its exponent is not an odd number from 3 to 4294967295")
         /// Also for a point of Ed25519 of small order.
         static let invalidKey = Reason(
             "its numbers do not make a valid key (such as a point that is not on its curve, or an invalid modulus)")

@@ -47,8 +47,7 @@ package struct JWTKeySet: Sendable {
                 guard let members else { throw .notAnObject }
                 usable.append((position, try JWK(members, in: text, algorithms: algorithms)))
             } catch {
-                let keyID = members.flatMap { (try? JWK.keyID(of: $0)) ?? nil }
-                skipped.append(SkippedKey(position: position, keyID: keyID, reason: error))
+                skipped.append(SkippedKey(position: position, keyID: members.flatMap(JWK.keyID), reason: error))
             }
         }
         let nameless = usable.count > 1 ? usable.filter { $0.jwk.keyID == nil } : []

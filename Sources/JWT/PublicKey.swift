@@ -111,8 +111,11 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
     ///
     /// `Ed25519` (RFC 9864) is another name for what `EdDSA` means with a key of that curve.
     package init?(name: some Sequence<UInt8>) {
+        // Bytes are compared, as Swift's strings may be equal although their bytes differ.
         let name = Array(name)
-        if name.elementsEqual("Ed25519".utf8) { self = .edDSA } else { self.init(spelled: name) }
+        let found = Self.allCases.first { $0.rawValue.utf8.elementsEqual(name) }
+        guard let algorithm = name.elementsEqual("Ed25519".utf8) ? .edDSA : found else { return nil }
+        self = algorithm
     }
 
     /// The kinds of keys (RFC 7517, section 4.1; RFC 7518, section 6.1), each with the curve where there are several.
@@ -140,7 +143,7 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
 }
 
 /// The curves of RFC 7518, section 6.2.1.1.
-enum EllipticCurve: String, CaseIterable, Sendable {
+enum EllipticCurve: String, Sendable {
     case p256 = "P-256"
     case p384 = "P-384"
     case p521 = "P-521"
@@ -152,14 +155,6 @@ enum EllipticCurve: String, CaseIterable, Sendable {
         case .p384: 48
         case .p521: 66
         }
-    }
-}
-
-extension CaseIterable where Self: RawRepresentable<String> {
-    /// The case of exactly these bytes. (In Swift, strings that differ in bytes may be equal.)
-    init?(spelled name: [UInt8]) {
-        guard let found = Self.allCases.first(where: { $0.rawValue.utf8.elementsEqual(name) }) else { return nil }
-        self = found
     }
 }
 

@@ -252,7 +252,7 @@ def test_mistakes_in_the_file_and_its_place_are_named(keys, tmp_path):
     assert "/var/lib/token-cache/api-keys" in done.stderr
     keys.file.write_text("# a comment\n{}\n")
     os.chmod(keys.file, 0o600)
-    assert f"{keys.file} has a fault in line 2: a key needs name, scopes, sha256 and created" in keys("list").stderr
+    assert f"{keys.file} has a fault in line 2: it is not an API key" in keys("list").stderr
     added = keys("add", "a", "--scope", "erase")
     assert (added.returncode, added.stdout) == (1, "") and keys.file.read_text() == "# a comment\n{}\n"
     os.chmod(keys.file, 0o622)

@@ -84,43 +84,32 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["api-keys"])
     }
 
-    @Test(
-        arguments: [
-            ("nonsense", "line 1: it is not an API key in the form of `token-cache access keys add`"),
-            ("{}", "line 1: a key needs name, scopes, sha256 and created"),
-            (line + "\n\n# more\n" + line, "line 4: an earlier key has the same name"),
-            (line + "\n" + line.replacing(#""a""#, with: #""b""#), "line 2: an earlier key has the same secret"),
-            (line + "x", "line 1: it is not an API key in the form of `token-cache access keys add`"),
-            (line.replacing(":5", with: ":-5"), "line 1: created is not a number of seconds since 1970"),
-            (line.replacing(":5", with: ":5.0"), "line 1: created is not a number of seconds since 1970"),
-            (line.replacing(":5", with: #":"5""#), "line 1: created is not a number of seconds since 1970"),
-            (
-                line.replacing(":5", with: ":5,\"expires\":null"),
-                "line 1: expires is not a number of seconds since 1970"
-            ),
-            (
-                line.replacing(":5", with: ":5,\"expire\":7"),
-                "line 1: it has an unknown member; allowed are name, scopes, sha256, created, expires"
-            ),
-            (line.replacing(":5", with: ":5,\"name\":\"b\""), "line 1: a member is there twice"),
-            (
-                line.replacing("[\"sessions\"]", with: "[]"),
-                "line 1: it has an unknown scope or none; allowed are sessions, tokens:read, tokens:write, erase"
-            ),
-            (
-                line.replacing("[\"sessions\"]", with: "[\"sessions\",\"all\"]"),
-                "line 1: it has an unknown scope or none; allowed are sessions, tokens:read, tokens:write, erase"
-            ),
-            (
-                line.replacing("\"a\"", with: "\"a b\""),
-                "line 1: its name is not allowed; allowed is 1 to 64 letters, digits, dots, - and _"
-            ),
-            (
-                line.replacing("\"0a0a", with: "\"0a"), "line 1: its sha256 is not 64 hexadecimal digits"
-            ),
-        ]
-    )
-    func `the error names a line that is not a key, and shows nothing of it`(text: String, reason: String) throws {
+    @Test(arguments: [
+        "nonsense", "{}", line + "x", line.replacing(":5", with: ":-5"), line.replacing(":5", with: ":5.0"),
+        line.replacing(":5", with: #":"5""#), line.replacing(":5", with: #":5,"expires":null"#),
+        line.replacing(":5", with: #":5,"expires":-1"#), line.replacing(":5", with: #":5,"expire":7"#),
+        line.replacing(":5", with: #":5,"name":"b""#), line.replacing(#"["sessions"]"#, with: "[]"),
+        line.replacing(#"["sessions"]"#, with: #"["sessions","all"]"#),
+        line.replacing(#"["sessions"]"#, with: #"["sessions","sessions"]"#),
+        line.replacing(#"["sessions"]"#, with: #""sessions""#), line.replacing(#""a""#, with: #""a b""#),
+        line.replacing(#""0a0a"#, with: #""0a"#), line.replacing(#""sha256""#, with: #""sha512""#),
+    ])
+    func `the error names a line that is not a key, shows nothing of it, and says what a key is`(text: String) throws {
+        let reason = """
+            has a fault in line 3: it is not an API key in the form of `token-cache access keys add`: a JSON object with name (1 to \
+            64 letters, digits, dots, - and _), scopes (some of sessions, tokens:read, tokens:write, erase), sha256 (64 \
+            hexadecimal digits), created and perhaps expires (seconds since 1970), each of them once, and nothing else
+            """
+        #expect(throws: KeyFileError("keys", reason)) {
+            _ = try APIKeysText.keys(of: Array("# a comment\n\n\(text)".utf8), "keys")
+        }
+    }
+
+    @Test(arguments: [
+        (line + "\n\n# more\n" + line, "line 4: an earlier key has the same name"),
+        (line + "\n" + line.replacing(#""a""#, with: #""b""#), "line 2: an earlier key has the same secret"),
+    ])
+    func `a key that is there twice is an error`(text: String, reason: String) throws {
         #expect(throws: KeyFileError("keys", "has a fault in \(reason)")) {
             _ = try APIKeysText.keys(of: Array(text.utf8), "keys")
         }

@@ -77,10 +77,14 @@ enum APIKeysText {
         for (index, line) in text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             let content = line.drop { $0 == 0x20 || $0 == 0x09 || $0 == 0x0d }
             if content.isEmpty || content.first == UInt8(ascii: "#") { continue }
-            do throws(Fault) {
-                try add(Array(content), to: &keys)
+            func fault(_ reason: String) -> KeyFileError {
+                KeyFileError(path, "has a fault in line \(index + 1): \(reason)")
+            }
+            guard let entry = entry(Array(content)) else { throw fault(form) }
+            do throws(APIKeys.AdditionError) {
+                try keys.add(entry.key, digest: entry.digest)
             } catch {
-                throw KeyFileError(path, "has a fault in line \(index + 1): \(error.reason)")
+                throw fault(error.rawValue)
             }
         }
         return keys
@@ -104,62 +108,31 @@ enum APIKeysText {
 
     // MARK: - A line
 
-    private struct Fault: Error {
-        let reason: String
-
-        init(_ reason: String) { self.reason = reason }
-    }
-
     private static let memberNames = ["name", "scopes", "sha256", "created", "expires"]
 
-    private static func add(_ line: [UInt8], to keys: inout APIKeys) throws(Fault) {
-        let object: JSONObject
-        do throws(JSONObject.Failure) {
-            object = try JSONObject(line.span, memberLimit: 2 * memberNames.count)
-        } catch {
-            throw Fault(
-                error == .repeatedMember
-                    ? "a member is there twice" : "it is not an API key in the form of `token-cache access keys add`")
-        }
-        guard object.names.allSatisfy({ name in memberNames.contains { $0.utf8.elementsEqual(name) } }) else {
-            throw Fault("it has an unknown member; allowed are \(memberNames.joined(separator: ", "))")
-        }
-        guard memberNames.dropLast().allSatisfy(object.has) else {
-            throw Fault("a key needs name, scopes, sha256 and created")
-        }
-        guard let name = object.text("name"), APIKey.isName(name) else {
-            throw Fault("its name is not allowed; allowed is \(APIKey.allowedNames)")
-        }
-        guard let digits = object.text("sha256"), let digest = Hexadecimal.decode(digits.utf8),
-            digest.count == SHA256Digest.length
-        else {
-            throw Fault("its sha256 is not 64 hexadecimal digits")
-        }
-        let key = APIKey(
-            name: name, scopes: try scopes(object["scopes"], of: line), createdAt: try time("created", of: object),
-            expiresAt: object.has("expires") ? try time("expires", of: object) : nil)
-        do throws(APIKeys.AdditionError) {
-            try keys.add(key, digest: digest)
-        } catch {
-            throw Fault(error.rawValue)
-        }
+    private static let form = """
+        it is not an API key in the form of `token-cache access keys add`: a JSON object with name (\(APIKey.allowedNames)), scopes \
+        (some of \(APIScope.allCases.map(\.rawValue).joined(separator: ", "))), sha256 (64 hexadecimal digits), created and perhaps \
+        expires (seconds since 1970), each of them once, and nothing else
+        """
+
+    private static func entry(_ line: [UInt8]) -> APIKeys.Entry? {
+        guard let object = try? JSONObject(line.span, memberLimit: memberNames.count),
+            object.names.allSatisfy({ name in memberNames.contains { $0.utf8.elementsEqual(name) } }),
+            let name = object.text("name"), APIKey.isName(name), case .array(let range) = object["scopes"],
+            let words = JSONObject.strings(line.span, range, limit: APIScope.allCases.count), !words.isEmpty,
+            let digits = object.text("sha256"), let digest = Hexadecimal.decode(digits.utf8),
+            digest.count == SHA256Digest.length, let createdAt = time("created", of: object)
+        else { return nil }
+        let scopes = Set(words.compactMap { APIScope(rawValue: String(decoding: $0, as: UTF8.self)) })
+        let expiresAt = time("expires", of: object)
+        guard scopes.count == words.count, object.has("expires") == (expiresAt != nil) else { return nil }
+        return APIKeys.Entry(
+            key: APIKey(name: name, scopes: scopes, createdAt: createdAt, expiresAt: expiresAt), digest: digest)
     }
 
-    private static func time(_ name: String, of object: JSONObject) throws(Fault) -> Int64 {
-        guard let time = object.number(name).flatMap(Int64.init), time >= 0 else {
-            throw Fault("\(name) is not a number of seconds since 1970")
-        }
-        return time
-    }
-
-    private static func scopes(_ value: JSONObject.Value?, of line: [UInt8]) throws(Fault) -> Set<APIScope> {
-        if case .array(let range) = value,
-            let names = JSONObject.strings(line.span, range, limit: 2 * APIScope.allCases.count), !names.isEmpty
-        {
-            let scopes = names.compactMap { APIScope(rawValue: String(decoding: $0, as: UTF8.self)) }
-            if scopes.count == names.count { return Set(scopes) }
-        }
-        let allowed = APIScope.allCases.map(\.rawValue).joined(separator: ", ")
-        throw Fault("it has an unknown scope or none; allowed are \(allowed)")
+    /// In seconds since 1970; nil if there is no such member, or another value.
+    private static func time(_ name: String, of object: JSONObject) -> Int64? {
+        object.number(name).flatMap(Int64.init).flatMap { $0 < 0 ? nil : $0 }
     }
 }

@@ -177,7 +177,7 @@ struct AuditLine {
     /// Reads a line without its newline; nil if the encoder would not write such a line.
     init?(_ bytes: ArraySlice<UInt8>) {
         guard bytes.count <= Self.lengthLimit, bytes.suffix(Self.macFieldLength).starts(with: Self.macText),
-            let members = try? JSONObject(bytes.span, memberLimit: 32),
+            let members = JSONObject(bytes.span, memberLimit: 32),
             let sequence = members.number("sequence").flatMap(UInt64.init),
             let period = members.number("period").flatMap(UInt64.init), period < .max, let time = members.text("time"),
             let action = members.text("action"), let mac = Self.mac(members.text("mac")),

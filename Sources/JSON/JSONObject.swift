@@ -3,14 +3,6 @@
 /// A repeated name is refused, as RFC 7515 (section 4) and RFC 7519 (section 4) allow: two readers of which each takes another
 /// one of the values would judge two different tokens.
 package struct JSONObject {
-    /// Why a text is refused.
-    package enum Failure: Error {
-        /// Not UTF-8, not JSON, nested too deeply, or not an object.
-        case malformed
-        case repeatedMember
-        case tooManyMembers
-    }
-
     package enum Value {
         case string([UInt8])
         /// The number's text, for example `17.5`.
@@ -26,41 +18,39 @@ package struct JSONObject {
 
     private var members: [(name: [UInt8], value: Value)] = []
 
-    /// Reads a text that is one object.
+    /// Reads a text that is one object; nil if it is not UTF-8, or as below.
     ///
     /// - Parameters:
     ///   - text: The whole text.
     ///   - memberLimit: How many members it may have at most; those of objects inside it do not count.
-    package init(_ text: Span<UInt8>, memberLimit: Int) throws(Failure) {
-        guard (try? UTF8Span(validating: text)) != nil else { throw .malformed }
-        try self.init(text, 0..<text.count, memberLimit: memberLimit)
+    package init?(_ text: Span<UInt8>, memberLimit: Int) {
+        guard (try? UTF8Span(validating: text)) != nil else { return nil }
+        self.init(text, 0..<text.count, memberLimit: memberLimit)
     }
 
-    /// Reads an object inside a text that has been validated.
+    /// Reads an object inside a text that has been validated; nil if it is not JSON, not an object or nested too deeply, or if it has
+    /// a member twice or too many of them.
     ///
     /// - Parameters:
     ///   - text: The text that `Value.object` belongs to.
     ///   - range: The object, which white space may surround.
     ///   - memberLimit: How many members it may have at most.
-    package init(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) throws(Failure) {
+    package init?(_ text: Span<UInt8>, _ range: Range<Int>, memberLimit: Int) {
         var cursor = JSONCursor(position: range.lowerBound, end: range.upperBound)
         var names: Set<[UInt8]> = []
-        var failure: Failure?
         var members: [(name: [UInt8], value: Value)] = []
         do throws(JSONCursor.Malformed) {
             cursor.skipSpace(text)
             try cursor.expect(UInt8(ascii: "{"), text)
             try cursor.forEachMember(text) { (name, cursor) throws(JSONCursor.Malformed) in
-                if members.count == memberLimit { failure = .tooManyMembers }
-                if !names.insert(name).inserted { failure = .repeatedMember }
-                guard failure == nil else { throw JSONCursor.Malformed() }
+                guard members.count < memberLimit, names.insert(name).inserted else { throw JSONCursor.Malformed() }
                 members.append((name, try Self.value(text, &cursor)))
             }
             cursor.skipSpace(text)
         } catch {
-            throw failure ?? .malformed
+            return nil
         }
-        guard cursor.isAtEnd else { throw .malformed }
+        guard cursor.isAtEnd else { return nil }
         self.members = members
     }
 

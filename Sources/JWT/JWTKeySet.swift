@@ -68,28 +68,19 @@ package struct JWTKeySet: Sendable {
 
     /// The objects of `keys`, with nil for elements of another kind.
     private static func objects(_ text: Span<UInt8>, _ path: String) throws(KeyFileError) -> [JSONObject?] {
-        do throws(JSONObject.Failure) {
-            guard case .array(let array) = try JSONObject(text, memberLimit: memberLimit)["keys"] else {
-                throw .malformed
-            }
-            var objects: [JSONObject?] = []
-            for range in JSONObject.objects(text, array) {
-                guard objects.count < keyLimit else { throw .tooManyMembers }
-                guard let range else {
-                    objects.append(nil)
-                    continue
-                }
-                objects.append(try JSONObject(text, range, memberLimit: JWK.memberLimit).withoutNulls)
-            }
-            return objects
-        } catch {
-            switch error {
-            case .malformed: throw KeyFileError(path, #"is not a JWK set; give a JSON object in UTF-8: {"keys":[...]}"#)
-            case .repeatedMember: throw KeyFileError(path, "has an object with the same member twice")
-            case .tooManyMembers:
-                throw KeyFileError(
-                    path, "has more than \(keyLimit) keys, or too many members; leave out those of other uses")
-            }
+        let refusal = KeyFileError(
+            path,
+            """
+            is not a JWK set; give a JSON object in UTF-8, {"keys":[...]}, of at most \(keyLimit) keys, in which no object has the \
+            same member twice
+            """)
+        guard case .array(let array) = JSONObject(text, memberLimit: memberLimit)?["keys"] else { throw refusal }
+        let ranges = JSONObject.objects(text, array)
+        guard ranges.count <= keyLimit else { throw refusal }
+        return try ranges.map { (range) throws(KeyFileError) in
+            guard let range else { return nil }
+            guard let object = JSONObject(text, range, memberLimit: JWK.memberLimit) else { throw refusal }
+            return object.withoutNulls
         }
     }
 

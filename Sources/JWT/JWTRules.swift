@@ -48,7 +48,7 @@ package struct JWTHeader {
 
     /// - Parameter text: The decoded header.
     package init(_ text: Span<UInt8>) throws(JWTRejection) {
-        guard let members = try? JSONObject(text, memberLimit: Self.memberLimit) else { throw .malformed }
+        guard let members = JSONObject(text, memberLimit: Self.memberLimit) else { throw .malformed }
         // Only a JWE has it (RFC 7516, section 9).
         guard !members.has("enc") else { throw .encrypted }
         guard case .string(let name) = members["alg"] else { throw .malformed }
@@ -92,7 +92,7 @@ package struct JWTClaims {
 
     /// - Parameter text: The decoded payload.
     package init(_ text: [UInt8]) throws(JWTRejection) {
-        guard let members = try? JSONObject(text.span, memberLimit: Self.memberLimit) else { throw .malformed }
+        guard let members = JSONObject(text.span, memberLimit: Self.memberLimit) else { throw .malformed }
         (self.members, self.text) = (members, text)
     }
 
@@ -140,7 +140,7 @@ package struct JWTClaims {
     private func certificateThumbprint() throws(JWTRejection) -> [UInt8]? {
         guard let confirmation = members["cnf"] else { return nil }
         guard case .object(let range) = confirmation else { throw .claim }
-        guard let methods = try? JSONObject(text.span, range, memberLimit: Self.memberLimit) else { throw .claim }
+        guard let methods = JSONObject(text.span, range, memberLimit: Self.memberLimit) else { throw .claim }
         // Another method beside it would have to be verified too.
         guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
         guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),

@@ -117,7 +117,7 @@ enum APIKeysText {
         """
 
     private static func entry(_ line: [UInt8]) -> APIKeys.Entry? {
-        guard let object = try? JSONObject(line.span, memberLimit: memberNames.count),
+        guard let object = JSONObject(line.span, memberLimit: memberNames.count),
             object.names.allSatisfy({ name in memberNames.contains { $0.utf8.elementsEqual(name) } }),
             let name = object.text("name"), APIKey.isName(name), case .array(let range) = object["scopes"],
             let words = JSONObject.strings(line.span, range, limit: APIScope.allCases.count), !words.isEmpty,

@@ -138,7 +138,7 @@ struct JSONBody {
     private static let memberLimit = 256
 
     init?(_ range: ByteRange, of bytes: Span<UInt8>) {
-        guard let members = try? JSONObject(bytes, range.indices, memberLimit: Self.memberLimit) else { return nil }
+        guard let members = JSONObject(bytes, range.indices, memberLimit: Self.memberLimit) else { return nil }
         if case .string(let text) = members["user"] { user = text }
         switch members["unique_id"] {
         case nil: break

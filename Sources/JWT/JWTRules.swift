@@ -1,4 +1,3 @@
-internal import Cryptography
 internal import JSON
 
 /// What is required of a token, beside a signature with a known key.
@@ -49,13 +48,10 @@ package struct JWTHeader {
     /// - Parameter text: The decoded header.
     package init(_ text: Span<UInt8>) throws(JWTRejection) {
         guard let members = JSONObject(text, memberLimit: Self.memberLimit) else { throw .malformed }
-        // Only a JWE has it (RFC 7516, section 9).
-        guard !members.has("enc") else { throw .encrypted }
         guard case .string(let name) = members["alg"] else { throw .malformed }
-        guard String(decoding: name, as: UTF8.self).lowercased() != "none" else { throw .unsigned }
-        // No extension is understood, so each makes the token invalid (RFC 7515, section 4.1.11). Claims need no content type; a
-        // nested token has JWT (RFC 7519, section 5.2).
-        guard !["crit", "b64", "cty"].contains(where: members.has) else { throw .malformed }
+        // Only a JWE has `enc` (RFC 7516, section 9). No extension is understood, so each makes the token invalid (RFC 7515, section
+        // 4.1.11). Claims need no content type; a nested token has JWT (RFC 7519, section 5.2).
+        guard !["enc", "crit", "b64", "cty"].contains(where: members.has) else { throw .malformed }
         guard let algorithm = JWTAlgorithm(name: name) else { throw .unknownAlgorithm }
         self.algorithm = algorithm
         try Self.checkType(members["typ"])
@@ -103,11 +99,10 @@ package struct JWTClaims {
         guard let expiry = try time("exp") else { throw .missingExpiry }
         // `iat` only says how old a token is (RFC 7519, section 4.1.6).
         let start = try time("nbf").map { Int64($0.rounded(.up)) } ?? 0
-        let thumbprint = try certificateThumbprint()
+        guard !members.has("cnf") else { throw .boundToKey }
         return VerifiedToken(
             user: try user(rules), validFrom: start - JWTRules.leeway,
-            expiresAt: Int64(expiry.rounded(.down)) + JWTRules.leeway, thumbprint: thumbprint
-        )
+            expiresAt: Int64(expiry.rounded(.down)) + JWTRules.leeway)
     }
 
     /// RFC 7519, section 4.1.3: one string or an array of strings.
@@ -134,19 +129,6 @@ package struct JWTClaims {
             throw .user
         }
         return user
-    }
-
-    /// The certificate that the token is bound to (RFC 8705, section 3.1); nil for a token that is not bound.
-    private func certificateThumbprint() throws(JWTRejection) -> [UInt8]? {
-        guard let confirmation = members["cnf"] else { return nil }
-        guard case .object(let range) = confirmation else { throw .claim }
-        guard let methods = JSONObject(text.span, range, memberLimit: Self.memberLimit) else { throw .claim }
-        // Another method beside it would have to be verified too.
-        guard methods.names.count == 1, let method = methods["x5t#S256"] else { throw .boundToKey }
-        guard case .string(let encoded) = method, let thumbprint = Base64URL.decode(encoded.span),
-            thumbprint.count == SHA256Digest.length
-        else { throw .claim }
-        return thumbprint
     }
 
     private func string(_ name: String) throws(JWTRejection) -> [UInt8]? {

@@ -27,15 +27,11 @@ package final class JWTVerifier: Sendable {
     /// - Parameters:
     ///   - token: The text of `Authorization: Bearer`, without white space.
     ///   - unixTime: Now, in seconds since 1970.
-    ///   - certificateThumbprint: The SHA-256 of the connection's client certificate in DER; nil without one.
-    package func verify(
-        _ token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
-    ) throws(JWTRejection) -> VerifiedToken {
+    package func verify(_ token: Span<UInt8>, at unixTime: Int64) throws(JWTRejection) -> VerifiedToken {
         let parts = try Self.split(token)
         let headerText = try Self.decode(token, parts.header)
         let header = try JWTHeader(headerText.span)
         guard !parts.payload.isEmpty else { throw .malformed }
-        guard !parts.signature.isEmpty else { throw .unsigned }
         let keys = try keys.keys(for: header.keyID, header.algorithm)
         let payload = try Self.decode(token, parts.payload)
         let signature = try Self.decode(token, parts.signature)
@@ -45,7 +41,7 @@ package final class JWTVerifier: Sendable {
         }
         guard isSigned else { throw .signature }
         let verified = try JWTClaims(payload).token(rules)
-        try verified.check(at: unixTime, certificateThumbprint: certificateThumbprint)
+        try verified.check(at: unixTime)
         return verified
     }
 
@@ -62,10 +58,8 @@ package final class JWTVerifier: Sendable {
         var dots: [Int] = []
         for index in token.indices where token[index] == UInt8(ascii: ".") {
             dots.append(index)
-            guard dots.count <= 4 else { throw .malformed }
+            guard dots.count <= 2 else { throw .malformed }
         }
-        // RFC 7516, section 9: five parts are a JWE.
-        guard dots.count != 4 else { throw .encrypted }
         guard dots.count == 2, dots[0] > 0 else { throw .malformed }
         return (0..<dots[0], dots[0] + 1..<dots[1], dots[1] + 1..<token.count)
     }
@@ -79,15 +73,11 @@ package struct VerifiedToken: Hashable, Sendable {
     package let validFrom: Int64
     /// The first second in which the token is no longer valid; seconds since 1970, with the leeway added.
     package let expiresAt: Int64
-    /// The SHA-256 of the client certificate that the token is bound to (RFC 8705, section 3.1); nil for a token that is not
-    /// bound.
-    package let thumbprint: [UInt8]?
 
-    /// Throws unless the token is valid at a time, on a connection with a certificate or without one.
-    package func check(at unixTime: Int64, certificateThumbprint: [UInt8]?) throws(JWTRejection) {
+    /// Throws unless the token is valid at a time.
+    package func check(at unixTime: Int64) throws(JWTRejection) {
         guard unixTime < expiresAt else { throw .expired }
         guard unixTime >= validFrom else { throw .notYetValid }
-        guard thumbprint == nil || thumbprint == certificateThumbprint else { throw .certificate }
     }
 }
 
@@ -98,13 +88,9 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     /// Longer than `JWTVerifier.tokenLimit`.
     case tooLong = "too_long"
     /// Not three parts, a part that is not strict base64url or not an object in JSON with each member once, no payload, a payload
-    /// that is no claims (`cty`) or not encoded (RFC 7797), or extensions that have to be understood (`crit`).
+    /// that is no claims (`cty`) or not encoded (RFC 7797), extensions that have to be understood (`crit`), or a JWE (RFC 7516).
     case malformed
-    /// A JWE (RFC 7516).
-    case encrypted
-    /// `alg` is none, in whatever case, or there is no signature.
-    case unsigned
-    /// `alg` is not a known algorithm.
+    /// `alg` is not a known algorithm, or none.
     case unknownAlgorithm = "unknown_algorithm"
     /// `typ` is not an accepted one.
     case type
@@ -132,8 +118,6 @@ package enum JWTRejection: String, Error, Hashable, CaseIterable, Sendable {
     case missingUser = "missing_user"
     /// The user's claim is empty or too long, or contains NUL or `<`.
     case user
-    /// The token is bound to a key (`cnf`) by another method than a client certificate.
+    /// The token is bound to a key or a certificate (`cnf`, RFC 7800), and nobody here checks that its sender has that.
     case boundToKey = "bound_to_key"
-    /// The token is bound to another client certificate (RFC 8705), or the connection has none.
-    case certificate
 }

@@ -3,8 +3,6 @@ import Testing
 @testable import JWT
 
 struct AcceptedTokenTests {
-    private static let thumbprint = [UInt8](1...32)
-
     @Test(arguments: [
         (#"{"alg":"RS256","kid":"rsa"}"#, Issuer.rsa, "SHA256", false),
         (#"{"alg":"PS256","kid":"ps"}"#, Issuer.rsa, "SHA256", true),
@@ -19,7 +17,6 @@ struct AcceptedTokenTests {
         let outcome = Issuer.verifier.outcome(token)
         #expect(outcome.map(\.user) == .success(Array("alice".utf8)))
         #expect(outcome.map(\.expiresAt) == .success(Issuer.now + 300 + Issuer.leeway))
-        #expect(outcome.map(\.thumbprint) == .success(nil))
     }
 
     @Test(arguments: ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
@@ -65,17 +62,6 @@ struct AcceptedTokenTests {
         #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256"}"#)) == nil)
         #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"ec"}"#)) == nil)
         #expect(verifier.rejection(Issuer.token(#"{"alg":"ES256","kid":"EC"}"#)) == .unknownKey)
-    }
-
-    @Test func `a token bound to a certificate is accepted with that one only`() {
-        let claims = Issuer.claims(["cnf": #"{"x5t#S256":"\#(base64(Self.thumbprint))"}"#])
-        let token = Issuer.token(Issuer.header, claims)
-        let verifier = Issuer.verifier
-        #expect(verifier.outcome(token, certificate: Self.thumbprint).map(\.thumbprint) == .success(Self.thumbprint))
-        #expect(verifier.rejection(token) == .certificate)
-        #expect(verifier.rejection(token, certificate: Self.thumbprint.reversed()) == .certificate)
-        #expect(verifier.rejection(token, certificate: []) == .certificate)
-        #expect(verifier.rejection(Issuer.token(), certificate: Self.thumbprint) == nil)
     }
 
     // MARK: - The user

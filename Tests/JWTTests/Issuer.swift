@@ -65,16 +65,16 @@ enum Issuer {
 extension JWTVerifier {
     /// The outcome for a token's text.
     func outcome(
-        _ token: String, at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+        _ token: String, at time: Int64 = Issuer.now
     ) -> Result<VerifiedToken, JWTRejection> {
-        outcome(Array(token.utf8), at: time, certificate: certificate)
+        outcome(Array(token.utf8), at: time)
     }
 
     func outcome(
-        _ token: [UInt8], at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+        _ token: [UInt8], at time: Int64 = Issuer.now
     ) -> Result<VerifiedToken, JWTRejection> {
         do throws(JWTRejection) {
-            return .success(try verify(token.span, at: time, certificateThumbprint: certificate))
+            return .success(try verify(token.span, at: time))
         } catch {
             return .failure(error)
         }
@@ -82,9 +82,9 @@ extension JWTVerifier {
 
     /// Why a token is refused; nil if it is accepted.
     func rejection(
-        _ token: String, at time: Int64 = Issuer.now, certificate: [UInt8]? = nil
+        _ token: String, at time: Int64 = Issuer.now
     ) -> JWTRejection? {
-        guard case .failure(let rejection) = outcome(token, at: time, certificate: certificate) else { return nil }
+        guard case .failure(let rejection) = outcome(token, at: time) else { return nil }
         return rejection
     }
 }

@@ -12,7 +12,7 @@ import TokenStore
 
     /// Knows the tokens `eyJ.good.sig` and `eyA.good.sig`.
     private static func bearer(isReadInUniqueID: Bool) -> UserAccess.Mode {
-        .bearer(isReadInUniqueID: isReadInUniqueID) { (token, _, _) throws(AccessFailure) in
+        .bearer(isReadInUniqueID: isReadInUniqueID) { (token, _) throws(AccessFailure) in
             let all = ByteRange(0, token.count)
             guard token.equals(all, "eyJ.good.sig") || token.equals(all, "eyA.good.sig") else { throw .invalidToken }
             return Array("anna".utf8)

@@ -107,9 +107,9 @@ extension AccessResources {
     }
 
     private func verification(by tokens: VerifiedTokens, _ metrics: LoopMetrics) -> UserAccess.Verify {
-        { (token, unixTime, thumbprint) throws(AccessFailure) in
+        { (token, unixTime) throws(AccessFailure) in
             do throws(JWTRejection) {
-                return try tokens.verify(token, at: unixTime, certificateThumbprint: thumbprint).user
+                return try tokens.verify(token, at: unixTime).user
             } catch {
                 metrics.tokenRejections.add(error)
                 switch error {

@@ -20,11 +20,8 @@ package struct UserAccess {
         case certificate(ClientCertificate.NameKind)
     }
 
-    /// Returns the user of a JWT that is valid at a time, in seconds since 1970, on a connection whose client certificate has this
-    /// SHA-256.
-    package typealias Verify = (
-        _ token: Span<UInt8>, _ unixTime: Int64, _ certificateThumbprint: [UInt8]?
-    ) throws(AccessFailure) -> [UInt8]
+    /// Returns the user of a JWT that is valid at a time, in seconds since 1970.
+    package typealias Verify = (_ token: Span<UInt8>, _ unixTime: Int64) throws(AccessFailure) -> [UInt8]
 
     /// The result of checking a credential.
     enum Finding {
@@ -78,8 +75,7 @@ package struct UserAccess {
                 isCredential: { isReadInUniqueID ? Self.looksLikeToken($0) : nil },
                 { token, place in
                     do throws(AccessFailure) {
-                        let user = try verify(token, now, source.certificate?.thumbprint)
-                        return .user(Grant(user: user, session: nil, place: place))
+                        return .user(Grant(user: try verify(token, now), session: nil, place: place))
                     } catch {
                         return .denied(error, place)
                     }

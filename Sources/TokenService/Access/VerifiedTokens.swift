@@ -32,7 +32,7 @@ package final class VerifiedTokens {
         deinit { SecretKey.wipe(&token) }
 
         /// Bytes that the entry takes, those of the table and of the allocations included.
-        var cost: Int { token.count + verified.user.count + (verified.thumbprint?.count ?? 0) + 300 }
+        var cost: Int { token.count + verified.user.count + 300 }
     }
 
     private let counts: Counts
@@ -62,21 +62,17 @@ package final class VerifiedTokens {
     /// - Parameters:
     ///   - token: The text of `Authorization: Bearer`, without white space.
     ///   - unixTime: Now, in seconds since 1970.
-    ///   - certificateThumbprint: The SHA-256 of the connection's client certificate in DER; nil without one.
-    package func verify(
-        _ token: Span<UInt8>, at unixTime: Int64, certificateThumbprint: [UInt8]?
-    ) throws(JWTRejection) -> VerifiedToken {
+    package func verify(_ token: Span<UInt8>, at unixTime: Int64) throws(JWTRejection) -> VerifiedToken {
         let hash = token.extracting(last: Self.hashedLength).seededHash
         if let entry = entries.find(hash), ConstantTime.areEqual(entry.token.span, token) {
             counts.hits.add()
             // An old entry that became young may have had others dropped.
             counts.bytes.set(UInt64(entries.bytes))
-            // The clock and the connection's certificate differ from request to request.
-            try entry.verified.check(at: unixTime, certificateThumbprint: certificateThumbprint)
+            try entry.verified.check(at: unixTime)
             return entry.verified
         }
         counts.misses.add()
-        let verified = try verifier.verify(token, at: unixTime, certificateThumbprint: certificateThumbprint)
+        let verified = try verifier.verify(token, at: unixTime)
         let entry = Entry([UInt8](ByteRange(0, token.count), in: token), verified)
         entries.insert(entry, under: hash, cost: entry.cost)
         counts.bytes.set(UInt64(entries.bytes))

@@ -102,9 +102,6 @@ package struct JWTKeySet: Sendable {
     }
 }
 
-/// The file with the issuer's keys (a JWK set), and the verifier that uses them.
-package typealias JWTKeyFile = WatchedFiles<String, JWTVerifier, KeyFileError>
-
 extension JWTVerifier {
     /// Reads a file with a JWK set.
     ///

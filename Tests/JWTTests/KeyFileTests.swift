@@ -2,6 +2,7 @@ import Foundation
 import System
 import TestSupport
 import Testing
+import TokenService
 
 @testable import JWT
 
@@ -19,7 +20,9 @@ struct KeyFileTests {
     }
 
     private func file() throws(KeyFileError) -> JWTKeyFile {
-        try JWTKeyFile(path) { path throws(KeyFileError) in try JWTVerifier(keysOf: path, Issuer.rules()) }
+        try JWTKeyFile(path) { path throws(KeyFileError) in
+            VerifiedTokens(try JWTVerifier(keysOf: path, Issuer.rules()))
+        }
     }
 
     /// Why a server does not start with the file.

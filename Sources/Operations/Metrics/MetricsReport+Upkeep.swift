@@ -71,23 +71,20 @@ extension MetricsReport {
         for reason in AccessFailure.allCases {
             text.add(failures, ["reason": reason.rawValue], contexts.sum { $0.accessFailures.value(reason) })
         }
-        if server.access.jwtKeys != nil {
+        if let tokens = server.access.jwtKeys?.content.counts {
             let rejections = "token_cache_jwt_rejections_total"
             text.begin(rejections, .counter, "JWTs that were not accepted, by reason.")
             for reason in JWTRejection.allCases {
                 text.add(rejections, ["reason": reason.rawValue], contexts.sum { $0.tokenRejections.value(reason) })
             }
             text.single(
-                "token_cache_jwt_cache_hits_total", .counter, "JWTs that had been verified before.",
-                contexts.sum { $0.verifiedTokens.hits.value }
+                "token_cache_jwt_cache_hits_total", .counter, "JWTs that had been verified before.", tokens.hits
             )
             text.single(
-                "token_cache_jwt_cache_misses_total", .counter, "JWTs that had to be verified.",
-                contexts.sum { $0.verifiedTokens.misses.value }
+                "token_cache_jwt_cache_misses_total", .counter, "JWTs that had to be verified.", tokens.misses
             )
             text.single(
-                "token_cache_jwt_cache_bytes", .gauge, "Memory of the JWTs that were verified.",
-                contexts.sum { $0.verifiedTokens.bytes.value }
+                "token_cache_jwt_cache_bytes", .gauge, "Memory of the JWTs that were verified.", tokens.bytes
             )
         }
         let sessions = server.access.sessions.counts

@@ -1,7 +1,7 @@
 internal import Audit
 internal import Dispatch
 internal import EventLoop
-package import JWT
+internal import JWT
 internal import Logging
 internal import Settings
 internal import Synchronization
@@ -19,7 +19,7 @@ package final class AccessResources: Sendable {
     package let failures: FailureLimiter
     /// Nil without an API.
     package let apiKeys: APIKeyFile?
-    /// The keys of the JWTs' issuer; nil in other modes than `bearer`.
+    /// The keys of the JWTs' issuer, with the tokens that were verified; nil in other modes than `bearer`.
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
@@ -45,7 +45,7 @@ package final class AccessResources: Sendable {
             if settings.access.mode == .bearer {
                 let rules = JWTRules(settings.access.bearer)
                 jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(KeyFileError) in
-                    try JWTVerifier(keysOf: path, rules)
+                    VerifiedTokens(try JWTVerifier(keysOf: path, rules))
                 }
             } else {
                 jwtKeys = nil
@@ -97,7 +97,7 @@ extension AccessResources {
             let haveChanged = jwtKeys.haveChanged
             try? jwtKeys.reload()
             if haveChanged, jwtKeys.fault == nil {
-                logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.keys.count) now")
+                logger.notice("the keys for JWTs have changed, there are \(jwtKeys.content.verifier.keys.count) now")
                 reportUnusedKeys(logger)
             }
         }
@@ -120,7 +120,7 @@ extension AccessResources {
 
     /// Logs which keys of the issuer are not used although they seem to be for signatures; keys for encryption are usual in a set.
     func reportUnusedKeys(_ logger: Logger) {
-        for key in jwtKeys?.content.keys.skipped ?? [] where key.reason.isFault {
+        for key in jwtKeys?.content.verifier.keys.skipped ?? [] where key.reason.isFault {
             logger.warning("the keys for JWTs: \(key)")
         }
     }

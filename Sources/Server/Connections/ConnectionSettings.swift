@@ -71,18 +71,16 @@ extension AccessResources {
     ///   - settings: The settings in force.
     ///   - service: The loop's.
     ///   - trail: The loop's; nil without an audit log.
-    ///   - tokens: The JWTs that the loop has verified; nil in other modes than `bearer`.
     ///   - metrics: The loop's.
     func router(
-        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ tokens: VerifiedTokens?,
-        _ metrics: LoopMetrics
+        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ metrics: LoopMetrics
     ) -> RequestRouter {
         let guardian = AccessGuard(limiter: settings.access.failures == nil ? nil : failures, trail: trail) {
             metrics.accessFailures.add($0)
         }
         let session = settings.access.session
         return RequestRouter(
-            service, access: mode(settings, tokens, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
+            service, access: mode(settings, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
             api: apiKeys.map { keys in
                 BackendAPI(
                     service, keys: { keys.content }, sessionMaxAge: Int64(session.maxAge.components.seconds),
@@ -91,14 +89,12 @@ extension AccessResources {
     }
 
     /// How requests identify their users; nil in mode `open`.
-    private func mode(
-        _ settings: Settings, _ tokens: VerifiedTokens?, _ metrics: LoopMetrics
-    ) -> UserAccess.Mode? {
+    private func mode(_ settings: Settings, _ metrics: LoopMetrics) -> UserAccess.Mode? {
         switch settings.access.mode {
         case .open: nil
         case .session: .session(idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds))
         case .bearer:
-            tokens.map {
+            jwtKeys.map {
                 .bearer(isReadInUniqueID: settings.access.bearer.isReadInUniqueID, verification(by: $0, metrics))
             }
         case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
@@ -106,10 +102,10 @@ extension AccessResources {
         }
     }
 
-    private func verification(by tokens: VerifiedTokens, _ metrics: LoopMetrics) -> UserAccess.Verify {
+    private func verification(by keys: JWTKeyFile, _ metrics: LoopMetrics) -> UserAccess.Verify {
         { (token, unixTime) throws(AccessFailure) in
             do throws(JWTRejection) {
-                return try tokens.verify(token, at: unixTime).user
+                return try keys.content.verify(token, at: unixTime).user
             } catch {
                 metrics.tokenRejections.add(error)
                 switch error {

@@ -1,7 +1,6 @@
 package import EventLoop
 internal import Glibc
 internal import HTTP
-internal import JWT
 internal import Logging
 package import Metrics
 internal import Settings
@@ -24,8 +23,6 @@ package final class LoopContext: @unchecked Sendable {
     /// Nil for a store that has nothing to be watched, and before the loop runs.
     private var storeWatch: DescriptorWatch?
     private let access: AccessResources
-    /// Nil in other modes than `bearer`.
-    private let tokens: VerifiedTokens?
     /// Nil without an audit log.
     private let trail: AuditTrail?
     private let failures: RateLimitedLog
@@ -63,8 +60,6 @@ package final class LoopContext: @unchecked Sendable {
         self.loop = loop
         self.handle = handle
         self.access = access
-        let tokens = access.jwtKeys.map { VerifiedTokens($0.content, counts: metrics.verifiedTokens) }
-        self.tokens = tokens
         let trail = try access.audit.map {
             try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired) { loop.execute($0) }
         }
@@ -87,7 +82,7 @@ package final class LoopContext: @unchecked Sendable {
                 },
                 noteRead: { metrics.storeReads.add() }
             )
-            let router = access.router(settings, service, trail, tokens, metrics)
+            let router = access.router(settings, service, trail, metrics)
             return ConnectionSettings(settings, router: router, accessLog: accessLog)
         }
         connectionSettings = makeSettings(settings, accessLog)
@@ -127,12 +122,6 @@ package final class LoopContext: @unchecked Sendable {
     func apply(_ settings: Settings, accessLog: AccessLog?) {
         trail?.change(settings.audit.events, isRequired: settings.audit.isRequired)
         connectionSettings = makeSettings(settings, accessLog)
-        useJWTKeys()
-    }
-
-    /// From now on, verifies JWTs by the current keys.
-    func useJWTKeys() {
-        if let keys = access.jwtKeys { tokens?.use(keys.content) }
     }
 
     // MARK: - Connections

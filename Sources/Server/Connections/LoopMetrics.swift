@@ -36,8 +36,6 @@ package final class LoopMetrics: Sendable {
     package let accessFailures = Counters<AccessFailure>()
     /// JWTs that were not accepted.
     package let tokenRejections = Counters<JWTRejection>()
-    /// Counts about the JWTs that were accepted and are remembered.
-    package let verifiedTokens = VerifiedTokens.Counts()
     /// The GET requests that `getTime` has measured.
     private let measured = Counter()
 

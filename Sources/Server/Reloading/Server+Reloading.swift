@@ -75,10 +75,7 @@ extension Server {
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-                        let before = access.jwtKeys?.content
                         await access.reloadChangedFiles(logger, [file])
-                        guard file == .jwtKeys, access.jwtKeys?.content !== before else { continue }
-                        for context in contexts { context.loop.execute { context.useJWTKeys() } }
                     }
                 }
             }

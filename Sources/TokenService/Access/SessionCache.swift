@@ -43,31 +43,17 @@ package final class SessionCache: Sendable {
         fileprivate let version: UInt64
     }
 
-    /// A class, as a mutex cannot be an array's element.
-    private final class Shard: Sendable {
-        let entries: Mutex<RecentEntries<UInt64, Entry>>
-
-        init(limit: Int) {
-            entries = Mutex(RecentEntries(limit: limit))
-        }
-    }
-
     private static let groupCount = 4096
-    private static let shardCount = 16
     /// The lowest bits count the changes under way, the others are the version.
     private static let oneVersion: UInt64 = 1 << 20
     private static let underWay: UInt64 = oneVersion - 1
 
     private let groups = InlineArray<4096, Atomic<UInt64>> { _ in Atomic(0) }
-    private let shards: [Shard]
+    private let entries: RecentTable<Entry>
 
     /// - Parameter limit: In bytes; with 0 nothing is kept.
     package init(limit: Int) {
-        shards = (0..<Self.shardCount).map { _ in Shard(limit: limit / Self.shardCount) }
-    }
-
-    private func shard(of hash: UInt64) -> Shard {
-        shards[Int(hash >> 32) & (Self.shardCount - 1)]
+        entries = RecentTable(limit: limit)
     }
 
     /// Hashes only the last characters, which is enough: nobody can choose sessions that collide, as the server makes them.
@@ -81,9 +67,7 @@ package final class SessionCache: Sendable {
 
     /// Finds a session that has not ended; the caller looks whether it has expired.
     func find(_ text: Span<UInt8>) -> Entry? {
-        let hash = Self.hash(of: text)
-        let entry = shard(of: hash).entries.withLock { $0.find(hash) }
-        guard let entry, isValid(entry) else { return nil }
+        guard let entry = entries.find(Self.hash(of: text)), isValid(entry) else { return nil }
         let known = entry.text
         return ConstantTime.areEqual(known.span, text) ? entry : nil
     }
@@ -103,24 +87,11 @@ package final class SessionCache: Sendable {
     func insert(_ entry: Entry) {
         guard entry.ticket.version & Self.underWay == 0, isValid(entry) else { return }
         let text = entry.text
-        let hash = Self.hash(of: text.span)
         // This includes its place in the table.
-        let cost = entry.session.user.count + 500
-        shard(of: hash).entries.withLock { $0.insert(entry, under: hash, cost: cost) }
+        entries.insert(entry, under: Self.hash(of: text.span), cost: entry.session.user.count + 500)
     }
 
-    package var counts: CacheCounts {
-        var counts = CacheCounts()
-        for shard in shards {
-            shard.entries.withLock { entries in
-                counts.hits += entries.hits
-                counts.misses += entries.misses
-                counts.entries += entries.count
-                counts.bytes += entries.bytes
-            }
-        }
-        return counts
-    }
+    package var counts: CacheCounts { entries.counts }
 
     // MARK: - The store's reports
 

@@ -1,61 +1,48 @@
 internal import Cryptography
 internal import HTTP
 package import JWT
-package import Metrics
+internal import Synchronization
+package import System
 
-/// The JWTs that were verified recently, so that a client's next request costs no verification.
+/// The file with the issuer's keys (a JWK set), and the tokens that were verified with them.
+package typealias JWTKeyFile = WatchedFiles<String, VerifiedTokens, KeyFileError>
+
+/// The JWTs that were verified recently with one set of keys, so that a client's next request costs no verification.
 ///
 /// A refused token is never remembered, so nobody can fill this without tokens of the issuer. A token is found by a hash of its
-/// last bytes, which are part of the signature, and is then compared as a whole; the hash has a random key for each process. When
-/// the issuer's keys change, all tokens are forgotten. Tokens are overwritten when they are removed.
+/// last bytes, which are part of the signature, and is then compared as a whole; the hash has a random key for each process. Tokens
+/// are overwritten when they are removed. When the issuer's keys change, another object takes the place of this one.
 ///
-/// Belongs to one loop's thread.
-package final class VerifiedTokens {
-    /// How often a token was remembered, and what is kept; written by the owner's thread, read by any.
-    package final class Counts: Sendable {
-        /// Tokens that were found.
-        package let hits = Counter()
-        /// Tokens that had to be verified, with whatever outcome.
-        package let misses = Counter()
-        /// Bytes that the tokens take at the moment.
-        package let bytes = Counter()
-
-        package init() {}
-    }
-
-    private final class Entry {
-        var token: [UInt8]
+/// Any thread.
+package final class VerifiedTokens: Sendable {
+    private final class Entry: Sendable {
+        /// In a mutex as it is overwritten at its end.
+        private let token: Mutex<[UInt8]>
         let verified: VerifiedToken
 
-        init(_ token: [UInt8], _ verified: VerifiedToken) { (self.token, self.verified) = (token, verified) }
+        init(_ token: [UInt8], _ verified: VerifiedToken) {
+            self.token = Mutex(token)
+            self.verified = verified
+        }
 
-        deinit { SecretKey.wipe(&token) }
+        deinit { token.withLock { SecretKey.wipe(&$0) } }
 
-        /// Bytes that the entry takes, those of the table and of the allocations included.
-        var cost: Int { token.count + verified.user.count + 300 }
+        func isOf(_ token: Span<UInt8>) -> Bool { self.token.withLock { ConstantTime.areEqual($0.span, token) } }
     }
 
-    private let counts: Counts
-    private var verifier: JWTVerifier
-    private var entries: RecentEntries<UInt64, Entry>
+    /// Verifies what is not remembered.
+    package let verifier: JWTVerifier
+    private let entries: RecentTable<Entry>
 
     /// - Parameters:
-    ///   - verifier: Verifies what is not remembered.
+    ///   - verifier: Has the keys.
     ///   - limit: How many bytes the tokens may take.
-    ///   - counts: Written by this object alone.
-    package init(_ verifier: JWTVerifier, limit: Int = 4 << 20, counts: Counts = Counts()) {
+    package init(_ verifier: JWTVerifier, limit: Int = 4 << 20) {
         self.verifier = verifier
-        self.counts = counts
-        entries = RecentEntries(limit: limit)
+        entries = RecentTable(limit: limit)
     }
 
-    /// Uses another verifier from now on, and forgets the tokens that the former one accepted.
-    package func use(_ verifier: JWTVerifier) {
-        guard verifier !== self.verifier else { return }
-        entries = RecentEntries(limit: entries.limit)
-        counts.bytes.set(0)
-        self.verifier = verifier
-    }
+    package var counts: CacheCounts { entries.counts }
 
     /// Verifies a token as `JWTVerifier.verify` does, or finds that this was done before.
     ///
@@ -64,18 +51,14 @@ package final class VerifiedTokens {
     ///   - unixTime: Now, in seconds since 1970.
     package func verify(_ token: Span<UInt8>, at unixTime: Int64) throws(JWTRejection) -> VerifiedToken {
         let hash = token.extracting(last: Self.hashedLength).seededHash
-        if let entry = entries.find(hash), ConstantTime.areEqual(entry.token.span, token) {
-            counts.hits.add()
-            // An old entry that became young may have had others dropped.
-            counts.bytes.set(UInt64(entries.bytes))
+        if let entry = entries.find(hash), entry.isOf(token) {
             try entry.verified.check(at: unixTime)
             return entry.verified
         }
-        counts.misses.add()
         let verified = try verifier.verify(token, at: unixTime)
         let entry = Entry([UInt8](ByteRange(0, token.count), in: token), verified)
-        entries.insert(entry, under: hash, cost: entry.cost)
-        counts.bytes.set(UInt64(entries.bytes))
+        // This includes its place in the table and the allocations.
+        entries.insert(entry, under: hash, cost: token.count + verified.user.count + 300)
         return verified
     }
 
@@ -84,50 +67,4 @@ package final class VerifiedTokens {
     /// To hash the whole token would take longer than all the rest of a lookup. A token with the same end as another one is only
     /// compared in vain.
     private static let hashedLength = 24
-}
-
-/// What was used recently, within a limit of bytes.
-///
-/// Entries are young or old. When there are too many young ones, they become the old ones, and the former old ones are dropped. An
-/// old entry that is found becomes young again.
-struct RecentEntries<Key: Hashable, Entry> {
-    /// In bytes; with 0 nothing is kept.
-    let limit: Int
-    private var young: [Key: (entry: Entry, cost: Int)] = [:]
-    private var old: [Key: (entry: Entry, cost: Int)] = [:]
-    private var youngBytes = 0
-    private var oldBytes = 0
-    /// Keys that were found, and that were not.
-    private(set) var (hits, misses) = (0, 0)
-
-    init(limit: Int) {
-        self.limit = limit
-    }
-
-    var count: Int { young.count + old.count }
-    var bytes: Int { youngBytes + oldBytes }
-
-    mutating func find(_ key: Key) -> Entry? {
-        hits += 1
-        if let found = young[key] { return found.entry }
-        guard let found = old.removeValue(forKey: key) else {
-            (hits, misses) = (hits - 1, misses + 1)
-            return nil
-        }
-        oldBytes -= found.cost
-        insert(found.entry, under: key, cost: found.cost)
-        return found.entry
-    }
-
-    /// Keeps an entry, which replaces one with the same key.
-    mutating func insert(_ entry: Entry, under key: Key, cost: Int) {
-        // A large one would take the place of too many others.
-        guard cost <= limit / 8 else { return }
-        if youngBytes + cost > limit / 2 {
-            (old, oldBytes) = (young, youngBytes)
-            (young, youngBytes) = ([:], 0)
-        }
-        if let former = young.updateValue((entry, cost), forKey: key) { youngBytes -= former.cost }
-        youngBytes += cost
-    }
 }

@@ -10,7 +10,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     case stalled(path: String)
     /// A part of some lines is in the file, and cutting it off has failed so far.
     case torn(path: String, SystemError)
-    case notAFile(path: String)
     case inUse(path: String)
     /// The file contains something other than an audit log.
     case foreign(path: String)
@@ -41,7 +40,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
         case .stalled(let path): "the disk of \(path) does not respond; check it"
         case .torn(let path, let error):
             "the end of \(path) is an incomplete line, which cannot be cut off (\(error)); check its disk"
-        case .notAFile(let path): "\(path) is no regular file, which an audit log has to be"
         case .inUse(let path): "another process writes to \(path); each server needs an audit log of its own"
         case .foreign(let path): "\(path) is not an audit log; name another file with audit.file"
         case .ofAnotherChain(let path):

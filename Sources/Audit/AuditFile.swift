@@ -22,7 +22,6 @@ final class AuditFile: Sendable {
         } catch {
             throw .file(path: path, error)
         }
-        guard let status = try? FileStatus.read(descriptor.number), status.isFile else { throw .notAFile(path: path) }
         // Two servers would break each other's chain. On a file system without locks the file is used without one.
         guard !locks || flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
             throw .inUse(path: path)
@@ -34,15 +33,8 @@ final class AuditFile: Sendable {
         _ = flock(descriptor.number, LOCK_UN)
     }
 
-    /// With O_NONBLOCK, opening a pipe does not wait for its other end; it is refused afterwards.
-    private static let flags = O_RDWR | O_APPEND | O_NOCTTY | O_NONBLOCK
-
     private static func open(_ path: String) throws(SystemError) -> FileDescriptor {
-        do throws(SystemError) {
-            return try FileDescriptor(opening: path, flags)
-        } catch {
-            guard error.code == ENOENT else { throw error }
-        }
+        let flags = O_RDWR | O_APPEND
         do throws(SystemError) {
             // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
             // create a file anywhere.
@@ -52,10 +44,9 @@ final class AuditFile: Sendable {
             try Folder.synchronize(Path.folder(of: path))
             return file
         } catch {
-            // Another process, such as logrotate, has created the file in between.
             guard error.code == EEXIST else { throw error }
-            return try FileDescriptor(opening: path, flags)
         }
+        return try FileDescriptor(openingFile: path, flags)
     }
 
     /// In bytes.

@@ -168,7 +168,7 @@ package final class AuditLog: Sendable {
     /// To be called every second or so, on a thread that may wait for the disk.
     package func keepUp() {
         // A failure is reported when it begins, and the next call tries again.
-        try? append(repeated.withLock { $0.takeDue(at: clock()) })
+        try? append(repeated.withLock { $0.take(at: clock()) })
         let isRemoved = try? perform { (writer, now) throws(AuditError) in
             if writer.figures.isFailing { try writer.write([], at: now) }
             let age = now / 1_000_000 - writer.running.periodStart
@@ -202,7 +202,7 @@ package final class AuditLog: Sendable {
     /// Records the server's end; later events are refused.
     package func close() {
         queue.sync {}
-        try? append(repeated.withLock { $0.takeAll() })
+        try? append(repeated.withLock { $0.take(at: nil) })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }
             try writer.endPeriod(.closed, at: now)

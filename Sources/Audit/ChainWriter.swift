@@ -220,22 +220,16 @@ struct RepeatedEvents {
         return true
     }
 
-    /// The events that were counted in series whose last line is a minute old.
-    mutating func takeDue(at now: Int64) -> [AuditEvent] {
-        // A negative time means that the clock was set back.
-        take({ !(0..<Self.period).contains(now - $0.writtenAt) }, thenFrom: now)
-    }
-
-    /// All events that were counted.
-    mutating func takeAll() -> [AuditEvent] {
-        take({ _ in true }, thenFrom: nil)
-    }
-
-    /// - Parameter time: When the next minute of a series that had further events begins; nil to end every series.
-    private mutating func take(_ isDue: (Series) -> Bool, thenFrom time: Int64?) -> [AuditEvent] {
+    /// The events that were counted, in one for each series.
+    ///
+    /// - Parameter now: Only series whose last line is a minute old are taken, and those that go on begin anew; nil to take and end
+    ///   them all.
+    mutating func take(at now: Int64?) -> [AuditEvent] {
         var sums: [AuditEvent] = []
-        for (event, series) in series where isDue(series) {
-            self.series[event] = series.count > 0 ? time.map { Series(count: 0, writtenAt: $0) } : nil
+        for (event, series) in series {
+            // A negative time means that the clock was set back.
+            if let now, (0..<Self.period).contains(now - series.writtenAt) { continue }
+            self.series[event] = series.count > 0 ? now.map { Series(count: 0, writtenAt: $0) } : nil
             guard series.count > 0 else { continue }
             var sum = event
             sum.count = series.count

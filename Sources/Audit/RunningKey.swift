@@ -236,14 +236,14 @@ enum KeyFile {
         var bytes: [UInt8] = []
         defer { SecretKey.wipe(&bytes) }
         do throws(SystemError) {
-            let file = try FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK)
+            let file = try FileDescriptor(openingFile: path)
             status = try FileStatus.read(file.number)
-            if status.isFile { bytes = try BlockingIO.read(from: file.number, limit: sizeLimit) }
+            bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
         } catch {
-            if error.code == ENOENT && error.call == "open" { return nil }
+            if error.code == ENOENT { return nil }
             throw .file(path: path, error)
         }
-        guard !status.isFile || !status.isOpenToOthers else {
+        guard !status.isOpenToOthers else {
             throw .keyFileMode(path: path, mode: UInt32(status.mode & 0o777))
         }
         let lines = bytes.withoutByteOrderMark.split(separator: UInt8(ascii: "\n"))

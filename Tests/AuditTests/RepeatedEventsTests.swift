@@ -61,11 +61,11 @@ import Testing
         for number in 0..<clients where !repeated.count(refusal(from: "client \(number)"), at: 0) { lines += 1 }
         // One more for the first of the rest.
         #expect(lines == RepeatedEvents.limit + 1)
-        let sums = repeated.takeDue(at: 60_000_000)
+        let sums = repeated.take(at: 60_000_000)
         #expect(sums.map(\.count) == [UInt64(clients - lines)] && sums.map(\.address) == [nil])
         // The places are free again.
         let isCounted = repeated.count(refusal(from: "another"), at: 60_000_000)
-        let rest = repeated.takeAll()
+        let rest = repeated.take(at: nil)
         #expect(!isCounted && rest.isEmpty)
     }
 }

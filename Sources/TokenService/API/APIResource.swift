@@ -22,10 +22,8 @@ enum APIResource: Hashable {
     /// Why a path names no resource.
     enum Fault: Error {
         case unknown
-        /// The user is not UTF-8, is too long, or would be stored differently.
+        /// The user is not UTF-8, is too long, would be stored differently, or has to be in the query and not in the path.
         case user
-        /// The user has to be in the query, not in the path.
-        case unsafeInPath
     }
 
     /// The prefix of all paths of the API.
@@ -100,7 +98,7 @@ enum APIResource: Hashable {
                 index += 1
             }
         }
-        if user.contains(UInt8(ascii: "/")) || user == [0x2e] || user == [0x2e, 0x2e] { throw .unsafeInPath }
+        if user.contains(UInt8(ascii: "/")) || user == [0x2e] || user == [0x2e, 0x2e] { throw .user }
         return try checked(user)
     }
 

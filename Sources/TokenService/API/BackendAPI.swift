@@ -55,7 +55,7 @@ package final class BackendAPI {
         do throws(APIResource.Fault) {
             resource = try APIResource(request.head, in: bytes)
         } catch {
-            return .now(Self.answer(to: error))
+            return .now(error == .user ? .malformedUser : Response(.notFound, "There is nothing at this path."))
         }
         guard let (action, scope) = resource.action(request.head.method) else {
             var response = Response(.methodNotAllowed, "This path has other methods: \(resource.methods).")
@@ -78,14 +78,6 @@ package final class BackendAPI {
         case .expired: throw .expired
         case .unknown: throw .unknown
         case nil: throw .unrecorded
-        }
-    }
-
-    private static func answer(to fault: APIResource.Fault) -> Response {
-        switch fault {
-        case .unknown: Response(.notFound, "There is nothing at this path.")
-        case .user: .malformedUser
-        case .unsafeInPath: .unsafeUserInPath
         }
     }
 
@@ -190,7 +182,7 @@ package final class BackendAPI {
         return .later(
             PendingAnswer(
                 bytes: Token.waitingBytes(id: user, info: []), timeLimit: service.timeLimit,
-                failure: { Self.refusal($0) ?? service.writeFailed($0, requestID) },
+                failure: { Self.refusal($0) ?? service.failed($0, requestID, isWrite: true) },
                 operation: { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
                 answer: { .now($0 ? .stored : .notFound) }))
     }

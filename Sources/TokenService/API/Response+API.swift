@@ -8,16 +8,8 @@ extension Response {
             .badRequest,
             """
             The user in the path or the query has to be UTF-8 of 1 to \(UniqueID.limit) bytes, without NUL and tags, escaped as \
-            in URLs.
-            """)
-    }
-
-    static var unsafeUserInPath: Response {
-        Response(
-            .badRequest,
-            """
-            A user that is . or .. or contains a slash cannot be in the path, as proxies would change it: use the query, such as \
-            /v1/user/token?user=a%2Fb.
+            in URLs. One that is . or .. or contains a slash has to be in the query, such as /v1/user/token?user=a%2Fb, as proxies \
+            would change the path.
             """)
     }
 

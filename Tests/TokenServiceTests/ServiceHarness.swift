@@ -65,7 +65,7 @@ struct ServiceHarness {
     init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
         handle.observer = answers
         service = TokenService(
-            settings: TokenService.Settings(readsJSON: readsJSON), handle: handle, answers: answers,
+            paths: ["/token", "/token.php"], readsJSON: readsJSON, handle: handle, answers: answers,
             report: { error, _ in report(error) }
         )
     }
@@ -109,7 +109,7 @@ actor ServiceActor {
         let handle = try store.makeHandle { work in Task { await self.run(work) } }
         self.handle = handle
         service = TokenService(
-            settings: TokenService.Settings(), handle: handle, answers: answers, report: { _, _ in }
+            paths: ["/token", "/token.php"], readsJSON: false, handle: handle, answers: answers, report: { _, _ in }
         )
     }
 

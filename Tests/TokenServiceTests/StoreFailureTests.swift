@@ -11,7 +11,8 @@ import TokenStore
     private func statuses(_ count: Int, failure: StoreError?) throws -> [UInt16] {
         let handle = MemoryStoreHandle()
         handle.failure = failure
-        let service = TokenService(settings: .init(), handle: handle, answers: nil, report: { _, _ in })
+        let service = TokenService(
+            paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
         let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
         let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
@@ -56,7 +57,8 @@ import TokenStore
         for failure: StoreError? in [nil, .closed, .overloaded(.buffers), .read(StoreFault("damaged"))] {
             let handle = MemoryStoreHandle()
             handle.failure = failure
-            let service = TokenService(settings: .init(), handle: handle, answers: nil, report: { _, _ in })
+            let service = TokenService(
+                paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
             var reader = RequestReader(limits: RequestLimits())
             _ = reader.makeRoom()
             reader.bytes.append(
@@ -82,8 +84,8 @@ import TokenStore
     @Test
     func `an outage says nothing of the token's version`() {
         let service = TokenService(
-            settings: .init(), handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
-        let failed = service.readFailed(.closed, .none)
+            paths: ["/token"], readsJSON: false, handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
+        let failed = service.failed(.closed, .none, isWrite: false)
         #expect(Preconditions(match: .any).applied(to: failed).status == .ok)
         #expect(Preconditions(match: .any).applied(to: .notFound).status == .preconditionFailed)
     }

@@ -71,8 +71,8 @@ package final class LoopContext: @unchecked Sendable {
         self.logger = logger
         makeSettings = { settings, accessLog in
             let service = TokenService(
-                settings: TokenService.Settings(paths: settings.paths, readsJSON: settings.readsJSON),
-                handle: handle, showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
+                paths: settings.paths, readsJSON: settings.readsJSON, handle: handle,
+                showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
                 report: { error, requestID in
                     metrics.storeFailures.add(error.cause)
                     // The store itself reports when writes begin to fail and when they work again.

@@ -189,7 +189,7 @@ package final class PendingAnswer: OutcomeWaiter {
         switch failure {
         case .closure(let response): response(error)
         case .ofWrite(let service, let requestID, let refusal):
-            refusal(error) ?? service.writeFailed(error, requestID)
+            refusal(error) ?? service.failed(error, requestID, isWrite: true)
         }
     }
 

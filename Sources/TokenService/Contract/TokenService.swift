@@ -7,19 +7,6 @@ package import TokenStore
 ///
 /// Belongs to one loop's thread.
 package final class TokenService {
-    /// What the contract leaves to the operator.
-    package struct Settings: Sendable {
-        /// The paths that are answered; all others get 404.
-        package var paths: [String]
-        /// Whether `application/json` bodies carry fields.
-        package var readsJSON: Bool
-
-        package init(paths: [String] = ["/token", "/token.php"], readsJSON: Bool = false) {
-            self.paths = paths
-            self.readsJSON = readsJSON
-        }
-    }
-
     private let paths: [[UInt8]]
     private let readsJSON: Bool
     let handle: any StoreHandle
@@ -41,18 +28,19 @@ package final class TokenService {
     private var answerBuffer: [UInt8] = []
 
     /// - Parameters:
-    ///   - settings: What the operator decides.
+    ///   - paths: The paths that are answered; all others get 404.
+    ///   - readsJSON: Whether `application/json` bodies carry fields.
     ///   - handle: The loop's.
     ///   - showsVersions: Whether answers show the version of the token.
     ///   - answers: An observer of the handle's store; nil for a store that does not see all writes.
     ///   - report: Called for every failed read and write.
     ///   - noteRead: Called for every read of the store that a GET begins.
     package init(
-        settings: Settings, handle: any StoreHandle, showsVersions: Bool = false, answers: AnswerCache?,
+        paths: [String], readsJSON: Bool, handle: any StoreHandle, showsVersions: Bool = false, answers: AnswerCache?,
         report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
     ) {
-        paths = settings.paths.map { Array($0.utf8) }
-        readsJSON = settings.readsJSON
+        self.paths = paths.map { Array($0.utf8) }
+        self.readsJSON = readsJSON
         self.handle = handle
         self.showsVersions = showsVersions
         self.answers = answers
@@ -199,7 +187,7 @@ package final class TokenService {
             }
             if let fetched { return answer(to: id, ticket, requestID, fetched) }
         } catch {
-            return .now(readFailed(error, requestID))
+            return .now(failed(error, requestID, isWrite: false))
         }
         guard let pending else { preconditionFailure("an outcome that comes later needs a completion") }
         return .later(pending)
@@ -210,7 +198,7 @@ package final class TokenService {
     ) -> PendingAnswer {
         PendingAnswer(
             bytes: Token.waitingBytes(id: id, info: []), timeLimit: timeLimit, takesLong: takesLong,
-            failure: { [self] in readFailed($0, requestID) }, work: work)
+            failure: { [self] in failed($0, requestID, isWrite: false) }, work: work)
     }
 
     private func answer(
@@ -285,15 +273,9 @@ package final class TokenService {
         return version
     }
 
-    /// Reports a failed read and returns its answer.
-    func readFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
+    /// Reports a failed read or write of the contract and returns its answer.
+    func failed(_ error: StoreError, _ requestID: RequestID, isWrite: Bool) -> Response {
         report(error, requestID)
-        return .failure(isWrite: false)
-    }
-
-    /// Reports a failed write and returns its answer.
-    func writeFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
-        report(error, requestID)
-        return .failure(isWrite: true)
+        return .failure(isWrite: isWrite)
     }
 }

@@ -38,7 +38,7 @@ final class UserContract {
             kept.uniqueID.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
         return switch finding {
         case .user(let grant): perform(kept, for: grant, at: now)
-        case .session(let lookup): find(lookup, for: kept, at: now)
+        case .session(let lookup): find(lookup, for: kept)
         case .denied(let failure, let place): guardian.deny(failure, in: place, caller)
         }
     }
@@ -46,7 +46,7 @@ final class UserContract {
     // MARK: - Credentials
 
     /// Reads a session from the store.
-    private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest, at now: Int64) -> Answer {
+    private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest) -> Answer {
         let (key, ticket): (SessionKey, SessionCache.Ticket)
         do throws(StoreError) {
             key = try service.handle.sessionKey(of: lookup.secret.span)
@@ -80,8 +80,7 @@ final class UserContract {
     }
 
     private func failed(_ request: UserRequest, _ error: StoreError) -> Response {
-        request.caller.isWrite
-            ? service.writeFailed(error, request.caller.requestID) : service.readFailed(error, request.caller.requestID)
+        service.failed(error, request.caller.requestID, isWrite: request.caller.isWrite)
     }
 
     /// Continues with what the store has said about a session.

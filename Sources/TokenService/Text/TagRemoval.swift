@@ -196,9 +196,7 @@ package enum TagRemoval {
 
 /// What a request's `unique_id` is, after decoding.
 package enum UniqueID: Hashable, Sendable {
-    /// The request has no such parameter, or an array in its place.
-    case missing
-    /// It is empty, or has nothing but tags.
+    /// It is missing, an array or empty, or has nothing but tags.
     case empty
     /// It is not UTF-8, holds NUL or is too long.
     case invalid
@@ -212,10 +210,7 @@ package enum UniqueID: Hashable, Sendable {
     ///   - bytes: The decoded parameter; nil if it is missing.
     ///   - limit: Bytes that the text may have.
     package init(_ bytes: [UInt8]?, limit: Int = Self.limit) {
-        guard let bytes else {
-            self = .missing
-            return
-        }
+        let bytes = bytes ?? []
         guard Self.isUTF8(bytes), bytes.span.firstIndex(of: 0, in: 0..<bytes.count) == nil else {
             self = .invalid
             return

@@ -5,7 +5,7 @@ internal import TokenService
 package struct TokenPHPFile: Hashable, Sendable {
     package let id: [UInt8]
     package let tokenInfo: [UInt8]
-    /// When the file was written, in seconds since 1970.
+    /// When the file was written, in seconds since 1970; a second earlier for a file that was read in that very second.
     package let modifiedAt: Int64
 
     /// Why an import skips a file, or an export skips a token.
@@ -35,7 +35,7 @@ package struct TokenPHPFile: Hashable, Sendable {
             case .tooLarge: "the file is larger than 64 MiB"
             case .unreadable: "the file cannot be read; try again as its owner or root"
             case .notAFileName: "the id cannot be a file's name, as it has a slash, or more than 251 bytes"
-            case .newer: "the store has a newer token; --overwrite replaces it"
+            case .newer: "the store has the same token or a newer one; --overwrite replaces it"
             case .tooLargeToSend:
                 "the file is too large to be sent to a running server; stop the server, import again, and start it"
             case .unopened: "the row cannot be decrypted; see token-cache verify"

@@ -65,10 +65,13 @@ internal import System
         guard status.isFile else { throw .notAFile }
         let id = try TokenPHPFile.id(ofName: name)
         guard status.size <= Self.sizeLimit else { throw .tooLarge }
+        // In the same second, token.php may write it again, and the next import must find that to be newer.
+        let modified = Int64(status.modificationTime)
+        let mayChange = modified >= Int64(time(nil))
         guard let content = try? BlockingIO.read(from: descriptor, limit: status.size) else { throw .unreadable }
         guard !content.isEmpty else { throw .empty }
         let tokenInfo = TokenPHPFile.tokenInfo(in: content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else { throw .contentNotText }
-        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: Int64(status.modificationTime))
+        return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: mayChange ? modified - 1 : modified)
     }
 }

@@ -157,17 +157,19 @@ import Testing
 
     @Test("a newer token is kept where that is asked for, at the limit as well")
     func keepingNewer() throws {
-        for limit in [nil, 1] {
+        for (limit, start) in [(nil, 1_000), (1, 2_000)] as [(Int?, Int64)] {
             let writer = try writer(byteLimit: limit)
             var row = row("a", [1])
-            (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: 1_000, expiresAt: nil))
+            (row.keepsNewer, row.times) = (true, RowTimes(writtenAt: start, expiresAt: nil))
             #expect(try writer.commit([row])[0].isSuccess)
-            row.times = RowTimes(writtenAt: 999, expiresAt: nil)
-            guard case .failure(.newer) = try writer.commit([row])[0] else {
-                Issue.record("an older token was stored, with the limit \(limit ?? 0)")
-                return
+            for time in [start - 1, start] {
+                row.times = RowTimes(writtenAt: time, expiresAt: nil)
+                guard case .failure(.newer) = try writer.commit([row])[0] else {
+                    Issue.record("the token of \(time) was stored, with the limit \(limit ?? 0)")
+                    return
+                }
             }
-            row.times = RowTimes(writtenAt: 1_000, expiresAt: nil)
+            row.times = RowTimes(writtenAt: start + 1, expiresAt: nil)
             #expect(try writer.commit([row])[0].isSuccess)
         }
     }

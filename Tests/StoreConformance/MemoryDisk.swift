@@ -33,7 +33,7 @@ package final class MemoryDisk: Sendable {
         contents.withLock { contents in
             if let error = contents.fault(of: rules, id) { return .failure(error) }
             if let former = contents.rows[id] {
-                if rules.condition.keepsNewer && former.writtenAt > row.writtenAt { return .failure(.newer) }
+                if rules.condition.keepsNewer && former.writtenAt >= row.writtenAt { return .failure(.newer) }
             }
             contents.lastVersion += 1
             var row = row

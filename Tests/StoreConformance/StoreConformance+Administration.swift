@@ -49,14 +49,15 @@ extension StoreConformance {
             }
             let administrator = store.administrator
             try await administrator.users.store([token("new", 1_000)], keepsNewer: true)[0].get()
-            let refused = try await error {
-                try await administrator.users.store([token("old", 999)], keepsNewer: true)[0].get()
+            for time: Int64 in [999, 1_000] {
+                let refused = try await error {
+                    try await administrator.users.store([token("old", time)], keepsNewer: true)[0].get()
+                }
+                try expectEqual(refused, .newer, "the error")
             }
-            try expectEqual(refused, .newer, "the error")
             try expectEqual(try await administrator.users.fetch(bytes("a")), bytes("new"), "the token")
             try await administrator.users.store([token("old", 999)], keepsNewer: false)[0].get()
-            try expectEqual(
-                try await administrator.users.fetch(bytes("a")), bytes("old"), "the token after a replacement")
+            try expectEqual(try await administrator.users.fetch(bytes("a")), bytes("old"), "the token after a replacement")
             store.close()
         },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in

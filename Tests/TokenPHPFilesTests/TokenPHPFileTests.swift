@@ -37,11 +37,14 @@ import Testing
         #expect(String(decoding: found, as: UTF8.self) == tokenInfo ?? content)
     }
 
-    @Test("files are read with their ids and times, and other files are skipped with a reason")
-    func reading() throws {
+    @Test(
+        "files are read with their ids and times, which may still be a file's last, and other files are skipped with a reason",
+        arguments: [(1_400_000_000, 1_400_000_000), (4_000_000_000, 3_999_999_999)] as [(Double, Int64)]
+    )
+    func reading(_ time: Double, _ modifiedAt: Int64) throws {
         try write(Array(#""hello""#.utf8), to: "me@example.txt")
         try FileManager.default.setAttributes(
-            [.modificationDate: Date(timeIntervalSince1970: 1_400_000_000)],
+            [.modificationDate: Date(timeIntervalSince1970: time)],
             ofItemAtPath: "\(folder.path)/me@example.txt"
         )
         try write([], to: "lost.txt")
@@ -61,7 +64,7 @@ import Testing
             }
         }
         let expected = TokenPHPFile(
-            id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), modifiedAt: 1_400_000_000)
+            id: Array("me@example".utf8), tokenInfo: Array("hello".utf8), modifiedAt: modifiedAt)
         #expect(files == [expected])
         #expect(
             reasons == [

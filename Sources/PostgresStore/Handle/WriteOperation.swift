@@ -138,7 +138,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
     private func judge() -> Result<Written, StoreError>? {
         if let seen = found.version { rows.state.versions.note(seen) }
         guard found.hasSession else { return .failure(.sessionEnded) }
-        if condition.keepsNewer, found.isLive, let row, found.writtenAt ?? 0 > row.times.writtenAt {
+        if condition.keepsNewer, found.isLive, let row, found.writtenAt ?? 0 >= row.times.writtenAt {
             return .failure(.newer)
         }
         func uncertain(_ text: String) -> Result<Written, StoreError> {

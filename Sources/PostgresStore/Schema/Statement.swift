@@ -81,7 +81,7 @@ enum Statement: String, CaseIterable {
         CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
         OR ($7::bigint = 3 AND token.version = ANY ($8::bigint[])) \
         OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) \
-        OR ($7::bigint = 5 AND token.written_at <= $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
+        OR ($7::bigint = 5 AND token.written_at < $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
         """
     /// In the order in which `SessionRow` reads them.
     static let sessionColumns = """

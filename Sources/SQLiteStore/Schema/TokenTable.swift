@@ -20,7 +20,7 @@ final class TokenTable {
             WHERE \(isThere)
             """
         self.update = try SQLiteStatement(update, on: connection)
-        updateUnlessNewer = try SQLiteStatement(update + " AND ?4 >= written_at", on: connection)
+        updateUnlessNewer = try SQLiteStatement(update + " AND ?4 > written_at", on: connection)
         insert = try SQLiteStatement(
             """
             INSERT INTO token (key, slot, value, written_at, expires_at, key_number, version)
@@ -36,7 +36,7 @@ final class TokenTable {
 
     /// Replaces the row with the same key.
     ///
-    /// - Returns: False if there is no such row, or if it is newer and must be kept.
+    /// - Returns: False if there is no such row, or if it must be kept as it is not older.
     func replace(_ row: Row, _ version: TokenVersion) throws(SQLiteError) -> Bool {
         try write(row, version, in: row.key.firstSlot, with: row.keepsNewer ? updateUnlessNewer : update)
     }

@@ -68,7 +68,7 @@ package struct WriteCondition: Sendable {
     package var match = Match.any
     /// A session that must still exist; nil for none.
     package var session: SessionKey?
-    /// Whether a token that was written at a later time stays, as for an import; `match` is `any` then.
+    /// Whether a token that was written in the same second or later stays, as for an import; `match` is `any` then.
     package var keepsNewer = false
 
     package init(match: Match = .any, session: SessionKey? = nil) {

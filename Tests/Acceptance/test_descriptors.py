@@ -86,3 +86,18 @@ def test_the_runtime_has_descriptors_left_for_its_own_work(serve, limit):
         until(lambda: not is_refused(server))
     assert server.stop() == 0
     close_all(connections)
+
+
+@pytest.mark.parametrize("limit", range(20, 40, 2))
+def test_with_very_few_descriptors_the_start_is_refused_or_the_server_works(serve, limit):
+    try:
+        server = serve({"loops": 2}, descriptors=limit)
+    except AssertionError as error:
+        assert re.search("the server ended with 1: .*(Too many open files|unable to open)", str(error), re.DOTALL), error
+        return
+    connections = open_all(server, 20)
+    server.send_signal(signal.SIGHUP)
+    until(lambda: "SIGHUP received" in server.log())
+    close_all(connections)
+    until(lambda: not is_refused(server))
+    assert server.stop() == 0

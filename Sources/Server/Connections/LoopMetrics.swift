@@ -1,4 +1,5 @@
 package import EventLoop
+internal import Glibc
 internal import HTTP
 package import JWT
 package import Metrics
@@ -88,6 +89,8 @@ final class ConnectionCount: Sendable {
     /// The access log, certificates, a database that is opened again and the administration need them at any time. So does the
     /// runtime: libdispatch reads about its threads in /proc, and ends the process when it has no descriptor for that.
     private static let otherDescriptors = 160
+    /// Those that are left to it under a very low limit, where connections need most of them.
+    private static let leastOtherDescriptors = 8
 
     init(limit: Int) {
         setting = Atomic(limit)
@@ -101,10 +104,12 @@ final class ConnectionCount: Sendable {
     /// Finds out how many connections the descriptors allow; call it when everything that stays open is open.
     ///
     /// - Parameter awaited: Descriptors that are still to come: for tasks that accept at the same time, and for a database.
+    /// - Throws: If they allow none.
     func lookAtDescriptors(awaited: Int) throws(SystemError) {
         let free = try DescriptorLimit.free()
-        // Under a very low limit, connections need most of them.
-        possible.store(free - min(Self.otherDescriptors + awaited, free / 4), ordering: .relaxed)
+        let others = min(Self.otherDescriptors + awaited, max(Self.leastOtherDescriptors, free / 4))
+        possible.store(free - others, ordering: .relaxed)
+        guard limit > 0 else { throw SystemError(call: "open", code: EMFILE) }
     }
 
     /// The most connections that are served; further ones are refused, unless idle ones can make room for them.

@@ -16,9 +16,9 @@ struct TokenCache: AsyncParsableCommand {
               token-cache serve --listen 0.0.0.0:8080 --data-directory /var/lib/token-cache
               token-cache serve --config /etc/token-cache/token-cache.yaml
               token-cache check-config --config /etc/token-cache/token-cache.yaml
-              # Anybody who knows an id can read and replace its token: create ids with openssl rand -hex 16
-              curl -d unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306 -d token_info=hello http://127.0.0.1:8080/token
-              curl 'http://127.0.0.1:8080/token?unique_id=9f8a4c1e7b3d60528cd1e5f27a94b306'
+              # Whoever knows an ID can replace its token: openssl rand -hex 16 makes one
+              curl http://127.0.0.1:8080/token -d unique_id=ID -d token_info=hello
+              curl 'http://127.0.0.1:8080/token?unique_id=ID'
             """,
         version: Version.text,
         subcommands: [

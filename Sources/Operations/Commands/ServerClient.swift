@@ -34,7 +34,7 @@ struct ServerClient: Sendable {
             case .unreachable where isRefusal:
                 "this user may not connect to it; run this as root or as the server's user"
             case .unreachable(let error): "connecting failed (\(error.reason))"
-            case .noAnswer: "no answer came; the server may have ended"
+            case .noAnswer: "no answer came; the server may have ended, or be busy with eight other commands"
             case .unreadable: "the program that answers there is not token-cache, or another version of it"
             case .refused(let reason): reason
             }

@@ -11,11 +11,7 @@ extension APIKeys {
     package static func loadExisting(_ path: String) throws(KeyFileError) -> APIKeys {
         if let keys = try load(path) { return keys }
         throw KeyFileError(
-            path,
-            """
-            of access.api.keys_file does not exist; `token-cache access keys add NAME --scope sessions` makes it with a first \
-            key
-            """)
+            path, "does not exist; `token-cache access keys add NAME --scope sessions` makes it with a first key")
     }
 
     /// The keys of a file; nil if there is no such file.

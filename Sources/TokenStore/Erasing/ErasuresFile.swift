@@ -85,7 +85,8 @@ package struct ErasuresFile: Hashable, Sendable {
             throw .refused(
                 """
                 the erasure cannot be recorded in \(path) (\(error.call): \(error.reason)), without which a restored backup \
-                would bring the user back; make the file writable for the server's user, and erase the user again
+                would bring the user back\(error.fileAdvice(otherwise: "make the file writable for the server's user")), \
+                and erase the user again
                 """
             )
         }

@@ -92,9 +92,9 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .belowLimit: "the store is below its limits, new ids are accepted again"
         case .expiryHeld(let seconds, let confirmation):
             """
-            no token is deleted for now: since the server last checked the clock, that is \(Self.hours(seconds)) of the time \
-            that has passed by the system's uptime, or the server was stopped meanwhile, or an old backup restored. Set the \
-            clock right if it is wrong; if it stays as it is, deleting begins in \(confirmation / 3_600) hours
+            no token is deleted for now: the clock has gone \(Self.hours(seconds)) of the system's uptime since the server last \
+            checked it, or the server was stopped meanwhile, or an old backup restored. Set the clock right if it is wrong; \
+            if it stays as it is, deleting begins in \(confirmation / 3_600) hours
             """
         case .expiryGoesOn: "expired tokens are deleted again"
         case .own(_, let text): text

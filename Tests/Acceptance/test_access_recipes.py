@@ -44,7 +44,8 @@ def running_backend(serve, tmp_path):
     settings, key = session_settings(tmp_path / "keys")
     server, (port,) = serve(settings), free_ports(1)
     users = tmp_path / "users.json"
-    users.write_text(json.dumps({name: {"user": user, "salt": SALT, "hash": password_hash(f"{name}'s")}
+    example = json.loads(re.search(r'\{"anna".*?\}\}', (DEPLOY / "examples/backend.py").read_text(), re.DOTALL)[0])
+    users.write_text(json.dumps({"carl": example["anna"]} | {name: {"user": user, "salt": SALT, "hash": password_hash(f"{name}'s")}
                                  for name, user in (("anna", "user/1001"), ("ben", "user/1002"))}))
     environment = clean_environment()
     environment.update(TOKEN_CACHE=server.base, TOKEN_CACHE_KEY=key, USERS=str(users))
@@ -92,6 +93,7 @@ def test_the_backend_logs_users_in_on_each_device_and_out_on_all(backend):
         check_http_error(exchange(server.address, fetch(bearer(session))), 401)
     assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
     assert exchange(server.address, fetch(bearer(log_in(url, "anna")))).body == found("hello")
+    assert ask(f"{url}/login", {"name": "carl", "password": "secret"})[0] == 200, "the user in the example's comment"
 
 
 # nginx and Caddy, which ask a login

@@ -6,9 +6,10 @@
 
 POST /login returns a session, which the app sends to token-cache with every request: as unique_id, or in the header
 Authorization: Bearer. POST /logout ends the sessions of all the user's devices. users.json has, for each name, a user id
-that nobody else ever gets, a salt and the hash of the password:
+that nobody else ever gets, a salt and what hashed() makes of the password:
 
-    {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash": "..."}}
+    {"anna": {"user": "1001", "salt": "9f8a4c1e7b3d60528cd1e5f27a94b306", "hash":
+        "65ec642e14f6cc1cf2f681c39d35a8ec611d16b5ea4bb4e1cb99c74bf1b572571ca99001b7ec814a6947cea455a4ea639d83dc690bff9257085ee89050a923a7"}}
 
 Passwords cross the network: put https in front.
 """
@@ -27,12 +28,15 @@ def token_cache(method, path, body=None):
         return json.load(answer)
 
 
+def hashed(password, salt):
+    return hashlib.scrypt(password.encode(), salt=bytes.fromhex(salt), n=2**14, r=8, p=1).hex()
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
         known = USERS.get(form.get("name"), NOBODY)
-        tried = hashlib.scrypt(form.get("password", "").encode(), salt=bytes.fromhex(known["salt"]), n=2**14, r=8, p=1).hex()
-        if not hmac.compare_digest(tried, known["hash"]):
+        if not hmac.compare_digest(hashed(form.get("password", ""), known["salt"]), known["hash"]):
             return self.answer(403, {"error": "wrong name or password"})
         if self.path == "/login":
             return self.answer(200, token_cache("POST", "/v1/sessions", {"user": known["user"]}))

@@ -1,6 +1,5 @@
-"""The image, the Compose file and the objects for Kubernetes: their settings are accepted and fit, and keys are as pods have them."""
+"""The Compose file and the objects for Kubernetes: their settings are accepted and fit, and keys are as pods have them."""
 import ipaddress
-import json
 import os
 import re
 import shutil
@@ -35,57 +34,6 @@ def effective(text="", folder=None, environment=None):
 
 
 # Docker
-
-@pytest.fixture(name="stages", scope="module")
-def dockerfile_stages():
-    """The instructions of each build stage, as names and arguments."""
-    text = re.sub(r"^#.*\n", "", (DOCKER / "Dockerfile").read_text(), flags=re.M).replace("\\\n", " ")
-    instructions = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
-    stages = []
-    for name, rest in instructions:
-        # ARG before the first stage is for the images' names.
-        if name == "ARG" and not stages:
-            continue
-        if name == "FROM":
-            stages.append([])
-        stages[-1].append((name, rest))
-    return stages
-
-
-def test_the_image_has_the_libraries_that_the_program_needs(stages):
-    final = dict(stages[-1])
-    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
-    for library, package in {"libsqlite3": "libsqlite3-0", "libssl": "libssl3", "libyaml": "libyaml-0-2", "libstdc++": "libstdc++6"}.items():
-        assert library in linked and f" {package} " in final["RUN"]
-    known = r"libsqlite3|libyaml-0|libssl|libcrypto|libstdc\+\+|libgcc_s|libc|libm|linux-vdso|libpthread|libdl|librt|libresolv"
-    names = [line.split()[0].split(".so")[0] for line in linked.splitlines() if not line.strip().startswith("/")]
-    assert not [name for name in names if not re.fullmatch(known, name)]
-
-
-def test_the_settings_of_the_image_are_accepted_and_fit_it(stages, tmp_path):
-    text = (DEPLOY.parent / "config" / "token-cache.yaml").read_text()
-    edits = next(rest for name, rest in stages[0] if name == "RUN" and rest.startswith("sed"))
-    expressions = re.findall(r"--expression '([^']+)'", edits)
-    edited = subprocess.run(
-        ["sed", *(f"--expression={expression}" for expression in expressions)], input=text, capture_output=True,
-        text=True, check=True).stdout
-    settings, final = effective(edited, tmp_path), dict(stages[-1])
-    differing = dict(settings.items() - effective().items())
-    assert differing == {"listen": "[0.0.0.0:8080]", "data_directory": final["VOLUME"].split()[0]}
-    assert final["EXPOSE"].split() == ["8080", "9090"]
-    command = json.loads(final["CMD"])
-    assert command[:2] == ["serve", "--config"] and edits.split()[-1] == command[2]
-
-
-def test_the_health_check_of_the_image_is_the_command_for_it(stages, serve):
-    command = json.loads(re.search(r"CMD (\[.*\])", dict(stages[-1])["HEALTHCHECK"])[1])
-    assert command[-2:] == json.loads(dict(stages[-1])["CMD"])[-2:]
-    server = serve({"admin": {"listen": "127.0.0.1:0"}})
-    arguments = [*command[1:-1], str(server.folder / "token-cache.yaml")]
-    assert run(*arguments).returncode == 0
-    server.stop()
-    assert run(*arguments).returncode == 1
-
 
 def test_compose_puts_nginx_in_front():
     compose = load(DOCKER / "compose.yaml")

@@ -111,6 +111,14 @@ def test_every_setting_is_one_of_the_program(document):
         "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_LIMITS_BODIES"}
 
 
+@pytest.mark.parametrize("name, place", [
+    ("config/openapi.yaml", r"^  version: (.*)$"), ("deploy/CHANGELOG.md", r"^## \[(.*?)\]"),
+    ("Sources/TokenCacheClient/TokenCacheClient.docc/FirstUse.md", r'^\.package\(.*from: "(.*)"')])
+def test_a_document_with_the_version_has_that_of_the_program(name, place):
+    document = (REPOSITORY / name).read_text(encoding="utf-8")
+    assert re.search(place, document, re.M)[1] == run("--version").stdout.strip()
+
+
 def test_the_messages_in_the_tables_of_failures_are_those_of_the_program():
     """`...` stands for what differs from case to case."""
     table = FAILURES.read_text(encoding="utf-8").partition("## What the log says")[2].partition("\n## ")[0]

@@ -120,7 +120,7 @@ class Benchmark:
             min(self.plan.busy_connections, descriptors),
         )
         return Report(
-            machine=machine.describe(self.binary, self.folder) | {
+            machine=machine.describe(self.folder) | {
                 "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
                 "php-fpm": machine.first_line(php_fpm_program(), "-v").partition(" (")[0].removeprefix("PHP "),
                 "redis": redis.version(),

@@ -89,7 +89,7 @@ class Comparison:
             for server in servers:
                 server.settings = settings
             results += measurement.compare([(server, workload) for server in servers], wrk, self.plan.rounds)
-        described = machine.describe(self.binaries["this"], self.folder)
+        described = machine.describe(self.folder)
         return Report(described, self.reference, results, (counts[0], counts[1]))
 
     def server(self, name: str, binary: Path) -> TokenCache:

@@ -91,14 +91,14 @@ def bytes_from_disk() -> int:
     return int(value_of("/proc/vmstat", "pgpgin", " ")) * 1024
 
 
-def describe(binary: Path, folder: Path) -> dict[str, str]:
+def describe(folder: Path) -> dict[str, str]:
     """Machine, versions and date."""
     memory = int(value_of("/proc/meminfo", "MemTotal", ":").split()[0]) / (1 << 20)
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{value_of('/proc/cpuinfo', 'model name', ':')}, {os.cpu_count()} cores, {memory:.1f} GiB",
         "system": f"{value_of('/etc/os-release', 'PRETTY_NAME', '=')}, Linux {platform.release().partition('-')[0]}",
-        "token-cache": f"{first_line(str(binary), '--version')}, data on {file_system(folder)}",
+        "token-cache": f"data on {file_system(folder)}",
         "libraries": f"SQLite {package_version('libsqlite3-0')}, {first_line('openssl', 'version').partition(' (')[0]}",
         "swift": first_line("swift", "--version"),
         "wrk": first_line("wrk", "--version").partition(" Copyright")[0].removeprefix("wrk "),

@@ -144,7 +144,7 @@ class PostgresBenchmark:
         more_rows, wal_bytes = self.many_rows(few, many)
         total, index = self.server.sql(
             "SELECT pg_total_relation_size('token'), pg_relation_size('token_pkey')", many.name)[0]
-        described = machine.describe(self.binary, self.folder) | {
+        described = machine.describe(self.folder) | {
             "postgresql": self.server.value("SHOW server_version"), "libpq": machine.package_version("libpq5"),
             "nginx": machine.first_line(machine.program("nginx"), "-v").rpartition("/")[2],
         }

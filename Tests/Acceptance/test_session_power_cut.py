@@ -80,7 +80,9 @@ class Client:
             session = self.generator.choice(sorted(self.sessions))
             return "DELETE", f"/v1/sessions/{session}", None, lambda _: self.sessions.pop(session)
         self.users += 1
-        user = f"canary-user-{self.users}-of-the-ledger"
+        # In a page of which only some sectors were written, the beginning of one name may stand before the end of another one:
+        # with numbers, that would be a third user's name.
+        user = f"canary-{self.generator.getrandbits(64):016x}-of-the-ledger"
         if owners and self.generator.random() < 0.5:
             user = self.generator.choice(owners)
         if kind == "token":

@@ -47,6 +47,19 @@ import Testing
         #expect(try await administrator.keys().map(\.number) == [1])
     }
 
+    @Test("no key is added to a ring that lacks a later one, whose number it would get")
+    func reused() async throws {
+        let file = try await makeStore(ofFirst: 5, ofSecond: 50)
+        let whole = try #require(try file.load())
+        try file.save(KeyRing(index: whole.index, keys: [whole.keys[0]]))
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await #expect(throws: StoreError.self) { try await administrator.addKey() }
+        try file.save(whole)
+        #expect(try await administrator.addKey().number == 3)
+    }
+
     @Test("a key that is back in the ring's file when it is read again is not missing any more")
     func putBack() async throws {
         let file = try await makeStore(ofFirst: 50, ofSecond: 50)

@@ -18,7 +18,16 @@ extension SQLiteAdministrator {
     }
 
     package func addKey() throws(StoreError) -> SealingKey {
-        let longer = try ringOfFile().addingKey(createdAt: Int64(time(nil)))
+        let ring = try ringOfFile()
+        // Otherwise a new key could get the number of the missing one, and no ring could have both.
+        if let missing = try missingKeys()?.last, missing > ring.newest.number {
+            throw .refused(
+                """
+                the key ring \(store.options.keyRing.path) lacks key \(missing), with which tokens are sealed; put the key ring of \
+                that time back first
+                """)
+        }
+        let longer = try ring.addingKey(createdAt: Int64(time(nil)))
         try store.state.sealing.save(longer, to: store.options.keyRing)
         return try SealingKey(longer.newest, sealing: longer.newest.number)
     }

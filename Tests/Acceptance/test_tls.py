@@ -141,8 +141,7 @@ def test_replaced_authorities_end_kept_connections(serve, pair, tmp_path):
         # A new certificate of the server does not concern connections that are open.
         assert is_answered(kept) and is_answered(pipelining)
         replace(authority, make_pair(tmp_path, "other", "other"))
-        until(lambda: "issued by \"CN=other\"" in server.log())
-        assert not is_answered(kept)
+        until(lambda: not is_answered(kept))
         pipelining.sendall(get("nobody") * 2)
         assert pipelining.recv(4096) == b""
 

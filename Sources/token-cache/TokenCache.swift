@@ -56,6 +56,8 @@ struct TokenCache: AsyncParsableCommand {
 
     /// Runs the command that the arguments name, and returns the exit status.
     private static func status() async -> Int32 {
+        // A server that had its arguments from elsewhere would not do either: libdispatch reads about its threads in /proc once
+        // there is more work than cores, and ends the process if it cannot.
         guard let arguments = ProcessArguments.own else {
             StandardError.print(
                 "/proc is not mounted here, as in some chroots; mount it first: mount -t proc proc /proc")

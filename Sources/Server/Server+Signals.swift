@@ -57,8 +57,6 @@ extension Server {
         Signal.perform(after: Self.abandonTime) { [self] in
             let reason = stopReason.withLock(\.self)
             say(.critical, "the store does not close, a disk seems to hang; ending without it: \(reason)")
-            // Not waited for, as the audit log's disk may hang too.
-            DispatchQueue.global().async { [audit] in audit?.close() }
             Signal.perform(after: .milliseconds(500)) { _exit(EXIT_FAILURE) }
         }
         for context in contexts { context.loop.abandon() }

@@ -160,7 +160,7 @@ package final class Server: Sendable {
         if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last check would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
-        // If a disk hangs here, `abandon` closes the audit log before the process ends.
+        // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
         store.finishWrites()
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }

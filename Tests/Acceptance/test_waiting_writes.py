@@ -8,7 +8,6 @@ import pytest
 
 from administration import is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
-from failing_audits import AuditLog
 from http_client import Connection, exchange, get, post
 from server_process import until
 from storage_shim import StorageShim
@@ -116,19 +115,13 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
 
 
 def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_path):
-    log = AuditLog(tmp_path / "log")
-    log.make_keys()
-    settings = {"drain_timeout": "1s", "audit": log.settings}
-    with serving(disk, tmp_path, settings) as server, Connection(server.address, timeout=60) as client:
+    with serving(disk, tmp_path, {"drain_timeout": "1s"}) as server, Connection(server.address, timeout=60) as client:
         disk.set(sync_delay_microseconds=STOPPED)
         client.send(post("first", "1"))
         time.sleep(0.3)
         server.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 1
         assert "a disk seems to hang; ending without it: SIGTERM received" in server.log()
-    # The audit log is on another disk.
-    assert '"action":"close_log"' in log.file.read_text().splitlines()[-1]
-    log.verify()
 
 
 def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):

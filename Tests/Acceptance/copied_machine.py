@@ -1,19 +1,20 @@
-"""A copy of this machine in which tests install packages; all changes to it are discarded."""
+"""A copy of this machine, or of another system's folder, in which tests install packages; all changes to it are discarded."""
 import os
 import shutil
 import subprocess
 
 import pytest
 
-SECONDS = 120
+# An installation may fetch packages.
+SECONDS = 600
 
-# An overlay over the root folder, in its own mount namespace. /run is empty: systemd does not run there.
+# An overlay over the system's root folder, in its own mount namespace. /run is empty: systemd does not run there.
 PREPARE = """
 set -e
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$0"
 mkdir "$0/changes" "$0/work" "$0/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$0/changes,workdir=$0/work" "$0/root"
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$0/changes,workdir=$0/work" "$0/root"
 cd "$0/root"
 mount -t proc proc proc
 mount --rbind /dev dev
@@ -27,14 +28,14 @@ exec sleep infinity
 class CopiedMachine:
     """Runs commands in the copy; closing it ends the processes that are left."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, system="/"):
         if os.geteuid() != 0:
             pytest.skip("packages are installed in a copy of this machine, which only root can make")
         if not shutil.which("dpkg"):
             pytest.skip("there is no dpkg")
         self.root = folder / "root"
         self.holder = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", PREPARE, str(folder)],
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", PREPARE, str(folder), str(system)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if self.holder.stdout.readline() != "ready\n":
             message = self.holder.communicate(timeout=SECONDS)[1]

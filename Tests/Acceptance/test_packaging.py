@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from contract import STORED, found
 from copied_machine import CopiedMachine
 from http_client import exchange, get, post
 from server_process import AS_NOBODY, SERVES, binary, run, until
+from test_contract_vectors import CASES, check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 VERSIONS = "1~test1", "1~test2"
@@ -173,9 +175,31 @@ def test_the_shell_takes_its_completions(contents, shell, path):
 
 # Installation, upgrade, removal, purge
 
+@pytest.fixture(name="system", scope="module", params=["this system", "bookworm", "trixie"])
+def root_folder(request, is_long, tmp_path_factory):
+    """The root folder of this system, and with --long those of new systems of the releases of Debian that the package is for."""
+    if request.param == "this system":
+        yield "/"
+        return
+    if not is_long or os.geteuid() != 0 or not shutil.which("mmdebstrap"):
+        pytest.skip("as root, with mmdebstrap, fetches a release of Debian, which takes minutes: --long")
+    folder = tmp_path_factory.mktemp("debian") / request.param
+    try:
+        # In namespaces of its own, so that nothing of ours is mounted in the folder when it is removed, also after an interruption.
+        done = subprocess.run(
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "mmdebstrap", "--mode=root", "--variant=apt",
+             "--include=mount", "--dpkgopt=force-unsafe-io", "--skip=cleanup/apt/lists", request.param, str(folder)],
+            capture_output=True, text=True, timeout=1_800, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"Debian's {request.param} cannot be fetched from its mirror here: {done.stderr.strip()[-300:]}")
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(name="machine")
-def copied_machine(tmp_path):
-    machine = CopiedMachine(tmp_path)
+def copied_machine(tmp_path, system):
+    machine = CopiedMachine(tmp_path, system)
     try:
         if machine.run("dpkg", "--status", "token-cache").returncode == 0:
             pytest.skip("token-cache is installed on this machine, so that its copy is no fresh one")
@@ -184,16 +208,21 @@ def copied_machine(tmp_path):
         machine.close()
 
 
-@contextlib.contextmanager
-def service(machine, folder):
-    """Runs the command of the unit as another user and on a free port, because systemd does not run in the copy."""
+def unit_command(machine, key):
+    """A command of the service's unit."""
     unit = machine.output("cat", "/usr/lib/systemd/system/token-cache.service")
-    command = re.search(r"^ExecStart=(.*)$", unit, re.M)[1].split()
+    return re.search(rf"^{key}=(.*)$", unit, re.M)[1].split()
+
+
+@contextlib.contextmanager
+def service(machine, folder, **variables):
+    """Runs the command of the unit as another user and on a free port, because systemd does not run in the copy."""
+    command = unit_command(machine, "ExecStart")
     machine.output("install", "--directory", "--owner=nobody", "--mode=0700", "/var/lib/token-cache")
     with open(folder / "log", "w+b") as log:
         process = subprocess.Popen(
             machine.command(*AS_NOBODY, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0"})
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0", **variables})
         try:
             line = until(
                 lambda: SERVES.search((folder / "log").read_text()) or process.poll() is not None, pause=0.01)
@@ -206,6 +235,11 @@ def service(machine, folder):
         finally:
             process.kill()
             process.wait(30)
+
+
+def install(machine, *packages):
+    machine.output("apt-get", "install", "--yes", "--no-install-recommends", "--option=Dpkg::Options::=--force-confdef",
+                   "--option=Dpkg::Options::=--force-confold", *packages)
 
 
 def later_version(contents, folder):
@@ -221,7 +255,7 @@ def later_version(contents, folder):
 def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, package, contents, tmp_path):
     machine.put(package, "/root/0.deb")
     machine.put(later_version(contents, tmp_path), "/root/1.deb")
-    machine.output("dpkg", "--install", "/root/0.deb")
+    install(machine, "/root/0.deb")
     assert machine.output("dpkg", "--verify", "token-cache") == ""
     program = run("--version").stdout
     assert machine.output("token-cache", "--version") == program
@@ -232,10 +266,12 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, package, 
 
     with service(machine, tmp_path) as address:
         assert exchange(address, post("me", "x")).body == STORED
+        # With what the package itself needs: a small system has no kill(1).
+        assert machine.output(*AS_NOBODY, *unit_command(machine, "ExecReload")) == "reloaded: no setting has changed\n"
     machine.output("sh", "-c", "echo 'json_bodies: on' >> /etc/token-cache/token-cache.yaml; "
                    "sed -i 's/^json_bodies: off//' /etc/token-cache/token-cache.yaml; rm " + enabled)
 
-    machine.output("dpkg", "--install", "/root/1.deb")
+    install(machine, "/root/1.deb")
     assert machine.output("dpkg-query", "--show", "--showformat=${Version}", "token-cache") == VERSIONS[1]
     assert "json_bodies: on" in machine.output("cat", "/etc/token-cache/token-cache.yaml")
     assert machine.run("test", "-L", enabled).returncode == 1, "the administrator has turned it off"
@@ -255,6 +291,51 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, package, 
     assert left_behind(machine) == ["/etc/credstore/token-cache.keys"]
 
 
+# A cluster of the release's own PostgreSQL, which is reached over a Unix socket only, with a database of the server's user.
+DATABASE = """set -e
+mkdir -p /etc/postgresql-common/createcluster.d
+echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.d/test.conf
+apt-get install --yes --no-install-recommends postgresql
+version=$(ls /usr/lib/postgresql)
+pg_createcluster --port 5432 "$version" test
+echo "listen_addresses = ''" >> "/etc/postgresql/$version/test/postgresql.conf"
+pg_ctlcluster "$version" test start
+runuser -u postgres -- createuser nobody
+runuser -u postgres -- createdb --owner nobody tokens
+"""
+
+
+def test_with_the_libraries_and_postgresql_of_each_release_the_contract_is_kept(
+        is_long, machine, package, postgres_binary, tmp_path):
+    if not is_long:
+        pytest.skip("installs PostgreSQL, which takes a minute: --long")
+    upgrade = build(tmp_path, "--version", VERSIONS[1], "--binary", postgres_binary, "--compression", "none")
+    for number, file in enumerate((package, upgrade)):
+        machine.put(file, f"/root/{number}.deb")
+
+    def keep_contract(address):
+        for case in CASES:
+            check(case, SimpleNamespace(address=address), pieces=1)
+
+    def command(*arguments):
+        return machine.output(*AS_NOBODY, "token-cache", *arguments, "--config", "/etc/token-cache/token-cache.yaml")
+
+    install(machine, "/root/0.deb")
+    with service(machine, tmp_path) as address:
+        assert exchange(address, post("me", "x")).body == STORED
+        keep_contract(address)
+        command("keyring", "rotate")
+        command("verify")
+    install(machine, "/root/1.deb")
+    machine.output("sh", "-c", DATABASE)
+    database = "postgresql:///tokens?host=/var/run/postgresql"
+    command("migrate", "--url", database)
+    command("copy", "--from", "/var/lib/token-cache", "--to", database)
+    with service(machine, tmp_path, TOKEN_CACHE_STORE_URL=database) as address:
+        assert exchange(address, get("me")).body == found("x")
+        keep_contract(address)
+
+
 def left_behind(machine):
     return machine.output(
         "sh", "-c", "find /etc /usr /var/lib /var/log /var/cache -name '*token-cache*' -not -path '/usr/src/*' | sort").split()
@@ -263,7 +344,7 @@ def left_behind(machine):
 def test_purging_empties_a_folder_on_which_a_disk_is_mounted(machine, package):
     data, backups = "/var/lib/private/token-cache", "/var/lib/private/token-cache-backups"
     machine.put(package, "/root/0.deb")
-    machine.output("dpkg", "--install", "/root/0.deb")
+    install(machine, "/root/0.deb")
     machine.output("sh", "-c", f"""set -e
         mkdir -p {data} {backups} /var/log/private/token-cache
         mount -t tmpfs tmpfs {data}

@@ -5,8 +5,6 @@
 ///
 /// Any thread.
 package final class ClientCertificate: Sendable {
-    /// SHA-256 of the certificate in DER, 32 bytes (`x5t#S256` of RFC 8705, section 3.1).
-    package let thumbprint: [UInt8]
     /// The subject alternative name of type URI (RFC 5280, section 4.2.1.6).
     package let uriName: [UInt8]?
     /// The subject alternative name of type DNS, in lower case, as its case does not count.
@@ -14,8 +12,7 @@ package final class ClientCertificate: Sendable {
     /// The common name of the subject, in UTF-8.
     package let commonName: [UInt8]?
 
-    package init(thumbprint: [UInt8], uriName: [UInt8]?, dnsName: [UInt8]?, commonName: [UInt8]?) {
-        self.thumbprint = thumbprint
+    package init(uriName: [UInt8]?, dnsName: [UInt8]?, commonName: [UInt8]?) {
         self.uriName = uriName
         self.dnsName = dnsName
         self.commonName = commonName

@@ -79,21 +79,13 @@ enum CertificateNames {
 }
 
 extension ClientCertificate {
-    /// Reads a certificate; nil if OpenSSL cannot make its digest.
+    /// Reads a certificate.
     ///
     /// - Parameter certificate: An X509 object, which the caller keeps.
-    convenience init?(_ certificate: OpaquePointer) {
-        OpenSSLErrors.clear()
-        var thumbprint = [UInt8](repeating: 0, count: 32)
-        var count: UInt32 = 0
-        guard unsafe X509_digest(certificate, EVP_sha256(), &thumbprint, &count) == 1, count == 32 else {
-            ERR_clear_error()
-            return nil
-        }
+    convenience init(_ certificate: OpaquePointer) {
         let isASCII = { (name: [UInt8]) in name.allSatisfy { $0 < 0x80 } }
         let dnsName = unsafe Self.only(CertificateNames.alternative(certificate, kind: GEN_DNS), where: isASCII)
         unsafe self.init(
-            thumbprint: thumbprint,
             uriName: Self.only(CertificateNames.alternative(certificate, kind: GEN_URI), where: isASCII),
             dnsName: dnsName.map { $0.map { UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 ? $0 | 0x20 : $0 } },
             commonName: Self.only(CertificateNames.common(certificate), where: { _ in true })
@@ -130,9 +122,11 @@ extension ClientCertificate {
                 if let start = bytes.baseAddress { unsafe explicit_bzero(start, bytes.count) }
             }
         }
-        let certificateCount =
-            bytes.split(separator: UInt8(ascii: "\n"))
-            .count { $0.starts(with: "-----BEGIN ".utf8) && $0.contains("CERTIFICATE-----".utf8) }
+        // OpenSSL reads a block behind a byte order mark, and passes over one that is indented.
+        let certificateCount = bytes.split(separator: UInt8(ascii: "\n")).count { line in
+            line.drop { " \t\u{FEFF}".utf8.contains($0) }.starts(with: "-----BEGIN ".utf8)
+                && line.contains("CERTIFICATE-----".utf8)
+        }
         OpenSSLErrors.clear()
         let source = unsafe BIO_new(BIO_s_mem())
         // The copy that it takes is wiped when it is freed.
@@ -166,10 +160,12 @@ extension ClientCertificate {
         let end = OpenSSLErrors.drain().first
         let count = unsafe all.count
         // OpenSSL passes over a certificate that follows one without its END line.
-        guard end?.isEndOfPEM == true, count > 0, count == text.certificateCount else {
+        guard end?.isEndOfPEM == true, count > 0, count >= text.certificateCount else {
+            let all = text.certificateCount
+            let readable = count < all ? "only \(count) of its \(all)" : "only the first \(count)"
             let damage = """
-                is damaged: only \(count) of its \(text.certificateCount) certificates can be read; give a PEM file in which all are \
-                whole, each from its BEGIN to its END line
+                is damaged: \(readable) certificates can be read; give a PEM file in which all are whole, each from its BEGIN to \
+                its END line, at the beginning of a line
                 """
             throw .fromOpenSSL(path, count == 0 ? problem : damage, end?.isEndOfPEM == true ? nil : end)
         }

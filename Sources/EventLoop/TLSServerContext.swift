@@ -199,7 +199,9 @@ final class TLSAuthorities {
                 """)
         var (digests, expiries) = (Hasher(), [Int64]())
         for index in unsafe certificates.all.indices {
-            unsafe digests.combine(ClientCertificate(certificates.all[index])?.thumbprint)
+            var digest = [UInt8](repeating: 0, count: 32)
+            _ = unsafe X509_digest(certificates.all[index], EVP_sha256(), &digest, nil)
+            digests.combine(digest)
             unsafe expiries.append(CertificateTime.expiry(certificates.all[index]))
         }
         summary = TLSClientAuthorities(path: path, expiries: expiries)

@@ -147,19 +147,6 @@ import Testing
         }
     }
 
-    @Test func `the certificate's digest is that of its DER`() async throws {
-        let identity = try client("/CN=Ann")
-        try certificates.openSSL(
-            ["x509", "-in", identity.certificate, "-outform", "DER", "-out", certificates.path("client.der")])
-        try certificates.openSSL(
-            ["dgst", "-sha256", "-binary", "-out", certificates.path("digest"), certificates.path("client.der")])
-        let digest = [UInt8](try Data(contentsOf: URL(filePath: certificates.path("digest"))))
-        try await withLoop { loop in
-            let shown = try await visit(.required, identity, on: loop).certificate
-            #expect(shown?.thumbprint == digest)
-        }
-    }
-
     @Test func `sessions are not resumed where a certificate is asked for`() async throws {
         let identity = try client("/CN=Ann")
         try await withLoop { loop in

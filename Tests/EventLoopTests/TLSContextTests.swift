@@ -96,6 +96,12 @@ import Testing
         try (try text(good.certificate) + endless + text(rsa.certificate))
             .write(toFile: broken, atomically: true, encoding: .utf8)
         try (try text(good.certificate) + endless).write(toFile: cut, atomically: true, encoding: .utf8)
+        // It passes over an indented one as well, and begins behind a byte order mark.
+        let (indented, marked) = ("\(good.certificate).indented", "\(good.certificate).marked")
+        let (first, second) = (try text(good.certificate), try text(rsa.certificate))
+        try (first + second.split(separator: "\n").map { " \($0)\n" }.joined())
+            .write(toFile: indented, atomically: true, encoding: .utf8)
+        try ("\u{FEFF}" + first).write(toFile: marked, atomically: true, encoding: .utf8)
         let (noFile, noCertificate) = ("cannot be read: No such file", "holds no usable certificate; ")
         let (notPlain, noKey) = ("cannot be read: it is no regular file; ", "holds no usable private key; ")
         let cases: [(String, String, String?, String, String)] = [
@@ -104,6 +110,7 @@ import Testing
             (weak.certificate, weak.key, nil, weak.certificate, noCertificate),
             (broken, good.key, nil, broken, "is damaged: only 2 of its 3 certificates can be read; "),
             (cut, good.key, nil, cut, "is damaged: only 1 of its 2 certificates can be read; "),
+            (indented, good.key, nil, indented, "is damaged: only 1 of its 2 certificates can be read; "),
             (good.certificate, empty, nil, empty, noKey),
             (good.certificate, good.certificate, nil, good.certificate, noKey),
             (good.certificate, encrypted, nil, encrypted, "is encrypted with a passphrase"),
@@ -118,6 +125,6 @@ import Testing
             #expect(text.hasPrefix("\(file) \(expected)"), "\(text)")
         }
         #expect(problem(weak.certificate, weak.key)?.contains("(OpenSSL: ee key too small)") == true)
-        #expect(problem(good.certificate, good.key) == nil)
+        #expect(problem(good.certificate, good.key) == nil && problem(marked, good.key) == nil)
     }
 }

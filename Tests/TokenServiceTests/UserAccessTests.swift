@@ -155,8 +155,7 @@ import TokenStore
     func `a certificate stands for its name`() {
         func certificate(_ name: String?) -> ClientCertificate {
             ClientCertificate(
-                thumbprint: [UInt8](repeating: 0, count: 32), uriName: nil, dnsName: name.map { Array($0.utf8) },
-                commonName: Array("other".utf8))
+                uriName: nil, dnsName: name.map { Array($0.utf8) }, commonName: Array("other".utf8))
         }
         #expect(find(.certificate(.sanDNS), nil, certificate: certificate("anna")) == "user anna field")
         #expect(find(.certificate(.sanDNS), "bert", certificate: certificate("anna")) == "otherUser field")

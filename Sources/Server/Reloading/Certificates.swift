@@ -40,16 +40,18 @@ extension TLSCertificate {
 extension TLSClientAuthorities {
     /// Whose certificates are trusted, for the log.
     package var trust: String {
-        "clients' certificates are trusted if issued by one of the certificate authorities in \(path) (\(expiries.count))"
+        let authorities = expiries.count == 1 ? "the certificate authority" : "one of the \(expiries.count) authorities"
+        return "clients' certificates are trusted if issued by \(authorities) in \(path)"
     }
 
     /// A warning if there are authorities that admit no client any more.
     package func warning(at now: Int64 = Int64(time(nil))) -> String? {
         let count = expiries.count { $0 < now }
         guard count > 0 else { return nil }
+        let (authorities, have) = count == 1 ? ("a certificate authority", "has") : ("\(count) certificate authorities", "have")
         return """
-            \(count) of the \(expiries.count) certificate authorities in \(path) have expired: clients with their certificates are \
-            refused; replace them
+            \(authorities) in \(path) \(have) expired: clients with their certificates are refused; find them with \
+            openssl storeutl -noout -text -certs \(path), and replace them
             """
     }
 }

@@ -71,8 +71,8 @@ package struct JWTKeySet: Sendable {
         let refusal = KeyFileError(
             path,
             """
-            is not a JWK set; give a JSON object in UTF-8, {"keys":[...]}, of at most \(keyLimit) keys, in which no object has the \
-            same member twice
+            is not a JWK set; give a JSON object in UTF-8, {"keys":[...]}, of at most \(keyLimit) keys, in which no object has \
+            more than \(JWK.memberLimit) members, or one of them twice
             """)
         guard case .array(let array) = JSONObject(text, memberLimit: memberLimit)?["keys"] else { throw refusal }
         let ranges = JSONObject.objects(text, array)

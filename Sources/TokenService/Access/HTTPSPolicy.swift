@@ -93,7 +93,9 @@ package struct HTTPSPolicy: Sendable {
         }
         // Only what is believed is read.
         func isSecure() -> Bool {
-            peer.isTLS || peer.isTrusted && claims(of: head, in: bytes) == [.https]
+            if peer.isTLS || !peer.isTrusted { return peer.isTLS }
+            let schemes = bytes.lastElements(of: head.forwardedProtos(in: bytes))
+            return !schemes.isEmpty && schemes.allSatisfy { bytes.equalsIgnoringCase($0, Words.https) }
         }
         switch mode {
         case .off: return .served(isSecure: isSecure())
@@ -104,34 +106,19 @@ package struct HTTPSPolicy: Sendable {
         case .strict:
             guard isSecure() else { return .redirected }
             // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
-            if peer.isTLS && claims(of: head, in: bytes).contains(.http) { return .redirected }
+            if peer.isTLS,
+                bytes.lastElements(of: head.forwardedProtos(in: bytes)).contains(where: {
+                    bytes.equalsIgnoringCase($0, Words.http)
+                })
+            {
+                return .redirected
+            }
             return isRebound(head, in: bytes, from: peer) ? .refused(.foreignHost) : .served(isSecure: true)
         }
     }
 
     /// The only address that `token.php` exempts, in exactly this spelling.
     private static let scriptsLoopback = IPAddress("127.0.0.1")
-
-    /// The schemes that X-Forwarded-Proto states.
-    private struct Claims: OptionSet {
-        let rawValue: UInt8
-        static let http = Claims(rawValue: 1)
-        static let https = Claims(rawValue: 2)
-        static let other = Claims(rawValue: 4)
-    }
-
-    private func claims(of head: RequestHead, in bytes: Span<UInt8>) -> Claims {
-        var claims: Claims = []
-        for element in bytes.lastElements(of: head.forwardedProtos(in: bytes)) {
-            claims.insert(Self.claim(element, in: bytes))
-        }
-        return claims
-    }
-
-    private static func claim(_ word: ByteRange, in bytes: Span<UInt8>) -> Claims {
-        if bytes.equalsIgnoringCase(word, Words.http) { return .http }
-        return bytes.equalsIgnoringCase(word, Words.https) ? .https : .other
-    }
 
     // MARK: - Pages
 

@@ -37,7 +37,7 @@ package final class VerifiedTokens: Sendable {
     /// - Parameters:
     ///   - verifier: Has the keys.
     ///   - limit: How many bytes the tokens may take.
-    package init(_ verifier: JWTVerifier, limit: Int = 4 << 20) {
+    package init(_ verifier: JWTVerifier, limit: Int = 16 << 20) {
         self.verifier = verifier
         entries = RecentTable(limit: limit)
     }

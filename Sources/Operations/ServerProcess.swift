@@ -54,7 +54,9 @@ package struct ServerProcess: Sendable {
     private static let lostStoreStatus: Int32 = 74
 }
 
-/// The version of this program, by semantic versioning (semver.org). `test_documents.py` lists the documents with it.
+/// The version of this program, by semantic versioning (semver.org).
+///
+/// `test_documents.py` lists the documents that contain it.
 package enum Version {
     package static let text = "1.0.0"
 }

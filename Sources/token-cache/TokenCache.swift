@@ -16,7 +16,8 @@ struct TokenCache: AsyncParsableCommand {
               token-cache serve --listen 0.0.0.0:8080 --data-directory /var/lib/token-cache
               token-cache serve --config /etc/token-cache/token-cache.yaml
               token-cache check-config --config /etc/token-cache/token-cache.yaml
-              # Whoever knows an ID can replace its token: openssl rand -hex 16 makes one
+              # Whoever knows an ID can read and replace its token: make IDs with
+              # openssl rand -hex 16
               curl http://127.0.0.1:8080/token -d unique_id=ID -d token_info=hello
               curl 'http://127.0.0.1:8080/token?unique_id=ID'
             """,

@@ -94,6 +94,7 @@ import Testing
         let first = try SQLiteTokenStore(at: data)
         await SQLiteAdministrator(first).fill(0..<10)
         let slots = try await SQLiteAdministrator(first).slots()
+        _ = try await SQLiteAdministrator(first).addKey()
         first.close()
         let (zero, one, two) = (try #require(slots["id0"]), try #require(slots["id1"]), try #require(slots["id2"]))
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
@@ -112,7 +113,6 @@ import Testing
         let verification = try await administrator.verify { _ in }
         #expect(!verification.isSound)
         #expect(verification.tokens == 10 && verification.unreadable.values.reduce(0, +) == 2)
-        _ = try await administrator.addKey()
         let result = try await administrator.rekey { _ in }
         #expect(result.rekeyed == 8 && result.unreadable == 2)
         // What does not open can be written anew.

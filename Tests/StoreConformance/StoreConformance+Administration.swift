@@ -57,7 +57,8 @@ extension StoreConformance {
             }
             try expectEqual(try await administrator.users.fetch(bytes("a")), bytes("new"), "the token")
             try await administrator.users.store([token("old", 999)], keepsNewer: false)[0].get()
-            try expectEqual(try await administrator.users.fetch(bytes("a")), bytes("old"), "the token after a replacement")
+            try expectEqual(
+                try await administrator.users.fetch(bytes("a")), bytes("old"), "the token after a replacement")
             store.close()
         },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in

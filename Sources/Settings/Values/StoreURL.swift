@@ -1,4 +1,3 @@
-internal import HTTP
 internal import System
 package import TokenStore
 

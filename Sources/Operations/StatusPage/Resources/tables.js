@@ -1,4 +1,4 @@
-// The cards below the charts: facts, and tables with a row for each code, loop or listener.
+// The cards below the charts: facts, and tables with a row for each code or loop.
 
 // The time over which the rates in tables are taken.
 const RATE_SECONDS = 5;
@@ -114,7 +114,6 @@ const MEANINGS = {
   50300: "too busy, or the store or the audit log fails", 50500: "other version of HTTP",
 };
 
-// Tables with the same card share it.
 const TABLES = [
   { card: "errors", title: "Errors by code", columns: ["code", "meaning", "a second", "in all"], empty: "none since the start",
     rows: status => status.requests.by_code.map(({ status, code, count }) => ({ name: `${status} ${code}`, code, count })),
@@ -153,7 +152,7 @@ class FactCard {
 class TableCard {
   constructor(parent, { card: name, title, columns, rows, cells, empty }) {
     Object.assign(this, { rowsOf: rows, cellsOf: cells, growth: new Growth(), shown: new Map() });
-    const card = byID(name) ?? element(parent, "section", { class: "card", id: name });
+    const card = element(parent, "section", { class: "card", id: name });
     const table = element(card, "table");
     element(table, "caption", {}, title);
     const head = element(element(table, "thead"), "tr");

@@ -48,10 +48,10 @@ extension TLSClientAuthorities {
     package func warning(at now: Int64 = Int64(time(nil))) -> String? {
         let count = expiries.count { $0 < now }
         guard count > 0 else { return nil }
-        let (authorities, have) = count == 1 ? ("a certificate authority", "has") : ("\(count) certificate authorities", "have")
         return """
-            \(authorities) in \(path) \(have) expired: clients with their certificates are refused; find them with \
-            openssl storeutl -noout -text -certs \(path), and replace them
+            \(path) holds \(count) expired certificate \(count == 1 ? "authority" : "authorities"): clients with certificates of \
+            such an authority are refused; find it with \
+            openssl storeutl -noout -text -certs \(path), and replace it
             """
     }
 }

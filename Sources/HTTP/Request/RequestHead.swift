@@ -118,7 +118,7 @@ extension RequestHead {
 }
 
 /// The methods of RFC 9110, section 9, and RFC 5789; the one list of them.
-package enum Method: CaseIterable, Sendable {
+package enum Method: Int, CaseIterable, Sendable {
     case get, head, post, put, patch, delete, options, trace, connect
     /// Any other text.
     case other

@@ -177,7 +177,7 @@ extension HistoryReading {
         let columns = RequestCounts.outcomes.count
         for method in Method.allCases {
             for (column, outcome) in RequestCounts.outcomes.enumerated() {
-                let count = table[RequestCounts.row(of: method) * columns + column]
+                let count = table[method.rawValue * columns + column]
                 switch method {
                 case .get:
                     get += count

@@ -45,25 +45,8 @@ package final class RequestCounts: Sendable {
         // Patterns, as `==` of another module's type is a call that is looked up at run time.
         let column =
             if case .ok = response.status { Self.column(of: response.code) } else { Self.column(of: response.status) }
-        counts[Self.row(of: method) * Self.columns + column].add()
+        counts[method.rawValue * Self.columns + column].add()
         if case .get = method { gets.add() }
-    }
-
-    /// The method's place in `allCases`.
-    @inline(__always)
-    package static func row(of method: Method) -> Int {
-        switch method {
-        case .get: 0
-        case .head: 1
-        case .post: 2
-        case .put: 3
-        case .patch: 4
-        case .delete: 5
-        case .options: 6
-        case .trace: 7
-        case .connect: 8
-        case .other: 9
-        }
     }
 
     /// The code's place in `allCases`.
@@ -107,7 +90,7 @@ package final class RequestCounts: Sendable {
         for method in Method.allCases {
             let label = method.name.map { "\($0)" } ?? "other"
             for (column, outcome) in outcomes.enumerated() {
-                let count = table[row(of: method) * outcomes.count + column]
+                let count = table[method.rawValue * outcomes.count + column]
                 guard count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) else { continue }
                 let labels = outcome.labels
                 text.add(name, ["method": label, "status": labels.status, "code": labels.code], count)

@@ -115,9 +115,6 @@ struct LogEnd {
     /// Bytes of an incomplete line, which were cut off.
     let removedBytes: Int
 
-    /// How many periods a later end can be ahead of the running key, which is replaced in every period.
-    private static let periodLimit: UInt64 = 1_000
-
     /// Finds the latest end that is known, and cuts off an incomplete line at the end of the file.
     ///
     /// A power cut may have lost the newest of what was saved, or of the lines. The last line of the file is taken as it is: whether
@@ -131,7 +128,8 @@ struct LogEnd {
         var latest = ChainEnd(head: running.head, period: running.chainKey.period)
         func isLater(_ end: ChainEnd) -> Bool {
             end.head.sequence > latest.head.sequence && end.period >= running.chainKey.period
-                && end.period - running.chainKey.period < Self.periodLimit
+                // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
+                && end.period - running.chainKey.period <= end.head.sequence - running.head.sequence
         }
         if let saved, isLater(saved) { latest = saved }
         try file.checkOrigin(chain: running.chain)

@@ -117,8 +117,8 @@ struct LogEnd {
 
     /// Finds the latest end that is known, and cuts off an incomplete line at the end of the file.
     ///
-    /// A power cut may have lost the newest of what was saved, or of the lines. The last line of the file is taken as it is: whether
-    /// it and the lines before it are as they were written is what the verifier finds out.
+    /// A power cut may have lost the newest of what was saved, or of the lines. Only the last line's MAC is checked: whether the lines
+    /// before it are as they were written is what the verifier finds out.
     ///
     /// - Parameters:
     ///   - file: The log's file.
@@ -126,20 +126,32 @@ struct LogEnd {
     ///   - saved: The chain's end as it was saved last; nil if that is not known.
     init(of file: AuditFile, _ running: RunningKey, saved: ChainEnd?) throws(AuditError) {
         var latest = ChainEnd(head: running.head, period: running.chainKey.period)
-        func isLater(_ end: ChainEnd) -> Bool {
-            end.head.sequence > latest.head.sequence && end.period >= running.chainKey.period
+        func isLatest(_ end: ChainEnd) -> Bool {
+            (end.head.sequence > latest.head.sequence || end.head == latest.head)
+                && end.period >= running.chainKey.period
                 // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
                 && end.period - running.chainKey.period <= end.head.sequence - running.head.sequence
         }
-        if let saved, isLater(saved) { latest = saved }
+        func isAuthentic(_ line: AuditLine, after before: AuditLine?) throws(AuditError) -> Bool {
+            // The key of the line that the running key follows may be gone.
+            if line.end.head == running.head { return true }
+            // An anchor may follow lines that are missing, and so not the line before it.
+            let previous = line.previous ?? before?.mac ?? running.head.mac
+            return try line.isAuthentic(after: previous, running.chainKey.advanced(to: line.period).lineHash())
+        }
+        if let saved, isLatest(saved) { latest = saved }
         try file.checkOrigin(chain: running.chain)
         removedBytes = try file.cutHalfLine()
         if file.size == 0 {
             finding = latest.head.sequence == 0 ? .newChain : .newFile
         } else {
-            let last = try file.lastLine()?.end
-            if let last, isLater(last) { latest = last }
-            finding = last?.head == latest.head ? .unaltered : .linesMissing
+            let (before, last) = try file.lastLines()
+            if let last, isLatest(last.end), try isAuthentic(last, after: before) {
+                latest = last.end
+                finding = .unaltered
+            } else {
+                finding = .linesMissing
+            }
         }
         end = latest
         key = try running.chainKey.advanced(to: latest.period)
@@ -184,12 +196,13 @@ extension AuditFile {
         return size - end
     }
 
-    /// The last line of a file that ends with a newline; nil if it cannot be read.
-    func lastLine() throws(AuditError) -> AuditLine? {
+    /// The last two lines of a file that ends with a newline; nil for one that is missing or cannot be read.
+    func lastLines() throws(AuditError) -> (before: AuditLine?, last: AuditLine?) {
         let size = size
-        let start = try lastNewline(before: size - 1).map { $0 + 1 } ?? 0
-        guard size - 1 - start <= AuditLine.lengthLimit else { return nil }
-        return AuditLine(try read(at: start, count: size - 1 - start)[...])
+        let count = min(size, 2 * (AuditLine.lengthLimit + 1))
+        let lines = try read(at: size - count, count: count).dropLast()
+            .split(separator: Self.newline, omittingEmptySubsequences: false)
+        return (lines.dropLast().last.flatMap(AuditLine.init), lines.last.flatMap(AuditLine.init))
     }
 
     private func lastNewline(before offset: Int) throws(AuditError) -> Int? {

@@ -164,8 +164,8 @@ struct AuditLine {
     let mac: [UInt8]
     /// The chain's end behind the line.
     let end: ChainEnd
-    /// How many of the line's bytes the MAC covers.
-    let coveredCount: Int
+    /// What the MAC covers behind the MAC of the line before.
+    private let covered: ArraySlice<UInt8>
 
     /// Bytes that a line may have; no line of the encoder is that long.
     static let lengthLimit = 4096
@@ -189,7 +189,14 @@ struct AuditLine {
         (self.sequence, self.period, self.time, self.mac, self.end) = (sequence, period, time, mac, end)
         (reason, chain) = (members.text("reason"), members.text("chain"))
         previous = Self.mac(members.text("previous"))
-        coveredCount = bytes.count - Self.macFieldLength
+        covered = bytes.dropLast(Self.macFieldLength)
+    }
+
+    /// Whether the line was written with a period's key behind the line with the given MAC.
+    func isAuthentic(after previous: [UInt8], _ hash: KeyedHash) throws(AuditError) -> Bool {
+        let message = previous + covered
+        let expected = try hash.mac(of: message.span)
+        return ConstantTime.areEqual(expected.span, mac.span)
     }
 
     private static func mac(_ text: String?) -> [UInt8]? {

@@ -76,9 +76,7 @@ package struct AuditVerifier: ~Copyable {
             guard line.period <= key.period + (line.sequence - expected) else { return refuse(.changed, line.sequence) }
             try go(to: ChainEnd(head: ChainHead(sequence: line.sequence - 1, mac: previous), period: line.period))
         }
-        let covered = head.mac + bytes.prefix(line.coveredCount)
-        let mac = try hash.mac(of: covered.span)
-        guard line.period == key.period, ConstantTime.areEqual(mac.span, line.mac.span),
+        guard line.period == key.period, try line.isAuthentic(after: head.mac, hash),
             line.previous.map({ $0 == head.mac }) ?? true, line.chain.map({ $0 == chain }) ?? true
         else { return refuse(.changed, line.sequence) }
         if let missing {

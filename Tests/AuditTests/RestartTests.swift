@@ -121,11 +121,15 @@ import Testing
         for count in 1..<6 {
             LogFixture.write(lines[..<count].map { $0 + "\n" }.joined(), to: fixture.path)
             LogFixture.write(head, to: fixture.keyPath + ".head")
-            let log = try fixture.open()
+            _ = try fixture.open()
             #expect(fixture.takeNotices().count == 1)
+            // The line of the start is the end also if the saved one is lost.
+            LogFixture.write("", to: fixture.keyPath + ".head")
+            let log = try fixture.open()
+            #expect(fixture.takeNotices().isEmpty)
             try log.append([.stored])
             let found = try fixture.verify()
-            #expect(found.fault == nil && !found.isSound && found.lines == 1...8)
+            #expect(found.fault == nil && !found.isSound && found.lines == 1...9)
             #expect(found.gaps.map(\.lines) == [UInt64(count + 1)...6])
             // Without the note of the start it is an ordinary gap.
             var without = fixture.lines()
@@ -155,19 +159,32 @@ import Testing
         }
     }
 
-    @Test("a last line that was changed is noted by the start and found by the verifier")
+    @Test("a last line that was changed or appended is noted by the start and found by the verifier")
     func changedLine() throws {
         let fixture = try LogFixture()
         try run(fixture)
-        var lines = fixture.lines()
-        lines[3] = lines[3].replacing(#""ok""#, with: #""failed""#)
-        for last in [lines[3], lines[3].replacing(#""sequence":4"#, with: #""sequence":5"#), lines[2], "nonsense"] {
-            LogFixture.write((lines[..<3] + [last]).map { $0 + "\n" }.joined(), to: fixture.path)
-            try run(fixture)
-            let notices = fixture.takeNotices()
-            // The server compares numbers and MACs of the last line; the verifier finds what that does not show.
-            #expect(try notices.count == 1 || fixture.verify().fault?.line == 4, "\(last)")
-            #expect(try fixture.verify().fault?.line == 4, "\(last)")
+        let (lines, head) = (fixture.lines(), LogFixture.contents(fixture.keyPath + ".head"))
+        let changed = lines[3].replacing(#""ok""#, with: #""failed""#)
+        func copy(_ sequence: UInt64, _ period: UInt64 = 0) -> String {
+            lines[1].replacing(
+                #""sequence":2,"period":0,"#, with: #""sequence":\(sequence),"period":\(period),"#)
+        }
+        let tails =
+            [changed, changed.replacing(#""sequence":4"#, with: #""sequence":5"#), lines[2], "nonsense", copy(4)]
+            .map { [$0] }
+            + [lines[1], "nonsense", copy(5), copy(5, 1), copy(5, 3_999_999), copy(1 << 62 - 2)]
+            .map { [lines[3], $0] }
+        for tail in tails {
+            for head in [head, ""] {
+                LogFixture.write((lines[..<3] + tail).map { $0 + "\n" }.joined(), to: fixture.path)
+                LogFixture.write(head, to: fixture.keyPath + ".head")
+                try run(fixture)
+                #expect(fixture.takeNotices().count == 1, "\(tail)")
+                // The chain goes on from the end that is known, and not from the one that the line claims.
+                let end = try #require(AuditLine(Array(fixture.lines().last?.utf8 ?? "".utf8)[...])?.end)
+                #expect(end.head.sequence == (head.isEmpty ? 4 : 8) && end.period == 0)
+                #expect(try fixture.verify().fault?.line == 3 + tail.count, "\(tail)")
+            }
         }
     }
 

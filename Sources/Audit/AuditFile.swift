@@ -147,6 +147,7 @@ struct LogEnd {
         } else {
             let (before, last) = try file.lastLines()
             if let last, isLatest(last.end), try isAuthentic(last, after: before) {
+                // Also if the line was known: a process that dies while a period ends may not have saved the next period.
                 latest = last.end
                 finding = .unaltered
             } else {

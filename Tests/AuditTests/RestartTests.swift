@@ -76,13 +76,15 @@ import Testing
             fixture.pass(seconds: AuditLog.period)
             log?.keepUp()
         }
-        heads.append(LogFixture.contents(fixture.keyPath + ".head"))
+        let (ended, head) = (LogFixture.contents(fixture.path), LogFixture.contents(fixture.keyPath + ".head"))
+        heads.append(head)
         try log?.append([.stored])
         log = nil
         rmdir(fixture.keyPath + ".new")
         let (text, key) = (LogFixture.contents(fixture.path), LogFixture.contents(fixture.keyPath))
         _ = fixture.takeNotices()
-        for head in heads {
+        // The last one as if the process had died before it saved which period begins.
+        for (text, head) in heads.map({ (text, $0) }) + [(ended, head.replacing(" 1001 ", with: " 1000 "))] {
             LogFixture.write(text, to: fixture.path)
             LogFixture.write(head, to: fixture.keyPath + ".head")
             LogFixture.write(key, to: fixture.keyPath)

@@ -59,7 +59,7 @@ final class AuditFile: Sendable {
     }
 
     /// Whether the file was deleted, so that what is written to it is lost.
-    var isRemoved: Bool { (try? FileStatus.read(descriptor.number))?.linkCount == 0 }
+    var isRemoved: Bool { (try? FileStatus.read(descriptor.number))?.isRemoved == true }
 
     func read(at offset: Int, count: Int) throws(AuditError) -> [UInt8] {
         do throws(SystemError) {

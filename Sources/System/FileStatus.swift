@@ -16,8 +16,8 @@ package struct FileStatus: Hashable, Sendable {
     package let group: UInt32
     /// In bytes.
     package let size: Int
-    /// How many names the file has.
-    package let linkCount: Int
+    /// Whether the file was deleted, and exists only as long as it is open.
+    package let isRemoved: Bool
     package let identity: FileIdentity
     /// Seconds since 1970.
     package let modificationTime: Int
@@ -62,7 +62,8 @@ package struct FileStatus: Hashable, Sendable {
         user = status.st_uid
         group = status.st_gid
         size = max(0, Int(status.st_size))
-        linkCount = Int(status.st_nlink)
+        // How many names it has is not kept: another one is no change of the file.
+        isRemoved = status.st_nlink == 0
         identity = FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
         (modificationTime, modificationNanoseconds) = (status.st_mtim.tv_sec, status.st_mtim.tv_nsec)
     }

@@ -35,7 +35,7 @@ package struct TokenPHPFile: Hashable, Sendable {
             case .tooLarge: "the file is larger than 64 MiB"
             case .unreadable: "the file cannot be read; try again as its owner or root"
             case .notAFileName: "the id cannot be a file's name, as it has a slash, or more than 251 bytes"
-            case .newer: "the store has the same token or a newer one; --overwrite replaces it"
+            case .newer: "the store has this token already, or a newer one"
             case .tooLargeToSend:
                 "the file is too large to be sent to a running server; stop the server, import again, and start it"
             case .unopened: "the row cannot be decrypted; see token-cache verify"

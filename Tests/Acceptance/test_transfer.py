@@ -81,7 +81,7 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
         done = run("import", str(source), *flags)
         assert done.returncode == 0, done.stderr
         assert f"{stored} tokens stored" in done.stdout
-        assert f"{kept} skipped: the store has the same token or a newer one" in done.stdout
+        assert f"{kept} skipped: the store has this token already, or a newer one" in done.stdout
         assert "1 skipped: the file is empty" in done.stdout
         assert exchange(server.address, get("old")).body == found("from php")
         assert exchange(server.address, get("x")).body == found("o")

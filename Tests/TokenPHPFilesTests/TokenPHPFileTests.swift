@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test(
-        "files are read with their ids and times, which may still be a file's last, and other files are skipped with a reason",
+        "files are read with ids and times, or skipped; one that may still be written in this second counts as a second older",
         arguments: [(1_400_000_000, 1_400_000_000), (4_000_000_000, 3_999_999_999)] as [(Double, Int64)]
     )
     func reading(_ time: Double, _ modifiedAt: Int64) throws {

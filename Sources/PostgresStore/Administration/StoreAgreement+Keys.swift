@@ -86,7 +86,11 @@ extension StoreAgreement: KeyRingAdministrator {
             }
             let isUsed = try perform { (connection) throws(PostgresError) in try StoreRow.use(number, on: connection) }
             guard isUsed else {
-                throw .refused("the database has no key \(number): it was retired, or never added with keyring add")
+                throw .refused(
+                    """
+                    the database has no key \(number): it was retired, or never added with keyring add; run token-cache keyring add
+                    """
+                )
             }
             try look()
             return try SealingKey(key, sealing: number)

@@ -9,8 +9,9 @@ internal import TokenStore
 class Operation {
     /// How many bytes of memory the request takes until it is answered.
     let bytes: Int
-    /// When it is given up.
-    let deadline: MonotonicTime
+    /// When it is given up, by `SystemUptime`: the time for which the machine was suspended counts, as the rows of removed tokens
+    /// may be swept in it.
+    let deadline: Double
     let rows: RowAccess
     /// The key of the user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
     ///
@@ -36,6 +37,9 @@ class Operation {
     init(_ rows: RowAccess, bytes: Int = Operation.waitingBytes, lockOrder: [UInt8] = []) {
         (self.rows, self.bytes, self.lockOrder, deadline) = (rows, bytes, lockOrder, rows.deadline)
     }
+
+    /// Whether its time is over.
+    var isLate: Bool { deadline <= SystemUptime.now }
 
     /// Whether it changes something.
     var isWrite: Bool { true }

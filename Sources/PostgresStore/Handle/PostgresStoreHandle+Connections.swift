@@ -97,9 +97,9 @@ extension PostgresStoreHandle {
         for operation in again { gatherAgain(operation) }
         releaseHeld()
         for (index, slot) in slots.enumerated() {
-            giveUpWaiting(slot, now)
+            giveUpWaiting(slot)
             guard let pipeline = slot.pipeline else { continue }
-            for operation in pipeline.held.answers.flatMap(\.operations) where operation.deadline <= now {
+            for operation in pipeline.held.answers.flatMap(\.operations) where operation.isLate {
                 giveUp(operation)
             }
             pipeline.held.drop { $0.operations.allSatisfy(\.isOver) }
@@ -112,7 +112,7 @@ extension PostgresStoreHandle {
             if pipeline.groups.contains(where: { $0.isWrite || $0.isFence }) {
                 // The connection stays open. If it were closed, the server's process would still wait, for a standby or another
                 // transaction, and with many such processes the server would soon accept no connection.
-                for operation in pipeline.groups.flatMap(\.operations) where operation.deadline <= now {
+                for operation in pipeline.groups.flatMap(\.operations) where operation.isLate {
                     giveUp(operation)
                 }
             } else {
@@ -124,7 +124,8 @@ extension PostgresStoreHandle {
     }
 
     /// Gives up operations that could not be sent in time, and drops those that no client waits for any longer.
-    func giveUpWaiting(_ slot: ConnectionSlot, _ now: MonotonicTime) {
+    func giveUpWaiting(_ slot: ConnectionSlot) {
+        let now = SystemUptime.now
         // No client may wait for these any longer either, but they count as failures, as the database was too slow for them.
         let late = slot.queue.filter { $0.deadline <= now }
         let unwanted = slot.queue.filter { $0.deadline > now && !$0.hasBeenSent && !$0.isAwaited }

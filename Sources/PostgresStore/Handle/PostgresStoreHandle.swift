@@ -113,8 +113,8 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     private func send(on pipeline: Pipeline, _ index: Int) throws(PostgresError) {
         let (slot, now) = (slots[index], MonotonicTime.now)
-        // This process may have been paused, for longer than the rows of removed tokens are kept.
-        giveUpWaiting(slot, now)
+        // This process may have been paused, or the machine suspended, for longer than the rows of removed tokens are kept.
+        giveUpWaiting(slot)
         var writes = pipeline.groups.count(where: \.isWrite)
         var left = slot.queue[...]
         while !left.isEmpty, pipeline.operationCount < Grouping.operationsUnderWay {
@@ -284,7 +284,7 @@ final class PostgresStoreHandle: StoreHandle, @unchecked Sendable {
 
     /// Gathers an operation again, or gives it up if its time is over.
     func gatherAgain(_ operation: Operation) {
-        operation.deadline > .now ? gather(operation) : giveUp(operation)
+        operation.isLate ? giveUp(operation) : gather(operation)
     }
 
     private func requeue(_ operations: [Operation], _ error: PostgresError) {

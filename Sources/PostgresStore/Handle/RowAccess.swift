@@ -11,16 +11,17 @@ internal import TokenStore
 final class RowAccess {
     let state: PostgresState
     var coder: RowCoder
-    private let timeout: Nanoseconds
+    /// In seconds.
+    private let timeout: Double
 
     /// - Parameter timeout: How long a request waits for the database.
     init(_ state: PostgresState, timeout: Duration) {
-        (self.state, self.timeout) = (state, Nanoseconds(timeout))
+        (self.state, self.timeout) = (state, timeout / .seconds(1))
         coder = RowCoder(state.sealing)
     }
 
-    /// When a request that begins now is given up.
-    var deadline: MonotonicTime { .now + timeout }
+    /// When a request that begins now is given up, by `SystemUptime`.
+    var deadline: Double { SystemUptime.now + timeout }
 
     /// Seconds since 1970.
     var unixTime: Int64 { Int64(time(nil)) }

@@ -21,14 +21,14 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
     private let session: [UInt8]?
     private let statement: Statement
     private var version: TokenVersion
-    private let begunAt = MonotonicTime.now
+    private let begunAt = SystemUptime.now
     /// Whether the next statement asks why nothing was changed.
     private var isExamining = false
     private var changedCount = 0
     private var found = Examination()
 
-    /// How long a write may be repeated with a later version.
-    private static let patience = Nanoseconds(.seconds(1))
+    /// How many seconds a write may be repeated with a later version.
+    private static let patience = 1.0
 
     /// Why the write changed nothing: the present state of its row, session and user.
     private struct Examination {
@@ -159,7 +159,7 @@ final class WriteOperation: AnsweredOperation<WriteOperation.Written> {
             return uncertain("the user was erased after the write had begun, or by a server whose clock is ahead")
         }
         // After this time, the row is more likely that of a later request than that of a server whose clock is ahead.
-        guard (MonotonicTime.now - begunAt).count < Self.patience.count else {
+        guard SystemUptime.now - begunAt < Self.patience else {
             return uncertain("it waited for the database, and meanwhile the token was stored by another request")
         }
         version = max(rows.state.versions.next(), TokenVersion(rawValue: seen.rawValue + 1))

@@ -17,8 +17,8 @@ internal import System
 /// commits. `Dial` waits before it hands over a connection to a server that is new to this process (`Proof.usableFrom`).
 /// Administration, which looks for the primary by itself, commits after each call (`PrimaryConnections`). While no standby
 /// acknowledges anything, reads count on other evidence: all other hosts were asked, and none of them can be the primary
-/// (`PrimarySearch.evidence`), unless this process knows a later primary. With `store.durability: local` none of this applies: in a failover, reads may return older tokens
-/// than before, and writes may be lost.
+/// (`PrimarySearch.evidence`). If this process knows a later primary, only a commit counts. With `store.durability: local` none of
+/// this applies: in a failover, reads may return older tokens than before, and writes may be lost.
 enum Fence {
     /// How long a proof counts.
     ///

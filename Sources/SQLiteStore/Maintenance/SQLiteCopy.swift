@@ -115,10 +115,7 @@ final class SQLiteCopyTarget: CopyTarget {
     }
 
     /// Beyond 32 MiB the table is in a file, which SQLite unlinks as soon as it has created it.
-    ///
-    /// The file's pages are larger than the store's, so that they take fewer system calls.
     private static let arrivals = """
-        PRAGMA temp.page_size = 16384;
         PRAGMA main.cache_size = -65536;
         PRAGMA temp.cache_size = -32768;
         CREATE TEMP TABLE arrival (first_slot INTEGER, key BLOB, written_at INTEGER, expires_at INTEGER,

@@ -278,7 +278,7 @@ def test_refusals_say_what_to_do(serve, tmp_path):
 
 
 def test_a_full_disk_leaves_no_store(serve):
-    disk = SmallDisk(megabytes=12)
+    disk = SmallDisk(megabytes=6)
     try:
         server = serve(UNSEALED)
         for number in range(300):

@@ -20,7 +20,7 @@ struct ChainWriter: ~Copyable {
     private var isClosed = false
 
     /// - Parameters:
-    ///   - file: The file, whose end was examined.
+    ///   - file: The file whose end was examined.
     ///   - running: The running key as its file has it.
     ///   - headFile: Where the chain's end is saved.
     ///   - found: Where the chain continues.

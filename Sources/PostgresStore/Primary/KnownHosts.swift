@@ -59,7 +59,7 @@ final class KnownHosts: Sendable {
         }
     }
 
-    /// What the present primary has said of itself; nil before there was one.
+    /// What the present primary has reported about itself; nil until one was found.
     var primary: HostFacts? { hosts.withLock { hosts in hosts.first { $0.role == .primary }?.facts } }
 
     /// - Parameter connections: How many are open, by the names of their hosts.

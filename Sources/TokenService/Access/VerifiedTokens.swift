@@ -16,7 +16,7 @@ package typealias JWTKeyFile = WatchedFiles<String, VerifiedTokens, KeyFileError
 /// Any thread.
 package final class VerifiedTokens: Sendable {
     private final class Entry: Sendable {
-        /// In a mutex as it is overwritten at its end.
+        /// In a mutex, because `deinit` overwrites it.
         private let token: Mutex<[UInt8]>
         let verified: VerifiedToken
 

@@ -220,7 +220,7 @@ struct RepeatedEvents {
         return true
     }
 
-    /// The events that were counted, in one for each series.
+    /// The counted events, one for each series.
     ///
     /// - Parameter now: Only series whose last line is a minute old are taken, and those that go on begin anew; nil to take and end
     ///   them all.

@@ -129,7 +129,7 @@ package struct FollowedPath {
     }
 }
 
-/// A symbolic link that is not followed, and what to do about it.
+/// The error for a symbolic link that is not followed; it says what to do about it.
 package enum LinkError: Error, Hashable, CustomStringConvertible {
     /// Its target does not exist, and is not created, as that could be anywhere.
     case leadsNowhere(path: String, target: String)

@@ -35,7 +35,7 @@ final class PrimaryConnections: Sendable {
     /// Runs the calls of those whose own thread must not block.
     private let threads = DispatchQueue(label: "database administration", attributes: .concurrent)
 
-    /// The longest search for the primary, also for work that may take hours.
+    /// How long the primary is searched for at most, even for work that may take hours.
     private static let searchTime = Duration.seconds(15)
     /// How long the commit of a proof may take; see Fence.
     static let proofTime = Duration.seconds(5)

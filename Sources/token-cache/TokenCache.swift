@@ -22,6 +22,8 @@ struct TokenCache: AsyncParsableCommand {
               curl 'http://127.0.0.1:8080/token?unique_id=ID'
             """,
         version: Version.text,
+        // Each says its name, also where it is its type's: to derive that, the parser looks up protocols for each type, which was a
+        // third of a start's instructions.
         subcommands: [
             Serve.self, CheckConfig.self, Diagnose.self, Health.self, Reload.self,
         ],

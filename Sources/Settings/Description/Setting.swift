@@ -15,8 +15,13 @@ package struct Setting: Sendable {
     /// What the setting is for.
     ///
     /// All documentation has the first paragraph, only the sample file has the others. A paragraph that begins with a blank
-    /// keeps its lines.
-    package let paragraphs: [String]
+    /// keeps its lines. Made when documentation is written, as a start needs none.
+    package var paragraphs: [String] {
+        text.split(separator: "\n\n").map { paragraph in
+            paragraph.hasPrefix(" ") ? String(paragraph) : paragraph.split(separator: "\n").joined(separator: " ")
+        }
+    }
+    private let text: String
 
     /// Sets the values; returns false if they are not allowed.
     let apply: @Sendable (_ values: [String], _ settings: inout Settings) -> Bool
@@ -51,7 +56,7 @@ package struct Setting: Sendable {
         isList = format.isList
         allowed = format.allowed
         fault = format.fault
-        paragraphs = Self.paragraphs(text)
+        self.text = text
         apply = { values, settings in
             guard let value = format.read(values) else { return false }
             settings[keyPath: place] = value
@@ -68,7 +73,7 @@ package struct Setting: Sendable {
 
     /// The environment variable of the setting: `limits.body` is `TOKEN_CACHE_LIMITS_BODY`.
     package var environmentName: String {
-        Self.environmentPrefix + key.uppercased().map { $0 == "." ? "_" : String($0) }.joined()
+        Self.environmentPrefix + String(key.uppercased().map { $0 == "." ? "_" : $0 })
     }
 
     static let environmentPrefix = "TOKEN_CACHE_"
@@ -78,12 +83,6 @@ package struct Setting: Sendable {
 
     /// The default for help texts, without YAML's quotes and brackets.
     package var plainDefault: String { values(Settings()).joined(separator: ", ") }
-
-    private static func paragraphs(_ text: String) -> [String] {
-        text.split(separator: "\n\n").map { paragraph in
-            paragraph.hasPrefix(" ") ? String(paragraph) : paragraph.split(separator: "\n").joined(separator: " ")
-        }
-    }
 
     /// A string as YAML writes it, in quotes if it would mean something else without them.
     package static func quoted(_ text: String) -> String {

@@ -11,6 +11,7 @@ import TokenStore
 /// The command `token-cache access`.
 struct Access: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "access",
         abstract: "Decide who may read and write tokens.",
         subcommands: [AccessKeys.self, AccessSessions.self]
     )

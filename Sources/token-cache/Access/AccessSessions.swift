@@ -110,6 +110,7 @@ struct AccessSessions: AsyncParsableCommand {
 /// The command `token-cache erase`.
 struct Erase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "erase",
         abstract: "Erase a user: the token and all sessions.",
         discussion: """
             Copies of damaged WALs are removed as well. A keyed hash of the user is kept in the file erasures beside the key \

@@ -8,6 +8,7 @@ import System
 /// The command `token-cache serve`.
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "serve",
         abstract: "Serve requests until SIGTERM or SIGINT.",
         discussion: """
             Flags override the environment (limits.body is TOKEN_CACHE_LIMITS_BODY), the environment overrides the file, \
@@ -57,6 +58,7 @@ struct Serve: AsyncParsableCommand {
 /// The command `token-cache check-config`.
 struct CheckConfig: ParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "check-config",
         abstract:
             "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
@@ -113,6 +115,7 @@ struct CheckConfig: ParsableCommand {
 /// The command `token-cache health`.
 struct Health: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "health",
         abstract: "For probes and scripts: ask the running server whether it is ready.",
         discussion: """
             The exit status is 0 if it is, otherwise 1. It asks over control.sock in the data folder, as \
@@ -142,6 +145,7 @@ struct Health: AsyncParsableCommand {
 /// The command `token-cache reload`.
 struct Reload: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "reload",
         abstract: "Make the running server read its settings again, and print the result.",
         discussion: """
             Works as SIGHUP does, and waits for the result. The command reaches the server over control.sock in its data \

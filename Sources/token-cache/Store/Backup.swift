@@ -9,6 +9,7 @@ import TokenStore
 /// The command `token-cache backup`.
 struct Backup: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "backup",
         abstract: "Write a copy of the store to a file, or into a folder where earlier ones are rotated.",
         discussion: """
             The store may be in use. The copy is one file, checked and synced before it gets its name. It is sealed as the store \

@@ -7,6 +7,7 @@ import TokenStore
 /// The command `token-cache copy`.
 struct Copy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "copy",
         abstract: "Copy a store to an empty folder or database: sealed, in the clear, or with another key ring.",
         discussion: """
             Tokens and sessions are copied with their times and versions, and read again to verify them. The copy is sealed if \
@@ -100,6 +101,7 @@ extension CopySummary {
 /// The command `token-cache migrate`.
 struct Migrate: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "migrate",
         abstract: "Make the tables of the PostgreSQL database of store.url; servers never do.",
         discussion: """
             Run it before the first start, and again for the index of a retention. It changes nothing in existing tables, may be \

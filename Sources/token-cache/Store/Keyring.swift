@@ -8,6 +8,7 @@ import TokenStore
 /// The command `token-cache keyring`.
 struct Keyring: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "keyring",
         abstract: "Show and change the keys that encrypt tokens.",
         discussion: """
             One key of the ring seals (encrypts) tokens; all keys open (decrypt) them. keyring rotate replaces the key. Where servers \

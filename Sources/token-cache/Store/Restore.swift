@@ -7,6 +7,7 @@ import TokenStore
 /// The command `token-cache restore`.
 struct Restore: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "restore",
         abstract: "Replace the store by a backup; the server must be stopped.",
         discussion: """
             The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
@@ -60,6 +61,7 @@ struct Restore: AsyncParsableCommand {
 /// The command `token-cache verify`.
 struct Verify: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "verify",
         abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
         discussion: """
             The exit status is 1 if something is wrong. It changes nothing. The store is checked whether or not a server runs; if \

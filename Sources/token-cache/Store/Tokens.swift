@@ -7,6 +7,7 @@ import TokenStore
 /// The command `token-cache get`.
 struct Get: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "get",
         abstract: "Print the token info of an id; the exit status is 1 if there is none.",
         discussion: """
             EXAMPLES
@@ -35,6 +36,7 @@ struct Get: AsyncParsableCommand {
 /// The command `token-cache put`.
 struct Put: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "put",
         abstract: "Store a token info under an id, as POST does.",
         discussion: """
             EXAMPLES
@@ -75,6 +77,7 @@ struct Put: AsyncParsableCommand {
 /// The command `token-cache delete`.
 struct Delete: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "delete",
         abstract: "Delete tokens, and their traces in the files; the exit status is 1 if there was none.",
         discussion: """
             EXAMPLES
@@ -109,6 +112,7 @@ struct Delete: AsyncParsableCommand {
 /// The command `token-cache list`.
 struct List: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "list",
         abstract: "List the tokens with their ages and sizes, never with their contents.",
         discussion: """
             Prints one line per token, in no particular order: the time since it was written, the size of its token info, \
@@ -166,6 +170,7 @@ struct List: AsyncParsableCommand {
 /// The command `token-cache stats`.
 struct Stats: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "stats",
         abstract: "Print figures about the store.",
         discussion: """
             In a large PostgreSQL database, the number of tokens is the estimate of PostgreSQL's last ANALYZE of the table.

@@ -8,6 +8,7 @@ import TokenStore
 /// The command `token-cache import`.
 struct Import: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "import",
         abstract: "Store the tokens of token.php's data folder, even while a server runs.",
         discussion: """
             Reads every file ID.txt in the folder, and keeps the time at which it was written. A file has JSON as token.php writes \
@@ -115,6 +116,7 @@ struct Import: AsyncParsableCommand {
 /// The command `token-cache export`.
 struct Export: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
+        commandName: "export",
         abstract: "Write the tokens as token.php's data files, unencrypted, even while a server runs.",
         discussion: """
             Writes one file ID.txt per token, readable only by its owner, with the time at which the token was written. Ids \

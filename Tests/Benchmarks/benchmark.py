@@ -62,10 +62,12 @@ class Idle:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Seconds from exec to the first answer."""
+    """A start, from exec to the first answer."""
 
     tokens: int
     milliseconds: float
+    resident_bytes: float
+    """After that answer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +110,7 @@ class Benchmark:
         disk_bytes = machine.bytes_from_disk() - disk_bytes
         note("measuring starts")
         starts = [
-            Start(
-                store.count,
-                measurement.start_milliseconds(store, workloads.numbered_gets(store.count), self.plan.starts),
-            )
+            Start(store.count, *measurement.start(store, workloads.numbered_gets(store.count), self.plan.starts))
             for store in (few, many)
         ]
         note("measuring memory")

@@ -203,10 +203,11 @@ def idle_connection_bytes(peer: Peer, workload: Workload, count: int) -> float:
         return (server.resident_bytes() - before) / count
 
 
-def start_milliseconds(peer: Peer, workload: Workload, count: int) -> float:
-    """The median time from exec to the first answer, on an existing store."""
-    times = []
+def start(peer: Peer, workload: Workload, count: int) -> tuple[float, float]:
+    """The medians of the milliseconds from exec to the first answer, on an existing store, and of the resident bytes after it."""
+    times, sizes = [], []
     for _ in range(count):
         with peer.serving(workload) as server:
             times.append(server.start_seconds * 1e3)
-    return statistics.median(times)
+            sizes.append(server.resident_bytes())
+    return statistics.median(times), statistics.median(sizes)

@@ -27,11 +27,6 @@ class Memory:
     cache_bytes: int
     """The limit of its cache."""
 
-    @property
-    def growth(self) -> float:
-        """The second half relative to the first; 1 if memory does not grow."""
-        return self.second_half_bytes / self.first_half_bytes
-
 
 def measure(store: Store, wrk: Wrk, requests: int) -> Memory:
     """Requests random tokens, which fill the cache, until this many requests were answered."""

@@ -57,7 +57,9 @@ def test_a_device_may_be_killed_or_have_a_full_disk_at_each_step(mode, act, serv
         elif point.action == errno.ENOSPC and outcome != NOT_REACHED:
             assert [found] == printed[-1:], (str(point), printed, error)
         else:
-            assert found in {before, *printed} or not printed or outcome == IMPOSSIBLE, (str(point), printed, error)
+            # Killed before it could print the token of the login, a device may have it.
+            is_whole = len(printed) == len(ACTS[act])
+            assert found in {before, *printed} or not is_whole or outcome == IMPOSSIBLE, (str(point), printed, error)
     assert fault or struck == {KILLED, errno.ENOSPC}
 
 

@@ -40,8 +40,6 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     let hasQueued = Atomic<Bool>(false)
     /// Set by steps that take longer than a short request, so that the loop checks the clock before it begins the next one.
     let hasWorkedLong = Atomic<Bool>(false)
-    /// Counts turns, for the watchdog.
-    private let turns = Atomic<UInt64>(0)
     /// Called before each wait for events, to hand over what the turn has gathered.
     ///
     /// Set it before `run`.
@@ -118,8 +116,6 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
         while !isStopping {
             let isDelivered = events.isEmpty
             if isDelivered { events = 0..<epoll.wait(timeoutInMilliseconds: timeoutInMilliseconds) }
-            // Only written here.
-            turns.store(turns.load(ordering: .relaxed) &+ 1, ordering: .relaxed)
             let began = MonotonicTime.now.nanoseconds
             turnBegan.store(began, ordering: .relaxed)
             if isDelivered { eventsArrived.store(began, ordering: .relaxed) }
@@ -135,9 +131,6 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
             endOfTurn()
         }
     }
-
-    /// Turns since the start; any thread.
-    package var turnCount: UInt64 { turns.load(ordering: .relaxed) }
 
     /// Checks in debug builds that the caller is on the loop's thread.
     @inline(__always)

@@ -100,7 +100,7 @@ import Testing
                     let stream = Box(try TCPStream(FileDescriptor(owning: pair.0), on: loop))
                     keeper.boxes.append(stream)
                     stream.receive()
-                    let handler = Turns(0, Notes()) { turns.add(Int(loop.turnCount)) }
+                    let handler = Turns(0, Notes()) { turns.add(Int(loop.now.nanoseconds)) }
                     #expect(stream.wait(calling: handler) == nil)
                 }
                 for (_, client) in pairs { _ = write(client, "x", 1) }

@@ -8,15 +8,11 @@ import Testing
     private func samples(_ responses: [Response], to method: Method = .get) -> (text: String, errors: UInt64) {
         let counts = RequestCounts()
         for response in responses { counts.note(response, to: method) }
-        var table = RequestCounts.table
-        counts.add(to: &table)
+        let rows = RequestCounts.rows([counts])
         var text = MetricsText()
-        RequestCounts.write(table, "r", to: &text)
-        let columns = RequestCounts.outcomes.count
-        let errors = table.indices.filter { index in
-            [.refused, .failed].contains(RequestCounts.outcomes[index % columns].kind)
-        }.map { table[$0] }
-        return (text.text, errors.reduce(0, +))
+        RequestCounts.write(rows, "r", to: &text)
+        let errors = rows.filter { [.refused, .failed].contains($0.outcome.kind) }
+        return (text.text, errors.reduce(0) { $0 + $1.count })
     }
 
     @Test("each error code has a count of its own, and is an error or not", arguments: ErrorCode.allCases)

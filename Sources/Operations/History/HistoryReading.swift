@@ -152,7 +152,7 @@ extension HistoryReading {
     init(of server: Server) {
         let (contexts, store, cache) = (server.contexts, server.store.metrics, server.answers.counts)
         uptime = SystemUptime.now
-        countRequests(contexts.requestTable)
+        count(contexts.requests)
         for reason in AccessFailure.allCases { denied += contexts.sum { $0.accessFailures.value(reason) } }
         refused = contexts.sum { $0.refused.value + $0.dropped.value }
         (hits, misses) = (UInt64(max(0, cache.hits)), UInt64(max(0, cache.misses)))
@@ -173,25 +173,21 @@ extension HistoryReading {
         waiting = Float(remote.waitingRequests)
     }
 
-    private mutating func countRequests(_ table: [UInt64]) {
-        let columns = RequestCounts.outcomes.count
-        for method in Method.allCases {
-            for (column, outcome) in RequestCounts.outcomes.enumerated() {
-                let count = table[method.rawValue * columns + column]
-                switch method {
-                case .get:
-                    get += count
-                    if outcome.kind == .notFound { notFound += count }
-                case .post: post += count
-                default: other += count
-                }
-                switch outcome.kind {
-                case .done, .notFound: break
-                case .refused: errors += count
-                case .failed:
-                    errors += count
-                    failures += count
-                }
+    private mutating func count(_ requests: [RequestCounts.Row]) {
+        for (method, outcome, count) in requests {
+            switch method {
+            case .get:
+                get += count
+                if outcome.kind == .notFound { notFound += count }
+            case .post: post += count
+            default: other += count
+            }
+            switch outcome.kind {
+            case .done, .notFound: break
+            case .refused: errors += count
+            case .failed:
+                errors += count
+                failures += count
             }
         }
     }

@@ -66,7 +66,7 @@ struct MetricsReport {
         text.begin(
             "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
-        RequestCounts.write(contexts.requestTable, "token_cache_requests_total", to: &text)
+        RequestCounts.write(contexts.requests, "token_cache_requests_total", to: &text)
         let name = "token_cache_request_duration_seconds"
         text.begin(
             name, .histogram,

@@ -217,11 +217,9 @@ extension ServerStatus {
         let times = ThreadTimes.now
         loops = contexts.enumerated().map { index, context in
             let name = "loop \(index)"
-            var table = RequestCounts.table
-            context.metrics.requests.add(to: &table)
             return Loop(
-                name: name, connections: [context].openConnections, requests: table.reduce(0, +),
-                processorSeconds: times[name] ?? 0)
+                name: name, connections: [context].openConnections,
+                requests: [context].requests.reduce(0) { $0 + $1.count }, processorSeconds: times[name] ?? 0)
         }
     }
 
@@ -269,14 +267,10 @@ extension ServerStatus.Access {
 
 extension ServerStatus.Requests {
     fileprivate init(_ server: Server) {
-        let counts = RequestCounts.byOutcome(server.contexts.requestTable)
-        let codes = zip(RequestCounts.outcomes, counts).compactMap { outcome, count -> Code? in
-            switch outcome.kind {
-            case .refused where count > 0, .failed where count > 0:
-                Code(status: outcome.statusNumber, code: outcome.errorCode, count: count)
-            default: nil
-            }
+        let failed = server.contexts.requests.filter { [.refused, .failed].contains($0.outcome.kind) && $0.count > 0 }
+        let codes = Dictionary(failed.map { ($0.outcome, $0.count) }, uniquingKeysWith: +).map { outcome, count in
+            Code(status: outcome.statusNumber, code: outcome.errorCode, count: count)
         }
-        self.init(byCode: codes.sorted { $0.count > $1.count })
+        self.init(byCode: codes.sorted { ($1.count, $0.status, $0.code) < ($0.count, $1.status, $1.code) })
     }
 }

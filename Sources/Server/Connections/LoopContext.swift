@@ -234,12 +234,8 @@ extension [LoopContext] {
         reduce(0) { $0 + UInt64(Swift.max(0, $1.connectionCount.load(ordering: .relaxed))) }
     }
 
-    /// The requests by method and outcome, in the layout of `RequestCounts.table`.
-    package var requestTable: [UInt64] {
-        var table = RequestCounts.table
-        for context in self { context.metrics.requests.add(to: &table) }
-        return table
-    }
+    /// The requests by method and outcome.
+    package var requests: [RequestCounts.Row] { RequestCounts.rows(map(\.metrics.requests)) }
 }
 
 /// Receive and send buffers that a loop's connections share, so that an idle connection holds none.

@@ -3,10 +3,10 @@ package import Metrics
 
 /// Counts requests by method and outcome.
 ///
-/// A table with a row for each method and a column for each of `outcomes`. Written on one thread, read on any.
+/// A table, row by row, with a row for each method and a column for each of `outcomes`. Written on one thread, read on any.
 package final class RequestCounts: Sendable {
     /// How a request was answered.
-    package struct Outcome: Sendable {
+    package struct Outcome: Hashable, Sendable {
         fileprivate let status: Status
         /// `none` for every status but 200.
         fileprivate let code: ErrorCode
@@ -29,7 +29,7 @@ package final class RequestCounts: Sendable {
     private let counts = InlineArray<512, Counter> { _ in Counter() }
 
     /// The codes, which come with status 200, and then the other statuses.
-    package static let outcomes: [Outcome] =
+    private static let outcomes: [Outcome] =
         ErrorCode.allCases.map { Outcome(status: .ok, code: $0) }
         + otherStatuses.map { Outcome(status: $0, code: .none) }
     private static let otherStatuses = Status.allCases.filter { $0 != .ok }
@@ -69,32 +69,25 @@ package final class RequestCounts: Sendable {
         return ErrorCode.allCases.count + index
     }
 
-    /// Adds the counts to a table of all rows and columns.
-    package func add(to table: inout [UInt64]) {
-        for index in table.indices { table[index] += counts[index].value }
-    }
+    /// A number of requests with the same method and outcome.
+    package typealias Row = (method: Method, outcome: Outcome, count: UInt64)
 
-    /// An empty table, row by row.
-    package static var table: [UInt64] { Array(repeating: 0, count: Method.allCases.count * outcomes.count) }
-
-    /// The sums of a table's columns: requests by outcome, whatever their method.
-    package static func byOutcome(_ table: [UInt64]) -> [UInt64] {
-        outcomes.indices.map { column in
-            stride(from: column, to: table.count, by: outcomes.count).reduce(0) { $0 + table[$1] }
+    /// The sums of several counts, also those that are 0.
+    package static func rows(_ all: [RequestCounts]) -> [Row] {
+        Method.allCases.flatMap { method in
+            outcomes.enumerated().map { column, outcome in
+                (method, outcome, all.reduce(0) { $0 + $1.counts[method.rawValue * columns + column].value })
+            }
         }
     }
 
-    /// Writes the samples of a table: those of GET and POST with status 200 also where they are 0, so that their first increase
-    /// is seen.
-    package static func write(_ table: [UInt64], _ name: String, to text: inout MetricsText) {
-        for method in Method.allCases {
+    /// Writes samples: those of GET and POST with status 200 also where they are 0, so that their first increase is seen.
+    package static func write(_ rows: [Row], _ name: String, to text: inout MetricsText) {
+        for (method, outcome, count) in rows
+        where count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) {
+            let labels = outcome.labels
             let label = method.name.map { "\($0)" } ?? "other"
-            for (column, outcome) in outcomes.enumerated() {
-                let count = table[method.rawValue * outcomes.count + column]
-                guard count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) else { continue }
-                let labels = outcome.labels
-                text.add(name, ["method": label, "status": labels.status, "code": labels.code], count)
-            }
+            text.add(name, ["method": label, "status": labels.status, "code": labels.code], count)
         }
     }
 }

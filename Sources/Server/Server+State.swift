@@ -56,6 +56,25 @@ extension Server {
 }
 
 extension Server {
+    private static let diskCheckInterval = Duration.seconds(10)
+
+    /// How much room the data folder's file system had when it last answered; nil while the folder is missing.
+    package var diskSpace: FileSystem.Space? { latestDiskSpace.withLock(\.self) }
+
+    /// Looks from time to time how much room there is.
+    ///
+    /// On a queue of its own: a file system that does not answer holds up this queue and nothing else.
+    func watchDiskSpace() async {
+        let queue = DispatchQueue(label: "disk space", qos: .utility)
+        let path = settingsInForce.dataDirectoryPath
+        while (try? await Task.sleep(for: Self.diskCheckInterval)) != nil {
+            let space = await queue.run { FileSystem(of: path).space }
+            latestDiskSpace.withLock { $0 = space }
+        }
+    }
+}
+
+extension Server {
     private static let storeCheckInterval = Duration.seconds(1)
 
     /// Whether the files of the store were removed, cut or replaced: the server then ends, and its next start examines them.
@@ -140,40 +159,6 @@ extension Server {
             try AuditLog.examine(path: settings.audit.file, keyPath: settings.auditKeyPath)
         } catch {
             throw StartError("the audit log cannot be opened: \(error)")
-        }
-    }
-}
-
-/// Checks from time to time how much room the data folder's file system has.
-///
-/// On a queue of its own: a file system that does not answer holds up this queue and nothing else. The figures are then those
-/// of its last answer.
-///
-/// Any thread.
-package final class DiskSpaceWatch: Sendable {
-    private let path: String
-    private let latest: Mutex<FileSystem.Space?>
-    private let queue = DispatchQueue(label: "disk space", qos: .utility)
-    private static let interval = DispatchTimeInterval.seconds(10)
-
-    /// Checks for the first time.
-    ///
-    /// - Parameter path: The folder.
-    init(_ path: String) {
-        self.path = path
-        latest = Mutex(FileSystem(of: path).space)
-        lookLater()
-    }
-
-    /// The result of the last check; nil while the folder is missing.
-    package var space: FileSystem.Space? { latest.withLock(\.self) }
-
-    private func lookLater() {
-        queue.asyncAfter(deadline: .now() + Self.interval) { [weak self] in
-            guard let self else { return }
-            let space = FileSystem(of: path).space
-            latest.withLock { $0 = space }
-            lookLater()
         }
     }
 }

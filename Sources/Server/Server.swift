@@ -37,7 +37,7 @@ package final class Server: Sendable {
     /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
     let reloadQueue = DispatchQueue(label: "settings and certificates")
-    package let diskSpace: DiskSpaceWatch
+    let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
     private let watchdogInterval: Duration?
@@ -85,7 +85,7 @@ package final class Server: Sendable {
         access.reportUnusedKeys(logger)
         // Before anything is read or written.
         if store.seesAllWrites { store.report(writesTo: ServiceCaches(answers, access.sessions)) }
-        diskSpace = DiskSpaceWatch(settings.dataDirectoryPath)
+        latestDiskSpace = Mutex(FileSystem(of: settings.dataDirectoryPath).space)
         notifier = setup.notifier
         watchdogInterval = setup.service.watchdogInterval
         heapMemory = setup.heapMemory
@@ -147,6 +147,7 @@ package final class Server: Sendable {
             Task { await self.trimHeap() },
             Task { await self.keepUpAuditLog() },
             Task { await self.watchStore() },
+            Task { await self.watchDiskSpace() },
         ]
         for task in acceptingTasks { await task.value }
         // Only now, as each loop assigns connections to the others.

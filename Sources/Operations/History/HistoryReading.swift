@@ -166,7 +166,7 @@ extension HistoryReading {
         tokens = store.tokens.map { Float($0) } ?? .nan
         sessions = store.sessions.map { Float($0) } ?? .nan
         storeBytes = store.databaseBytes.map { Float($0 + (store.walBytes ?? 0)) } ?? .nan
-        diskFree = server.diskSpace.space.map { Float($0.freeBytes) } ?? .nan
+        diskFree = server.diskSpace.map { Float($0.freeBytes) } ?? .nan
         guard let remote = store.remote else { return }
         readTime = remote.readTime
         retries = remote.retries.reduce(0) { $0 + $1.count }

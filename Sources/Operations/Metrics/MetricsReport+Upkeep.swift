@@ -8,7 +8,7 @@ internal import TokenStore
 extension MetricsReport {
     /// Writes what operators have to look after: the disk, reloads and backups.
     mutating func writeUpkeep() {
-        if let space = server.diskSpace.space { write(space) }
+        if let space = server.diskSpace { write(space) }
         let lastReload = server.lastReload
         text.single(
             "token_cache_last_reload_successful", .gauge,

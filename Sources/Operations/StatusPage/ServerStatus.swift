@@ -204,7 +204,7 @@ extension ServerStatus {
                 sum + contexts.sum { $0.storeFailures.value(cause) }
             },
             unreadable: metrics.unreadableReads)
-        disk = server.diskSpace.space.map { Disk(bytes: $0.bytes, freeBytes: $0.freeBytes) }
+        disk = server.diskSpace.map { Disk(bytes: $0.bytes, freeBytes: $0.freeBytes) }
         backup = metrics.lastBackup.map { Backup(successful: $0.isSuccessful, lastSuccess: $0.successTime) }
         database = remote.map { Database($0) }
         certificate = server.tls.map { Certificate(expiresAt: $0.earliestExpiry) }

@@ -19,7 +19,7 @@ package struct FileLock: ~Copyable, Sendable {
     /// Locks a file, which is created if it is missing.
     package init(_ path: String) throws(Failure) {
         let descriptor = try Self.open(path)
-        // `isHeld` in another process takes a shared lock for a moment.
+        // `holder` in another process takes a shared lock for a moment.
         var attempts = 0
         while flock(descriptor.number, LOCK_EX | LOCK_NB) != 0 {
             attempts += 1
@@ -59,23 +59,18 @@ package struct FileLock: ~Copyable, Sendable {
         }
     }
 
-    /// Whether a file is locked, by this or another process; takes the lock for a moment to find out.
-    package static func isHeld(_ path: String) -> Bool {
-        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW) else {
-            return false
-        }
-        guard flock(descriptor.number, LOCK_SH | LOCK_NB) == 0 else { return errno == EWOULDBLOCK }
-        _ = flock(descriptor.number, LOCK_UN)
-        return false
-    }
-
-    /// The id of the process that has a file locked.
+    /// The id of the process that has a file locked, perhaps this one; takes a shared lock for a moment to find out.
     ///
     /// - Returns: Nil if there is none, or its id cannot be read.
     package static func holder(of path: String) -> Int? {
-        guard isHeld(path), let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW)
-        else { return nil }
-        return readNumber(descriptor.number)
+        guard let descriptor = try? FileDescriptor(opening: path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW) else {
+            return nil
+        }
+        if flock(descriptor.number, LOCK_SH | LOCK_NB) == 0 {
+            _ = flock(descriptor.number, LOCK_UN)
+            return nil
+        }
+        return errno == EWOULDBLOCK ? readNumber(descriptor.number) : nil
     }
 
     private static func readNumber(_ descriptor: Int32) -> Int? {

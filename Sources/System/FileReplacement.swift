@@ -63,8 +63,6 @@ package enum FileReplacement {
 package struct FollowedPath {
     /// The given path if it is not that of a link; otherwise the target's path, without symbolic links.
     package let path: String
-    /// Whether the given path is that of a link.
-    package let isLink: Bool
 
     /// How many links are followed, as many as the kernel follows (path_resolution(7)).
     private static let linkLimit = 40
@@ -74,7 +72,7 @@ package struct FollowedPath {
     /// The file itself may be missing, but not the target of a link.
     package init(_ path: String) throws(LinkError) {
         guard Self.isLink(path) else {
-            (self.path, isLink) = (path, false)
+            self.path = path
             return
         }
         let slash = path.lastIndex(of: "/")
@@ -105,7 +103,7 @@ package struct FollowedPath {
             if target.hasPrefix("/") { resolved = "/" }
             components += target.split(separator: "/").reversed().map(String.init)
         }
-        (self.path, isLink) = (resolved, true)
+        self.path = resolved
     }
 
     /// Whether only root can have made a link, or put it where it is.

@@ -43,7 +43,6 @@ import Testing
         #expect(try FollowedPath(path).path == path)
         try Self.makeFile(path)
         #expect(try FollowedPath(path).path == path)
-        #expect(try !FollowedPath(path).isLink)
     }
 
     @Test(arguments: ["../real/store", "../real/./x/../store", "/ABOVE/real/store", "../other/next", "../folder/store"])
@@ -53,9 +52,7 @@ import Testing
         try Self.link(folder + "/other/next", to: folder + "/real/store")
         try Self.link(folder + "/folder", to: "real")
         try Self.link(folder + "/data/keys", to: target.replacing("/ABOVE", with: folder))
-        let followed = try FollowedPath(folder + "/data/keys")
-        #expect(followed.isLink)
-        #expect(followed.path == Path.resolved(folder) + "/real/store")
+        #expect(try FollowedPath(folder + "/data/keys").path == Path.resolved(folder) + "/real/store")
     }
 
     @Test(arguments: ["../nowhere", "/nowhere/at/all", "keys", "../data/keys"])
@@ -86,7 +83,7 @@ import Testing
         try Self.makeFile(folder + "/ring")
         let path = folder + "/data/keys"
         try Self.link(path, to: folder + "/ring")
-        #expect(try FollowedPath(path).isLink)
+        #expect(try FollowedPath(path).path == Path.resolved(folder) + "/ring")
         _ = lchown(isFolders ? folder + "/data" : path, 65_534, 65_534)
         #expect(throws: LinkError.ofOthers(path: path)) { try FollowedPath(path) }
     }

@@ -17,6 +17,8 @@ internal import System
         """
     private static let suites = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
     private static let groups = "X25519:prime256v1:secp384r1"
+    /// With a group that resists quantum computers as well, which OpenSSL knows since 3.5.
+    private static let hybridGroups = "X25519MLKEM768:" + groups
     private static let sessionLifetimeInSeconds = 3_600
 
     /// The protocols that are spoken over TLS, each behind its length (ALPN; RFC 7301, section 3.1).
@@ -80,7 +82,7 @@ internal import System
         return unsafe copenssl_set_versions(handle, TLS1_2_VERSION, TLS1_3_VERSION) == 1
             && SSL_CTX_set_cipher_list(handle, Self.ciphers) == 1
             && SSL_CTX_set_ciphersuites(handle, Self.suites) == 1
-            && copenssl_set_groups(handle, Self.groups) == 1
+            && (copenssl_set_groups(handle, Self.hybridGroups) == 1 || copenssl_set_groups(handle, Self.groups) == 1)
     }
 
     /// Whether the certificate is for a name (RFC 9525), by itself if `isExact`, otherwise by a wildcard.

@@ -69,6 +69,14 @@ def test_tokens_go_back_and_forth_and_browsers_are_told_to_stay(serve, pair, ver
     assert status == 200 and "Strict-Transport-Security: max-age=31536000" in head
 
 
+def test_keys_are_exchanged_by_the_hybrid_group_where_openssl_knows_it(serve, pair):
+    if "X25519MLKEM768" not in openssl("list", "-tls-groups"):
+        pytest.skip("OpenSSL knows the group since 3.5")
+    server = serve_tls(serve, pair)
+    assert "Negotiated TLS1.3 group: X25519MLKEM768" in s_client(server)
+    assert "Peer Temp Key: X25519" in s_client(server, "-groups", "X25519")
+
+
 def test_a_client_gets_the_certificate_of_the_name_it_asks_for(serve, pair, tmp_path):
     other = make_pair(tmp_path, "other", "other.example")
     server = serve_tls(serve, pair, other)

@@ -34,6 +34,8 @@ internal import System
         }
         unsafe self.handle = unsafe handle
         guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, "cannot be used") }
+        // OpenSSL before 3.5 has refused a group.
+        OpenSSLErrors.clear()
         try load(pair)
         // Each session decides whether it asks for a certificate.
         if let authorities { unsafe authorities.trust(in: handle) }

@@ -113,7 +113,9 @@ struct Watchdog: Sendable {
     /// Runs until its task is cancelled.
     func run() async {
         while !Task.isCancelled {
-            for loop in loops { await Task(executorPreference: loop) {}.value }
+            // All at once, as each may wait for a slow disk.
+            let jobs = loops.map { Task(executorPreference: $0) {} }
+            for job in jobs { await job.value }
             notify()
             // sd_watchdog_enabled(3) recommends half of the interval, so that a late message does no harm.
             try? await Task.sleep(for: interval / 2)

@@ -185,12 +185,19 @@ class Server:
         """Stops all threads of the server, so that requests to it accumulate."""
         self.process.send_signal(signal.SIGSTOP)
         try:
-            until(lambda: all(
-                status.read_text().rsplit(")", 1)[1].split()[0] == "T"
-                for status in Path(f"/proc/{self.process.pid}/task").glob("*/stat")))
+            until(self._is_stopped)
             yield
         finally:
             self.process.send_signal(signal.SIGCONT)
+
+    def _is_stopped(self):
+        try:
+            return all(
+                status.read_text().rsplit(")", 1)[1].split()[0] == "T"
+                for status in Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
+        except (FileNotFoundError, ProcessLookupError):
+            # A thread has ended meanwhile.
+            return False
 
     def send_signal(self, number=signal.SIGTERM):
         self.was_ended = True

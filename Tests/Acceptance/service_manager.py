@@ -1,4 +1,5 @@
 """Plays the part of systemd: receives the notifications of a service and passes sockets to it."""
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -114,8 +115,9 @@ class StoppedThread:
         threads = Path(f"/proc/{process.pid}/task")
 
         def found():
-            return [int(thread.name) for thread in threads.iterdir()
-                    if (thread / "comm").read_text().strip() == name]
+            # Another thread may end meanwhile.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                return [int(thread.name) for thread in threads.iterdir() if (thread / "comm").read_text().strip() == name]
 
         # A thread sets its name when it starts.
         self.thread = until(found)[0]

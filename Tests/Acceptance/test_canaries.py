@@ -92,7 +92,9 @@ def told(server):
         yield " ".join(command), (done.stdout + done.stderr).encode()
     process = Path(f"/proc/{server.process.pid}")
     for path in (process / "cmdline", process / "environ", process / "comm", process / "status", *process.glob("task/*/comm")):
-        yield path, path.read_bytes()
+        # A thread may have ended meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield path, path.read_bytes()
 
 
 def check_nowhere(server, secrets, *files):

@@ -198,7 +198,7 @@ def test_no_request_of_a_command_is_given_up_for_another_one(server):
     """One connection too many is closed if requests have begun on all others."""
     path = str(server.data / "control.sock")
     body = json.dumps({"id": "nobody"}).encode()
-    request = lines("POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}") + body
+    head = ["POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}"]
     with contextlib.ExitStack() as stack:
         def connect():
             client = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -209,18 +209,19 @@ def test_no_request_of_a_command_is_given_up_for_another_one(server):
         def surplus_is_closed():
             client = connect()
             try:
-                client.sendall(request)
+                client.sendall(lines(*head, body=body))
                 return client.recv(1) == b""
             except ConnectionError:
                 return True
 
         begun = [connect() for _ in range(8)]
         for client in begun:
-            client.sendall(request[:-1])
-        # The last request may not have been read yet, and until then its connection may be closed.
+            client.sendall(lines(*head, "Expect: 100-continue"))
+            # Its request has been read now; until then its connection could be closed.
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
         assert all(surplus_is_closed() for _ in range(3))
         for client in begun:
-            client.sendall(request[-1:])
+            client.sendall(body)
         for client in begun:
             assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
 

@@ -2,7 +2,6 @@
 import contextlib
 import signal
 import threading
-import time
 
 import pytest
 
@@ -96,17 +95,22 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         assert exchange(server.address, post("later", "x")).body == STORED
 
 
+def begin_write(disk, client):
+    """Sends a POST, and waits until its commit waits for the disk; the server must not have written anything else."""
+    client.send(post("first", "1"))
+    until(lambda: (disk.data / "tokens.db-wal").stat().st_size > 0)
+
+
 def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(disk, tmp_path):
     with serving(disk, tmp_path, {"store": {"queue": {"max_wait": "1s"}}}) as server, contextlib.ExitStack() as stack:
         disk.set(sync_delay_microseconds=STOPPED)
         first = stack.enter_context(Connection(server.address, timeout=60))
-        first.send(post("first", "1"))
-        time.sleep(0.3)
+        begin_write(disk, first)
         second = stack.enter_context(Connection(server.address, timeout=60))
         assert second.exchange(post("second", "2")).body == WRITE_FAILED
         assert not is_ready(server)
         assert exchange(server.address, post("third", "3")).body == WRITE_FAILED
-        assert "store.queue.max_wait" in server.log()
+        until(lambda: "store.queue.max_wait" in server.log())
         disk.set(sync_delay_microseconds=0)
         assert first.receive().body == STORED
         until(lambda: is_ready(server))
@@ -119,8 +123,7 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
 def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_path):
     with serving(disk, tmp_path, {"drain_timeout": "1s"}) as server, Connection(server.address, timeout=60) as client:
         disk.set(sync_delay_microseconds=STOPPED)
-        client.send(post("first", "1"))
-        time.sleep(0.3)
+        begin_write(disk, client)
         server.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 1
         assert "a disk seems to hang; ending without it: SIGTERM received" in server.log()
@@ -166,7 +169,8 @@ def test_memory_of_large_requests_goes_back_to_the_system(serve):
     until(lambda: server.resident_bytes() - before < 24 * MEBIBYTE)
 
 
-SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}}
+# The slow heads that use up the buffers must not end before the test does.
+SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}, "timeouts": {"head": "60s"}}
 
 
 def use_up_buffers(server, stack):

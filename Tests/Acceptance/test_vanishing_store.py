@@ -114,11 +114,11 @@ def test_what_was_acknowledged_while_the_wal_was_removed_is_there_after_a_restar
         with contextlib.suppress(OSError, ProtocolError), Connection(server.address) as connection:
             for number in range(1_000_000):
                 unique_id, value = f"{name}-{number % 50}", f"{number}" * 300
-                if connection.exchange(post(unique_id, value)).body == STORED:
-                    stored[unique_id] = value
-                else:
-                    # It may be stored all the same.
-                    return stored.pop(unique_id, None)
+                if connection.exchange(post(unique_id, value)).body != STORED:
+                    break
+                stored[unique_id] = value
+        # The last one may be stored all the same.
+        stored.pop(unique_id, None)
 
     clients = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
     for thread in clients:

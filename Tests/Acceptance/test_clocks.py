@@ -36,19 +36,27 @@ def serve_by(clock, tmp_path):
         server.kill()
 
 
-def test_upkeep_goes_on_when_the_clock_is_set(clock, serve_by):
-    """The process then sees another time than the kernel: as in a wait that has begun before somebody sets the clock back."""
-    server = serve_by({**ADMINISTRATION, "retention": {"after_written": "10s"}})
-    assert exchange(server.address, post("id", "token")).body == STORED
-    clock.set_clock(HOUR)
-    until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
-
-
 def body(server, path, data=None, **headers):
     """The body of an answer, whatever date that has."""
     request = urllib.request.Request(server.base + path, data=data, headers=headers)
     with urllib.request.urlopen(request, timeout=20) as response:
         return response.read()
+
+
+def test_a_token_that_was_not_written_for_the_time_is_not_given_and_soon_gone(clock, serve_by):
+    """Upkeep goes on when the clock is set: the process then sees another time than the kernel, as in a wait that has begun before."""
+    server = serve_by({**ADMINISTRATION, "retention": {"after_written": "30s"}})
+    for seconds, unique_id in ((0, "a"), (15, "b")):
+        clock.set_clock(seconds)
+        assert body(server, "/token", f"unique_id={unique_id}&token_info=1".encode()) == STORED
+        assert body(server, "/token?unique_id=a") == found("1")
+    clock.set_clock(32)
+    until(lambda: body(server, "/token?unique_id=a") == NOT_FOUND)
+    assert body(server, "/token?unique_id=b") == found("1")
+    until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
+    clock.set_clock(HOUR)
+    until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 2)
+    assert "expired token" in server.log()
 
 
 @pytest.mark.parametrize("restarts", [False, True])

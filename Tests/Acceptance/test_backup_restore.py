@@ -11,7 +11,7 @@ import pytest
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import until
-from store_files import command, printed, refused
+from store_files import command, kill_with_log, printed, refused
 
 
 def fill(address, count, prefix="id"):
@@ -121,9 +121,7 @@ def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     server = serve()
     fill(server.address, 50)
     printed(server.data, "backup", str(tmp_path / "backup.db"))
-    fill(server.address, 500, "later")
-    server.kill()
-    assert (server.data / "tokens.db-wal").stat().st_size > 0
+    kill_with_log(server, lambda: fill(server.address, 500, "later"))
     restored, replaced, *_ = printed(server.data, "restore", str(tmp_path / "backup.db")).splitlines()
     assert restored.startswith("restored 50 tokens, ")
     # Also those that only the log had.
@@ -140,9 +138,7 @@ def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, 
     fill(server.address, 50)
     printed(server.data, "backup", str(tmp_path / "backup.db"))
     assert exchange(server.address, post("id7", "later")).body == STORED
-    fill(server.address, 500, "later")
-    server.kill()
-    assert (server.data / "tokens.db-wal").stat().st_size > 0
+    kill_with_log(server, lambda: fill(server.address, 500, "later"))
     # What the message about a damaged database advises.
     (server.data / "tokens.db").rename(tmp_path / "moved away")
     assert "restored 50 tokens" in printed(server.data, "restore", str(tmp_path / "backup.db"))

@@ -9,7 +9,7 @@ from doctor import examine, only_problem, with_settings
 from http_client import Connection, exchange, get, post
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
-from store_files import command, printed, refused
+from store_files import command, kill_with_log, printed, refused
 
 FRAME = 2_048 + 24
 HEAD = 32
@@ -135,18 +135,12 @@ def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
 
 def test_a_backup_put_over_the_database_by_hand_is_refused_and_a_restore_helps(serve, tmp_path):
     """With the WAL of the killed server beside it, SQLite would mix the two."""
-    def attempt():
-        server, backup = serve(), tmp_path / "backup.db"
-        with Connection(server.address) as connection:
-            for number in range(100):
-                assert connection.exchange(post(f"id{number}", "x" * 500)).body == STORED
-            assert "100 tokens" in printed(server.data, "backup", str(backup))
-            assert connection.exchange(post("late", "x" * 50_000)).body == STORED
-        server.kill()
-        # As in `crashed`.
-        return (server, backup) if (server.data / "tokens.db-wal").stat().st_size > 50_000 else None
-
-    server, backup = until(attempt)
+    server, backup = serve(), tmp_path / "backup.db"
+    with Connection(server.address) as connection:
+        for number in range(100):
+            assert connection.exchange(post(f"id{number}", "x" * 500)).body == STORED
+        assert "100 tokens" in printed(server.data, "backup", str(backup))
+    kill_with_log(server, lambda: exchange(server.address, post("late", "x" * 50_000)), least=50_000)
     files = [server.data / "tokens.db", server.data / "tokens.db-wal"]
     files[0].write_bytes(backup.read_bytes())
     before = [file.read_bytes() for file in files]

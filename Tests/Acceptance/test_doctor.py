@@ -12,7 +12,7 @@ from contract import STORED
 from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
 from http_client import exchange, post
 from server_process import AS_NOBODY, NOBODY, Server, needs_root, run
-from store_files import command
+from store_files import command, kill_with_log
 
 
 # Without problems
@@ -133,8 +133,7 @@ def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
 
 def test_a_log_that_a_crash_left_is_told_of(serve):
     server = serve()
-    assert exchange(server.address, post("a", "b")).body == STORED
-    server.kill()
+    kill_with_log(server, lambda: exchange(server.address, post("a", "b")))
     before = state_of(server.folder)
     report = of(server)
     assert problems(report) == [] and re.search(r"WAL of \d+ bytes", said(report, "Store"))

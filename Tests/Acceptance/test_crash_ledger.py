@@ -68,7 +68,7 @@ def test_every_acknowledged_write_survives_kill_9(shim, tmp_path, is_long, kinds
 
 def check_recovery(load, server):
     """Checks that writes succeed on a disk that is sound again, and that nothing is missing."""
-    until(lambda: exchange(server.address, post(fresh_id(), "after")).body == STORED, seconds=10)
+    until(lambda: exchange(server.address, post(fresh_id(), "after")).body == STORED)
     # Requests that were under way may still fail.
     load.go_on(2)
     failures = load.failed_writes
@@ -129,7 +129,8 @@ def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
         command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]
         with subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL) as process:
             partial = shim.disk / "backup.db.partial"
-            until(lambda: partial.exists() and partial.stat().st_size > 0, pause=0.001)
+            # On a machine that sleeps here, the backup may be complete by then.
+            until(lambda: backup.exists() or partial.exists() and partial.stat().st_size > 0, pause=0.001)
             assert server.stop() == 0
             process.wait(20)
         assert not partial.exists()

@@ -134,7 +134,8 @@ def test_keys_are_replaced_while_the_server_works(serve):
     for thread in threads:
         thread.start()
     try:
-        until(lambda: "601 tokens" in printed(server.data, "list"))
+        # Six hundred commits, one after the other for each of the threads.
+        until(lambda: "601 tokens" in printed(server.data, "list"), seconds=120)
         for number in range(1, 4):
             if number == 2:
                 assert f"key {number + 1} seals from now on" in printed(server.data, "keyring", "add")

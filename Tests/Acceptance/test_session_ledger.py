@@ -85,11 +85,11 @@ class UserLedger:
 
 def run_and_kill(ledgers, server, seconds):
     """Has all users changed for some time, and kills the server meanwhile."""
-    before = sum(ledger.operations for ledger in ledgers)
+    before = [ledger.operations for ledger in ledgers]
     threads = [threading.Thread(target=ledger.change, args=(server.data, server.address)) for ledger in ledgers]
     for thread in threads:
         thread.start()
-    until(lambda: sum(ledger.operations for ledger in ledgers) > before + USERS, pause=0.001)
+    until(lambda: all(ledger.operations > count + 2 for ledger, count in zip(ledgers, before)), pause=0.001)
     time.sleep(seconds)
     server.kill()
     for thread in threads:

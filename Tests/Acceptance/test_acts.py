@@ -44,7 +44,8 @@ class Place:
         return done
 
     def events(self):
-        return [json.loads(line) for line in self.audit.read_text().splitlines()] if self.audit.exists() else []
+        # A line that is still being written has no end.
+        return [json.loads(line) for line in self.audit.read_text().split("\n")[:-1]] if self.audit.exists() else []
 
     def log(self):
         """The lines of the server's log about commands."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from administration import metrics
+from administration import metrics, readiness
 from certificates import certificate_until, make_certificate
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
@@ -139,8 +139,8 @@ def test_the_default_isolation_of_the_database_changes_nothing(direct, postgres,
     assert store(server, "me", "first") == STORED
     with postgres.session() as session:
         session.sql("BEGIN; UPDATE token SET written_at = written_at")
-        with in_background(store, server, "me", "second") as second:
-            until(lambda: waits_for_a_lock(postgres))
+        with in_background(store, server, "me", "second") as second, postgres.session() as watch:
+            until(lambda: waits_for_a_lock(watch, postgres.user))
             session.sql("COMMIT")
             assert second.result() == STORED
     assert fetch(server, "me") == found("second")
@@ -148,9 +148,10 @@ def test_the_default_isolation_of_the_database_changes_nothing(direct, postgres,
     assert not troubles(server)
 
 
-def waits_for_a_lock(postgres):
-    """Whether a transaction of a server waits for another transaction."""
-    return postgres.sql(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{postgres.user}' AND wait_event_type = 'Lock'")
+def waits_for_a_lock(session, user):
+    """Whether a transaction of a server waits for another transaction. In a session, as it must not wait for as long as psql may
+    take to start."""
+    return session.sql(f"SELECT 1 FROM pg_stat_activity WHERE usename = '{user}' AND wait_event_type = 'Lock'")
 
 
 def troubles(server):
@@ -167,14 +168,15 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
         assert store(server, unique_id, "first") == STORED
     # In the order in which the server locks them.
     first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
-    with postgres.session() as session, Connection(server.address) as one, Connection(server.address) as two:
+    with postgres.session() as session, postgres.session() as watch, \
+            Connection(server.address) as one, Connection(server.address) as two:
         # This transaction never looks, so PostgreSQL ends the server's.
         session.sql(f"SET deadlock_timeout = '1h'; BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
         with server.paused():
             # Both arrive in one turn of the loop, and so share a transaction.
             one.send(post("one", "second"))
             two.send(post("two", "second"))
-        until(lambda: waits_for_a_lock(postgres))
+        until(lambda: waits_for_a_lock(watch, postgres.user))
         session.start(f"UPDATE token SET written_at = written_at WHERE key = '{first}'; COMMIT")
         assert (one.receive().body, two.receive().body) == (STORED, STORED)
         session.finish()
@@ -185,20 +187,22 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
 # Connections
 
 
-BRIEF = {"store": {"timeout": "1s"}}
+# On a busy machine a request may take longer than this, and fail: it is repeated then.
+BRIEF = {"store": {"timeout": "2s"}}
 
 
 def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postgres_binary, tmp_path):
     with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
         server = of_all.serve("server", {**BRIEF, "loops": 1})
-        assert (store(server, "me", "first"), fetch(server, "me")) == (STORED, found("first"))
+        until(lambda: (store(server, "me", "first"), fetch(server, "me")) == (STORED, found("first")))
         database.configure(default_transaction_read_only="on")
         assert store(server, "me", "second") == WRITE_FAILED
         # Reads go on.
-        assert fetch(server, "me") == found("first")
-        until(lambda: any(
-            line.startswith("error: tokens cannot be stored") and "default_transaction_read_only is on" in line
-            for line in troubles(server)))
+        until(lambda: fetch(server, "me") == found("first"))
+        # Whatever came first is logged, perhaps a write that was too late; why it is so now is among the reasons.
+        until(lambda: store(server, "me", "second") == WRITE_FAILED
+              and "default_transaction_read_only is on" in str(readiness(server)))
+        assert any(line.startswith("error: tokens cannot be stored") for line in troubles(server))
         database.configure(default_transaction_read_only=None)
         until(lambda: store(server, "me", "third") == STORED)
 
@@ -220,11 +224,10 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
             until(lambda: store(server, "me", "first") == STORED)
             database.use_certificate(*expired)
             # Existing connections go on.
-            assert store(server, "me", "second") == STORED
+            until(lambda: store(server, "me", "second") == STORED)
             database.terminate()
             assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
-            until(lambda: len(troubles(server)) == 2)
-            assert "; the server's certificate has expired, or" in troubles(server)[1]
+            until(lambda: any("; the server's certificate has expired, or" in line for line in troubles(server)))
             database.use_certificate(*good)
             until(lambda: store(server, "me", "third") == STORED)
 
@@ -242,4 +245,4 @@ def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
         old.freeze()
         until(lambda: store(server, "me", "second") == STORED)
         assert new.connections > 0
-        assert fetch(server, "me") == found("second")
+        until(lambda: fetch(server, "me") == found("second"))

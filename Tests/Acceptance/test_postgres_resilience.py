@@ -35,8 +35,8 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
         assert any(text in line for line in troubles(server))
         primary.configure(synchronous_standby_names=before)
         until(lambda: not reasons(server))
-        assert fetch(server, "me") == found("first")
-        assert store(server, "me", "second") == STORED
+        until(lambda: fetch(server, "me") == found("first"))
+        until(lambda: store(server, "me", "second") == STORED)
 
 
 # A full disk
@@ -54,7 +54,7 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(po
         database.disk.empty()
         until(lambda: not reasons(server))
         until(lambda: "tokens are stored again" in server.log())
-        assert store(server, "me", "y" * 100_000) == STORED
+        until(lambda: store(server, "me", "y" * 100_000) == STORED)
 
 
 # Connections on which commits wait
@@ -94,6 +94,6 @@ def test_writes_that_wait_for_a_lock_leave_few_processes_behind(postgres_binary,
         with database.session("tokens") as session:
             session.sql("BEGIN; LOCK TABLE token IN EXCLUSIVE MODE")
             assert is_bounded(server, database, "wait_event_type = 'Lock'") <= 8
-            assert fetch(server, "me") == found("first")
+            until(lambda: fetch(server, "me") == found("first"))
         until(lambda: store(server, "me", "second") == STORED)
         until(lambda: waiting(database, "wait_event_type = 'Lock'") == 0)

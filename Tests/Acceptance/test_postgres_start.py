@@ -52,7 +52,7 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
         messages.wait("READY")
         for server in servers:
             assert answers(server) == (WRITE_FAILED, NOT_FOUND)
-            assert "Connection refused" in reasons(server)
+            until(lambda server=server: "Connection refused" in reasons(server))
             (line,) = troubles(server)
             assert line.startswith(UNREACHABLE) and "Connection refused" in line
         # Only the database knows whether there is one.
@@ -100,7 +100,7 @@ def test_what_is_wrong_with_a_database_that_comes_later_is_said_and_can_be_mende
     spoil(store, database)
     database.stop()
     server = store.serve("server")
-    assert "Connection refused" in reasons(server)
+    until(lambda: "Connection refused" in reasons(server))
     database.start()
     until(lambda: text in reasons(server))
     assert answers(server) == (WRITE_FAILED, NOT_FOUND)

@@ -57,9 +57,16 @@ class Site:
         """Kills the server, and restarts it at the end."""
         self.server.kill()
         try:
+            until(self._is_missed)
             yield
         finally:
             self.start_server()
+
+    def _is_missed(self):
+        """Whether the proxy says that the server is down."""
+        # HAProxy closes its client's connection if one to the server that it has kept proves to be lost: clients repeat then.
+        with contextlib.suppress(ConnectionError):
+            return self.request("GET", "/token?unique_id=nobody").status in (502, 503)
 
     def close(self):
         crashed = not self.proxy.is_running()
@@ -134,7 +141,9 @@ class Backend:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            self.answer(connection)
+            # The proxy may have given up its connection.
+            with contextlib.suppress(ConnectionError):
+                self.answer(connection)
 
     def answer(self, connection):
         """Answers the request of a connection, and closes it."""

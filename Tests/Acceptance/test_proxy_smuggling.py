@@ -149,8 +149,9 @@ ATTACKS = {
 
 def attack(site, data):
     """Sends an attack and returns all bytes received until the connection ends or falls silent."""
-    with site.secure(timeout=0.7) as connection:
+    with site.secure() as connection:
         send_all(connection, data)
+        connection.socket.settimeout(0.7)
         with contextlib.suppress(TimeoutError, ConnectionError, ssl.SSLError):
             connection.receive_to_end()
         return connection.unread

@@ -40,7 +40,7 @@ NO_ADMINISTRATION = {"TOKEN_CACHE_ADMIN_LISTEN": "off"}
 NO_FIXED_PORTS = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", **NO_ADMINISTRATION}
 
 
-def run(*arguments, environment=None, prefix=(), folder=None, seconds=START_SECONDS, input="", program=None):
+def run(*arguments, environment=None, prefix=(), folder=None, seconds=STOP_SECONDS, input="", program=None):
     """Runs a command of the program, or of another build of it, to its end."""
     if arguments[:1] == ("serve",):
         environment = {**NO_ADMINISTRATION, **(environment or {})}

@@ -41,12 +41,12 @@ import Testing
     func `sleepers wake in the order of their deadlines and never early`() async throws {
         try await withLoop { loop in
             let order = Notes()
-            // From the loop itself, so that all begin in one turn, before the first of them can wake.
+            // Immediate tasks on the loop itself: all of them sleep before the loop looks at its timers again.
             await withTaskExecutorPreference(loop) {
                 let start = MonotonicTime.now
                 await withTaskGroup { group in
                     for milliseconds in [30, 1, 20, 10, 0] {
-                        group.addTask {
+                        group.addImmediateTask {
                             let deadline = start + Nanoseconds(.milliseconds(milliseconds))
                             await loop.sleep(until: deadline)
                             #expect(MonotonicTime.now >= deadline)
@@ -130,6 +130,7 @@ import Testing
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
                 let far = MonotonicTime.now + Nanoseconds(.milliseconds(30))
                 _ = write(client, "x", 1)
+                awaitArrival(at: server)
                 let early = await stream.waitUntilReadable(until: near, isIdle: true)
                 #expect(early == .ready)
                 let one = try stream.receive(into: &buffer, room: 2)
@@ -152,6 +153,7 @@ import Testing
                 let nothing = try stream.receive(into: &buffer, room: 1)
                 #expect(nothing == .wouldBlock)
                 _ = write(client, "x", 1)
+                awaitArrival(at: server)
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
                 let early = await stream.waitUntilReadable(until: near, isIdle: true)
                 #expect(early == .ready)
@@ -174,18 +176,20 @@ import Testing
             let (server, client) = try socketPair()
             let reasons = try await loop.perform {
                 let recorder = try HandlerRecorder(server, on: loop)
+                /// Waits until the handler was called this many times.
+                func called(_ count: Int) async { while recorder.reasons.count < count { await Task.yield() } }
                 // Until it has been read from, the stream counts as readable, and nothing is waited for.
                 #expect(recorder.wait(until: .never) == .ready)
                 recorder.receive()
                 #expect(recorder.wait(until: .now + Nanoseconds(.milliseconds(5))) == nil)
-                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                await called(1)
                 #expect(recorder.wait(until: .never) == nil)
                 _ = write(client, "x", 1)
-                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                await called(2)
                 recorder.receive()
                 #expect(recorder.wait(until: .never) == nil)
                 loop.endIdleWaits()
-                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                await called(3)
                 #expect(recorder.wait(until: .never) == .draining)
                 return recorder.reasons
             }
@@ -230,6 +234,7 @@ import Testing
     func `draining ends idle waits and no others; giving up ends all`() async throws {
         try await withLoop { loop in
             let pairs = try (0..<2).map { _ in try socketPair() }
+            let begun = Notes()
             let reasons = try await withThrowingTaskGroup(of: [WakeReason].self) { group in
                 for (index, pair) in pairs.enumerated() {
                     let server = pair.0
@@ -239,6 +244,7 @@ import Testing
                             var buffer: [UInt8] = []
                             _ = try stream.receive(into: &buffer, room: 1)
                             let isIdle = index == 0
+                            begun.add(index)
                             let first = await stream.waitUntilReadable(until: .never, isIdle: isIdle)
                             // While draining an idle wait does not even begin.
                             let second = await stream.waitUntilReadable(until: .never, isIdle: true)
@@ -246,15 +252,13 @@ import Testing
                         }
                     }
                 }
-                try await Task.sleep(for: .milliseconds(20))
+                while begun.all.count < 2 { try await loop.perform { await Task.yield() } }
                 loop.endIdleWaits()
-                try await Task.sleep(for: .milliseconds(20))
+                let drained = try await group.next()
                 loop.abandon()
-                var all: [[WakeReason]] = []
-                for try await reasons in group { all.append(reasons) }
-                return all
+                return [drained, try await group.next()]
             }
-            #expect(Set(reasons) == [[.draining, .draining], [.abandoned, .abandoned]])
+            #expect(reasons == [[.draining, .draining], [.abandoned, .abandoned]])
             for pair in pairs { close(pair.1) }
         }
     }
@@ -271,10 +275,8 @@ import Testing
                     close(client)
                     let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
                     var buffer: [UInt8] = []
-                    let byte = try stream.receive(into: &buffer, room: 8)
-                    #expect(byte == .received(1))
-                    let end = try stream.receive(into: &buffer, room: 8)
-                    #expect(end == .endOfInput)
+                    while try await receive(from: stream, into: &buffer) {}
+                    #expect(buffer == Array("x".utf8))
                 }
             }
         }
@@ -317,9 +319,10 @@ import Testing
                 let (first, second, spare) = (try socketPair(), try socketPair(), try socketPair())
                 let replacers = try [first.0, second.0].map { try Replacer($0, spare: spare.0, on: loop) }
                 (replacers[0].other, replacers[1].other) = (replacers[1], replacers[0])
-                // Before the loop waits again, so that both events come at once.
                 for client in [first.1, second.1] { shutdown(client, Int32(SHUT_WR)) }
-                await loop.sleep(until: .now + Nanoseconds(.milliseconds(20)))
+                // Before the loop waits again, so that both events come at once.
+                for server in [first.0, second.0] { awaitArrival(at: server) }
+                while replacers.allSatisfy({ $0.successor == nil }) { await Task.yield() }
                 let successors = replacers.compactMap(\.successor)
                 #expect(successors.count == 1)
                 #expect(!successors.contains { loop.isReady(.endOfInput, of: $0) })
@@ -346,20 +349,19 @@ import Testing
                 defer { close(client) }
                 return unsafe listener.address.withPointer { unsafe connect(client, $0, $1) } == 0
             }
-            async let accepted: Int = loop.perform {
+            let accepted = Notes()
+            async let accepting: Void = loop.perform {
                 let acceptor = try Acceptor(listener, on: loop)
-                var count = 0
                 while case .accepted(let descriptor, let peer) = await acceptor.next() {
                     _ = FileDescriptor(owning: descriptor)
                     #expect(peer.description.hasPrefix("127.0.0.1:"))
-                    count += 1
+                    accepted.add(1)
                 }
-                return count
             }
             for _ in 0..<5 { #expect(connected()) }
-            try await Task.sleep(for: .milliseconds(20))
+            while accepted.all.count < 5 { try await loop.perform { await Task.yield() } }
             loop.endIdleWaits()
-            #expect(try await accepted == 5)
+            try await accepting
             #expect(!connected())
         }
     }

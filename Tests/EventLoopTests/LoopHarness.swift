@@ -32,6 +32,14 @@ func socketPair() throws -> (Int32, Int32) {
     return (server, client)
 }
 
+/// Waits until bytes or the end of the input have come to a socket.
+///
+/// The call that sends them may return before, as a busy kernel leaves the delivery to a thread of its own (ksoftirqd).
+func awaitArrival(at descriptor: Int32) {
+    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    while poll(&entry, 1, -1) != 1 {}
+}
+
 /// Numbers in the order in which tasks noted them, on any thread.
 final class Notes: Sendable {
     private let notes = Mutex<[Int]>([])

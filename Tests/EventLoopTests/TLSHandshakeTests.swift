@@ -33,6 +33,7 @@ import Testing
     ) async throws -> Int32 {
         let (server, client) = try socketPair()
         #expect(write(client, bytes, bytes.count) == bytes.count)
+        awaitArrival(at: server)
         let first = Notes()
         loop.execute {
             Task(executorPreference: loop) {
@@ -45,7 +46,7 @@ import Testing
                 }
             }
         }
-        // What has arrived is read in the next turns, one of which may come before the bytes do.
+        // What has arrived is read in the next turns.
         while first.all.isEmpty { try await loop.perform { await Task.yield() } }
         for _ in 0..<20 { try await loop.perform { await loop.sleep(until: loop.now) } }
         return client

@@ -92,32 +92,30 @@ import Testing
             async let text: String = loop.perform {
                 let stream = try await acceptTLS(server, context, on: loop)
                 var buffer: [UInt8] = []
-                while buffer.count < 30 {
+                while true {
                     switch try stream.receive(into: &buffer, room: 4) {
-                    case .received(let count): #expect(count <= 4)
+                    case .received(let count):
+                        #expect(count <= 4)
+                        // The rest of a record is decrypted, so no event announces it.
+                        guard !buffer.count.isMultiple(of: 10) else { continue }
+                        let mayBeReadable = stream.mayBeReadable
+                        #expect(mayBeReadable)
+                        let reason = await stream.waitUntilReadable(until: loop.now, isIdle: false)
+                        #expect(reason == .ready)
                     case .endOfInput: return "end of input"
                     case .wouldBlock:
-                        let reason = await stream.waitUntilReadable(
-                            until: .never, isIdle: false)
+                        let mayBeReadable = stream.mayBeReadable
+                        #expect(!mayBeReadable)
+                        if buffer.count >= 30 { return String(decoding: buffer, as: UTF8.self) }
+                        let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
                         try #require(reason == .ready)
                     }
                 }
-                let mayBeReadable = stream.mayBeReadable
-                #expect(!mayBeReadable)
-                let deadline = MonotonicTime.now + Nanoseconds(.milliseconds(5))
-                var reason = await stream.waitUntilReadable(until: deadline, isIdle: false)
-                // The last record may arrive after the task was woken and before it reads: its event then ends this wait.
-                if reason == .ready {
-                    guard case .wouldBlock = try stream.receive(into: &buffer, room: 4) else { return "too much" }
-                    reason = await stream.waitUntilReadable(until: deadline, isIdle: false)
-                }
-                #expect(reason == .timedOut)
-                return String(decoding: buffer, as: UTF8.self)
             }
             let client = try TLSClient(descriptor)
             try await blocking {
                 try client.connect()
-                // Three records, which arrive together.
+                // Three records, which may arrive together.
                 for _ in 0..<3 { try client.send("0123456789") }
             }
             #expect(try await text == "012345678901234567890123456789")
@@ -228,6 +226,7 @@ import Testing
             }
             _ = write(client, request, request.utf8.count)
             #expect(try await seen == request)
+            awaitArrival(at: client)
             var answer = [UInt8](repeating: 0, count: 100)
             let count = read(client, &answer, 100)
             #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).hasPrefix("HTTP/1.1 400"))

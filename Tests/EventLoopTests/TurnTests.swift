@@ -103,7 +103,10 @@ import Testing
                     let handler = Turns(0, Notes()) { turns.add(Int(loop.now.nanoseconds)) }
                     #expect(stream.wait(calling: handler) == nil)
                 }
-                for (_, client) in pairs { _ = write(client, "x", 1) }
+                for (server, client) in pairs {
+                    _ = write(client, "x", 1)
+                    awaitArrival(at: server)
+                }
                 for _ in 1...10 { Task(executorPreference: loop) { Self.workLong() } }
             }
             try await collect(count, turns, on: loop)
@@ -155,6 +158,7 @@ import Testing
                 stream.receive()
                 #expect(stream.wait(calling: waiting) == nil)
                 _ = write(client, "x", 1)
+                awaitArrival(at: server)
                 for number in 1...3 {
                     Task(executorPreference: loop) {
                         notes.add(number)
@@ -190,7 +194,10 @@ import Testing
                     }
                     #expect(stream.wait(calling: handler) == nil)
                 }
-                for (_, client) in pairs { _ = write(client, "x", 1) }
+                for (server, client) in pairs {
+                    _ = write(client, "x", 1)
+                    awaitArrival(at: server)
+                }
             }
             try await collect(2 * count, notes, on: loop)
             try await loop.perform { keeper.boxes = [] }

@@ -96,8 +96,16 @@ import Testing
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         for _ in 2...3 { _ = try await administrator.addKey() }
+        let hasBegun = Atomic(false)
         let gate = DispatchSemaphore(value: 0)
-        let commit = Task { try await store.writerThread.perform { (_) throws(SQLiteError) in gate.wait() } }
+        let commit = Task {
+            try await store.writerThread.perform { (_) throws(SQLiteError) in
+                hasBegun.store(true, ordering: .releasing)
+                gate.wait()
+            }
+        }
+        // Otherwise the retirement could be over before.
+        while !hasBegun.load(ordering: .acquiring) { try await Task.sleep(for: .milliseconds(1)) }
         let retirement = Task { try await administrator.retireKey(numbered: 1) }
         while store.state.sealing.retiring.load(ordering: .acquiring) == 0 {
             try await Task.sleep(for: .milliseconds(1))

@@ -25,7 +25,7 @@ import Testing
     private func preload(memory: Int) async throws -> StoreEvent? {
         let preloader = Preloader(path: path, memory: memory) { [events] in events.add($0) }
         preloader.start()
-        for _ in 0..<1_000 where events.all.isEmpty { try await Task.sleep(for: .milliseconds(10)) }
+        try await eventually { !events.all.isEmpty }
         preloader.stop()
         return events.all.first
     }

@@ -40,18 +40,20 @@ import Testing
         let admission = WriteAdmission(byteLimit: 100, timeLimit: .seconds(1))
         let second: UInt64 = 1_000_000_000
         #expect(admission.lookForStall(at: MonotonicTime.now.nanoseconds + 9 * second) == nil, "it rests")
+        // It begins between these two moments.
+        let before = MonotonicTime.now.nanoseconds
         admission.noteBusy()
-        let began = MonotonicTime.now.nanoseconds
-        #expect(admission.lookForStall(at: began + second / 2) == nil)
+        let after = MonotonicTime.now.nanoseconds
+        #expect(admission.lookForStall(at: before + second) == nil)
         #expect(admission.admit(1) == nil)
-        #expect(admission.lookForStall(at: began + 2 * second) == .stalled(limit: .seconds(1)))
+        #expect(admission.lookForStall(at: after + second + 1) == .stalled(limit: .seconds(1)))
         #expect(admission.admit(1) == .stalled(limit: .seconds(1)))
         #expect(admission.waitingBytes == 1, "what was admitted before still waits")
         admission.noteBusy()
         #expect(admission.stall == nil)
         #expect(admission.admit(1) == nil)
         admission.noteResting()
-        #expect(admission.lookForStall(at: began + 9 * second) == nil)
+        #expect(admission.lookForStall(at: after + 9 * second) == nil)
     }
 }
 

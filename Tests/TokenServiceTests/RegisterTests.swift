@@ -39,6 +39,8 @@ import TokenStore
         let directory = folder.path + "/data"
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
         options.retention = retention
+        // Otherwise a write fails that a busy machine holds up for long.
+        options.queueTime = .seconds(3_600)
         let store = try SQLiteTokenStore(
             in: try DataDirectory(path: directory, creates: true), options: options, report: { _ in }
         )

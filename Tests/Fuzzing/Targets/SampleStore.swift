@@ -53,9 +53,11 @@ package enum SampleStore {
     static func open(
         _ folder: String, report: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) throws -> SQLiteTokenStore {
-        try SQLiteTokenStore(
-            in: DataDirectory(path: folder, creates: true), options: StoreOptions(keyRing: keyRing(in: folder)),
-            report: report)
+        var options = StoreOptions(keyRing: keyRing(in: folder))
+        // Otherwise a write fails that a busy machine holds up for long.
+        options.queueTime = .seconds(3_600)
+        return try SQLiteTokenStore(
+            in: DataDirectory(path: folder, creates: true), options: options, report: report)
     }
 
     /// What an operator is told when it is opened.

@@ -46,7 +46,8 @@ def tls() -> ssl.SSLContext:
 
 def connect(port: int, is_tls: bool = False) -> socket.socket:
     """A connection to a local server, whose certificate is not checked."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    # Long enough for a server under Callgrind on a core that tests use as well.
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     if not is_tls:
         return connection
     return tls().wrap_socket(connection)

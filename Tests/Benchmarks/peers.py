@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import os
-import socket
 import subprocess
+import sys
 import time
 import typing
 from collections.abc import Iterator
@@ -13,6 +13,9 @@ from pathlib import Path
 from client import ask, connect
 from machine import CLOCK_TICKS, BenchmarkError
 from workloads import Workload
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "Acceptance"))
+from ports import free_ports
 
 if typing.TYPE_CHECKING:
     from measurement import Wrk
@@ -66,13 +69,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Peer:
     """A server that can be started for one workload, by default on one core."""
 
@@ -113,7 +109,7 @@ class Peer:
     @contextlib.contextmanager
     def serving(self, workload: Workload) -> Iterator[RunningPeer]:
         """Runs the peer during the block."""
-        port = free_port()
+        [port] = free_ports(1)
         output = self.folder / f"{self.name}.log"
         command = self.pinned(*self.command(port, workload))
         with output.open("wb") as log:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import machine
 from machine import CLOCK_TICKS, BenchmarkError
-from peers import children, free_port, stop
+from peers import children, free_ports, stop
 
 OWNER = "postgres"
 ROLE = "token_cache"
@@ -47,7 +47,7 @@ class PostgresServer:
         self.user = pwd.getpwnam(OWNER) if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         self.folder = folder
         self.data = folder / "data"
-        self.port = free_port()
+        [self.port] = free_ports(1)
         self.password = secrets.token_hex(16)
         self.process: subprocess.Popen | None = None
 

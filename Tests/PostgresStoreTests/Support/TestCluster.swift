@@ -77,8 +77,9 @@ final class TestCluster: Sendable {
     }
 
     private static let settings = [
-        "listen_addresses": "", "max_connections": "300", "shared_buffers": "32MB", "max_wal_size": "256MB",
-        "log_min_messages": "warning",
+        // Otherwise it estimates and locks tables at moments of its own.
+        "autovacuum": "off", "listen_addresses": "", "max_connections": "300", "shared_buffers": "32MB",
+        "max_wal_size": "256MB", "log_min_messages": "warning",
     ]
 
     /// The folder of the newest version's programs.

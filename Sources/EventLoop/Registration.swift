@@ -232,9 +232,7 @@ struct Registration {
     /// Nil after a signal.
     private mutating func waitOnce(_ timeoutInMilliseconds: Int32) -> Int? {
         let capacity = unsafe Int32(buffer.count)
-        let count = unsafe buffer.withUnsafeMutableBufferPointer { events in
-            unsafe epoll_wait(descriptor.number, events.baseAddress, capacity, timeoutInMilliseconds)
-        }
+        let count = unsafe epoll_wait(descriptor.number, &buffer, capacity, timeoutInMilliseconds)
         if count < 0 {
             // Any other error would mean that this type broke its own guarantees about the descriptor and the buffer.
             precondition(errno == EINTR, "epoll_wait failed")

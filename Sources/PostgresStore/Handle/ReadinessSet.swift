@@ -38,7 +38,9 @@ internal import System
         let most = 16
         // epoll_event imports as a type that may hold a pointer; only its 64-bit number is used here.
         unsafe withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: most) { events in
-            let count = unsafe epoll_wait(epoll.number, events.baseAddress, Int32(most), 0)
+            // Newer C libraries declare that the pointer is never nil.
+            guard let start = events.baseAddress else { return }
+            let count = unsafe epoll_wait(epoll.number, start, Int32(most), 0)
             for index in 0..<max(0, Int(count)) {
                 let tag = unsafe events[index].data.u64
                 if tag == Self.timerTag { ready.isTimeUp = true } else { ready.tags.append(tag) }

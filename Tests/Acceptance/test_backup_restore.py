@@ -1,4 +1,5 @@
 """A backup is a copy of the store as of one moment; a restore puts it back completely or changes nothing."""
+import contextlib
 import os
 import re
 import shutil
@@ -177,9 +178,9 @@ def bad_backups(folder, other):
     (folder / "empty.db").touch()
     (folder / "byte.db").write_bytes(good.read_bytes()[:1])
     (folder / "folder.db").mkdir()
-    with sqlite3.connect(folder / "without-tables.db") as database:
+    with contextlib.closing(sqlite3.connect(folder / "without-tables.db")) as database:
         database.execute("VACUUM")
-    with sqlite3.connect(folder / "foreign.db") as database:
+    with contextlib.closing(sqlite3.connect(folder / "foreign.db")) as database:
         database.execute("CREATE TABLE other (a)")
     printed(other, "backup", str(folder / "other.db"))
     return {

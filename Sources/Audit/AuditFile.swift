@@ -9,7 +9,7 @@ internal import System
 final class AuditFile: Sendable {
     let path: String
     private let descriptor: FileDescriptor
-    /// How many bytes at the end belong to an incomplete line that could not be cut off yet.
+    /// How many bytes at the end belong to an incomplete line that has not been cut off yet.
     private let tornBytes = Atomic<Int>(0)
 
     /// Opens a file, and creates it (mode 0640) if it does not exist.
@@ -18,7 +18,9 @@ final class AuditFile: Sendable {
     init(_ path: String, locks: Bool = true) throws(AuditError) {
         self.path = path
         do throws(SystemError) {
-            descriptor = try Self.open(path)
+            descriptor = try FileDescriptor(openingOrCreating: path, O_RDWR | O_APPEND, mode: 0o640)
+            // It may be new.
+            if locks, try FileStatus.read(descriptor.number).size == 0 { try Folder.synchronize(Path.folder(of: path)) }
         } catch {
             throw .file(path: path, error)
         }
@@ -31,22 +33,6 @@ final class AuditFile: Sendable {
     deinit {
         // A child process that is just starting may still have a copy of the descriptor, which would keep the lock.
         _ = flock(descriptor.number, LOCK_UN)
-    }
-
-    private static func open(_ path: String) throws(SystemError) -> FileDescriptor {
-        let flags = O_RDWR | O_APPEND
-        do throws(SystemError) {
-            // O_EXCL does not follow a dangling link, with which another user who may write to the folder could make us
-            // create a file anywhere.
-            let file = try FileDescriptor(opening: path, flags | O_CREAT | O_EXCL, mode: 0o640)
-            // Otherwise the server's user could not open a file that a command of root has made.
-            file.adoptOwner(of: Path.folder(of: path))
-            try Folder.synchronize(Path.folder(of: path))
-            return file
-        } catch {
-            guard error.code == EEXIST else { throw error }
-        }
-        return try FileDescriptor(openingFile: path, flags)
     }
 
     /// In bytes.
@@ -82,7 +68,7 @@ final class AuditFile: Sendable {
         throw .full(path: path)
     }
 
-    /// Cuts off the incomplete line that a failed call has left, if there is one.
+    /// Cuts off the incomplete line that a failed call or a crash has left, if there is one.
     func cutTornBytes() throws(AuditError) {
         let count = tornBytes.load(ordering: .relaxed)
         guard count > 0 else { return }
@@ -112,48 +98,48 @@ struct LogEnd {
     /// The key of the next line.
     let key: ChainKey
     let finding: LogEvent.Finding
-    /// Bytes of an incomplete line, which were cut off.
+    /// Bytes of an incomplete line, which the next line's `append` cuts off.
     let removedBytes: Int
 
-    /// Finds the latest end that is known, and cuts off an incomplete line at the end of the file.
+    /// By how many periods a start may find the running key's file to be behind: so many that years have passed since it was saved,
+    /// and so few that their keys are made in a second.
+    static let periodLimit: UInt64 = 100_000
+
+    /// Finds the latest end that is known.
     ///
     /// A power cut may have lost the newest of what was saved, or of the lines. Only the last line's MAC is checked: whether the lines
     /// before it are as they were written is what the verifier finds out.
     ///
     /// - Parameters:
     ///   - file: The log's file.
-    ///   - running: The running key; its head is the chain's end when the period or the file began.
+    ///   - running: The running key, with the chain's end when the period or the file began.
     ///   - saved: The chain's end as it was saved last; nil if that is not known.
     init(of file: AuditFile, _ running: RunningKey, saved: ChainEnd?) throws(AuditError) {
-        var latest = ChainEnd(head: running.head, period: running.chainKey.period)
+        var latest = running.end
         func isLatest(_ end: ChainEnd) -> Bool {
-            (end.head.sequence > latest.head.sequence || end.head == latest.head)
-                && end.period >= running.chainKey.period
-                // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
-                && end.period - running.chainKey.period <= end.head.sequence - running.head.sequence
+            // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
+            (end.sequence > latest.sequence || end == latest) && end.period >= running.end.period
+                && end.period - running.end.period <= min(Self.periodLimit, end.sequence - running.end.sequence)
         }
         func isAuthentic(_ line: AuditLine, after before: AuditLine?) throws(AuditError) -> Bool {
             // The key of the line that the running key follows may be gone.
-            if line.end.head == running.head { return true }
+            if line.end == running.end { return true }
             // An anchor may follow lines that are missing, and so not the line before it.
-            let previous = line.previous ?? before?.mac ?? running.head.mac
+            let previous = line.previous ?? before?.end.mac ?? running.end.mac
             return try line.isAuthentic(after: previous, running.chainKey.advanced(to: line.period).lineHash())
         }
         if let saved, isLatest(saved) { latest = saved }
         try file.checkOrigin(chain: running.chain)
-        removedBytes = try file.cutHalfLine()
-        if file.size == 0 {
-            finding = latest.head.sequence == 0 ? .newChain : .newFile
+        let (before, last, tornBytes) = try file.readEnd()
+        if file.size == tornBytes {
+            finding = latest.sequence == 0 ? .newChain : .newFile
+        } else if let last, isLatest(last.end), try isAuthentic(last, after: before) {
+            latest = last.end
+            finding = .unaltered
         } else {
-            let (before, last) = try file.lastLines()
-            if let last, isLatest(last.end), try isAuthentic(last, after: before) {
-                // Also if the line was known: a process that dies while a period ends may not have saved the next period.
-                latest = last.end
-                finding = .unaltered
-            } else {
-                finding = .linesMissing
-            }
+            finding = .linesMissing
         }
+        removedBytes = tornBytes
         end = latest
         key = try running.chainKey.advanced(to: latest.period)
     }
@@ -161,8 +147,6 @@ struct LogEnd {
 
 /// Reads the beginning and the end of a file of any size.
 extension AuditFile {
-    /// Bytes that are read at once.
-    private static let window = 1 << 20
     private static let newline = UInt8(ascii: "\n")
 
     /// Refuses a file that is not an audit log or belongs to another chain; called before the file is changed.
@@ -182,39 +166,23 @@ extension AuditFile {
         guard line.chain == nil || line.chain == chain else { throw .ofAnotherChain(path: path) }
     }
 
-    /// Cuts off what follows the last newline.
-    ///
-    /// - Returns: How many bytes were cut off.
-    func cutHalfLine() throws(AuditError) -> Int {
+    /// The last two lines, nil for one that is missing or cannot be read, and the bytes of an incomplete line behind them, which the
+    /// next `append` cuts off.
+    func readEnd() throws(AuditError) -> (before: AuditLine?, last: AuditLine?, tornBytes: Int) {
         let size = size
-        let end = try lastNewline(before: size).map { $0 + 1 } ?? 0
-        guard end < size else { return 0 }
-        do throws(SystemError) {
-            try BlockingIO.truncate(descriptor.number, to: end)
-        } catch {
-            throw .file(path: path, error)
-        }
-        return size - end
-    }
-
-    /// The last two lines of a file that ends with a newline; nil for one that is missing or cannot be read.
-    func lastLines() throws(AuditError) -> (before: AuditLine?, last: AuditLine?) {
-        let size = size
-        let count = min(size, 2 * (AuditLine.lengthLimit + 1))
-        let lines = try read(at: size - count, count: count).dropLast()
-            .split(separator: Self.newline, omittingEmptySubsequences: false)
-        return (lines.dropLast().last.flatMap(AuditLine.init), lines.last.flatMap(AuditLine.init))
-    }
-
-    private func lastNewline(before offset: Int) throws(AuditError) -> Int? {
-        var end = offset
-        while end > 0 {
-            let start = max(0, end - Self.window)
-            if let index = try read(at: start, count: end - start).lastIndex(of: Self.newline) {
-                return start + index
+        var count = min(size, 4 * AuditLine.lengthLimit)
+        while true {
+            let parts = try read(at: size - count, count: count)
+                .split(separator: Self.newline, omittingEmptySubsequences: false)
+            // The first part may be the end of a line that begins earlier, and the last one has no newline.
+            guard parts.count < 4, count < size else {
+                let (lines, tornCount) = (parts.dropLast(), parts.last?.count ?? 0)
+                tornBytes.store(tornCount, ordering: .relaxed)
+                return (
+                    lines.dropLast().last.flatMap(AuditLine.init), lines.last.flatMap(AuditLine.init), tornCount
+                )
             }
-            end = start
+            count = min(size, 2 * count)
         }
-        return nil
     }
 }

@@ -10,35 +10,29 @@ internal import System
 ///     {"sequence":7,"period":0,"time":"2026-11-21T02:03:04.567890Z","action":"store_token","outcome":"ok",
 ///     "actor":"user","user_hash":"...","session_hash":"...","address":"192.0.2.1","request_id":"...","mac":"..."}
 struct LineEncoder: ~Copyable {
-    private(set) var head: ChainHead
-    private(set) var period: UInt64
+    /// The chain's end so far.
+    private(set) var end: ChainEnd
     private var hash: KeyedHash
     /// What is hashed: the MAC of the line before, and then the line.
     private var message: [UInt8] = []
 
-    init(after head: ChainHead, _ key: ChainKey) throws(AuditError) {
-        self.head = head
+    /// - Parameters:
+    ///   - end: What the next line follows.
+    ///   - key: The key of that line's period.
+    init(after end: ChainEnd, _ key: ChainKey) throws(AuditError) {
+        self.end = end
         hash = try key.lineHash()
-        period = key.period
         message.reserveCapacity(1024)
     }
 
-    /// The chain's end so far.
-    var end: ChainEnd { ChainEnd(head: head, period: period) }
-
-    /// Continues in another period.
-    ///
-    /// - Parameters:
-    ///   - period: The number of the period.
-    ///   - hash: Makes the MACs of its lines.
-    mutating func enter(_ period: UInt64, _ hash: KeyedHash) {
+    /// Makes the MACs of the next lines with another period's key.
+    mutating func use(_ hash: KeyedHash) {
         self.hash = hash
-        self.period = period
     }
 
     /// Goes back to an earlier end, because the lines since then were not written.
-    mutating func revert(to head: ChainHead) {
-        self.head = head
+    mutating func revert(to end: ChainEnd) {
+        self.end = end
     }
 
     /// Appends the line of an event.
@@ -77,7 +71,7 @@ struct LineEncoder: ~Copyable {
         append("address", event.address)
         append("request_id", event.requestID)
         append("count", event.count)
-        try end(to: &lines)
+        try finish(to: &lines)
     }
 
     /// Appends the line of an event of the log itself.
@@ -94,26 +88,27 @@ struct LineEncoder: ~Copyable {
         append("lost_events", event.lostEvents)
         if event.isAnchor {
             append("chain", chain)
-            append("previous", Base64URL.encode(head.mac.span))
+            append("previous", Base64URL.encode(end.mac.span))
         }
-        try end(to: &lines)
+        try finish(to: &lines)
+        if event.action.endsPeriod { end.period += 1 }
     }
 
     // MARK: - Parts
 
     private mutating func begin(_ microseconds: Int64, _ action: String) {
         message.removeAll(keepingCapacity: true)
-        message += head.mac
-        message += #"{"sequence":\#(head.sequence + 1)"#.utf8
-        append("period", period)
+        message += end.mac
+        message += #"{"sequence":\#(end.sequence + 1)"#.utf8
+        append("period", end.period)
         append("time", Self.time(microseconds))
         append("action", action)
     }
 
-    private mutating func end(to lines: inout [UInt8]) throws(AuditError) {
+    private mutating func finish(to lines: inout [UInt8]) throws(AuditError) {
         let mac = try hash.mac(of: message.span)
-        head = ChainHead(sequence: head.sequence + 1, mac: mac)
-        lines += message.dropFirst(ChainHead.macLength)
+        (end.sequence, end.mac) = (end.sequence + 1, mac)
+        lines += message.dropFirst(ChainEnd.macLength)
         lines += #","mac":""#.utf8
         Base64URL.append(mac.span, to: &lines)
         lines += "\"}\n".utf8
@@ -151,7 +146,6 @@ struct LineEncoder: ~Copyable {
 
 /// The fields of a line that the server and the verifier need; they can be trusted once the MAC was verified.
 struct AuditLine {
-    let sequence: UInt64
     let period: UInt64
     /// As written in the line.
     let time: String
@@ -161,8 +155,7 @@ struct AuditLine {
     let chain: String?
     /// The MAC of the line before; nil unless the line is an anchor.
     let previous: [UInt8]?
-    let mac: [UInt8]
-    /// The chain's end behind the line.
+    /// The chain's end behind the line: its number, its MAC, and the period of the line that follows.
     let end: ChainEnd
     /// What the MAC covers behind the MAC of the line before.
     private let covered: ArraySlice<UInt8>
@@ -172,7 +165,7 @@ struct AuditLine {
 
     private static let macText = Array(#","mac":""#.utf8)
     /// Bytes of the field `mac` and the closing brace.
-    private static let macFieldLength = macText.count + Base64URL.length(of: ChainHead.macLength) + 2
+    private static let macFieldLength = macText.count + Base64URL.length(of: ChainEnd.macLength) + 2
 
     /// Reads a line without its newline; nil if the encoder would not write such a line.
     init?(_ bytes: ArraySlice<UInt8>) {
@@ -182,11 +175,11 @@ struct AuditLine {
             let period = members.number("period").flatMap(UInt64.init), period < .max, let time = members.text("time"),
             let action = members.text("action"), let mac = Self.mac(members.text("mac")),
             case let end = ChainEnd(
-                head: ChainHead(sequence: sequence, mac: mac),
+                sequence: sequence, mac: mac,
                 period: LogEvent.Action(rawValue: action)?.endsPeriod == true ? period + 1 : period),
             end.isPossible
         else { return nil }
-        (self.sequence, self.period, self.time, self.mac, self.end) = (sequence, period, time, mac, end)
+        (self.period, self.time, self.end) = (period, time, end)
         (reason, chain) = (members.text("reason"), members.text("chain"))
         previous = Self.mac(members.text("previous"))
         covered = bytes.dropLast(Self.macFieldLength)
@@ -196,11 +189,11 @@ struct AuditLine {
     func isAuthentic(after previous: [UInt8], _ hash: KeyedHash) throws(AuditError) -> Bool {
         let message = previous + covered
         let expected = try hash.mac(of: message.span)
-        return ConstantTime.areEqual(expected.span, mac.span)
+        return ConstantTime.areEqual(expected.span, end.mac.span)
     }
 
     private static func mac(_ text: String?) -> [UInt8]? {
-        guard let text, let mac = Base64URL.decode(Array(text.utf8).span), mac.count == ChainHead.macLength else {
+        guard let text, let mac = Base64URL.decode(Array(text.utf8).span), mac.count == ChainEnd.macLength else {
             return nil
         }
         return mac

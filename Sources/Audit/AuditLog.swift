@@ -262,13 +262,13 @@ package struct AuditFigures: Sendable {
 
     package init() {}
 
-    mutating func setHead(_ head: borrowing ChainHead) {
-        sequence = head.sequence
-        headNumber = head.number
+    mutating func setHead(_ end: borrowing ChainEnd) {
+        sequence = end.sequence
+        headNumber = end.number
     }
 }
 
-extension ChainHead {
+extension ChainEnd {
     /// The first 48 bits of the MAC.
     var number: UInt64 { mac.prefix(6).reduce(0) { $0 << 8 | UInt64($1) } }
 }
@@ -306,7 +306,7 @@ package struct AuditNotice: Sendable, CustomStringConvertible {
 
     /// What a start found wrong; nil if nothing.
     init?(_ found: LogEnd, path: String) {
-        let sequence = found.end.head.sequence
+        let sequence = found.end.sequence
         switch found.finding {
         case .unaltered, .newChain:
             guard found.removedBytes > 0 else { return nil }

@@ -21,7 +21,7 @@ package struct AuditVerifier: ~Copyable {
     private let chain: String
     private let seenHead: Head?
     /// What the next line follows.
-    private var head = ChainHead.start
+    private var end = ChainEnd.start
     /// The key of the next line, and what makes the line's MAC with it.
     private var key: ChainKey
     private var hash: KeyedHash
@@ -60,25 +60,25 @@ package struct AuditVerifier: ~Copyable {
 
     private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
         guard let line = AuditLine(bytes) else { return refuse(.malformed) }
-        let expected = head.sequence + 1
-        if line.sequence < expected { return refuse(.misplaced(expected: expected), line.sequence) }
+        let (sequence, expected) = (line.end.sequence, end.sequence + 1)
+        if sequence < expected { return refuse(.misplaced(expected: expected), sequence) }
         var missing: ClosedRange<UInt64>?
-        if line.sequence > expected {
-            let gap = expected...(line.sequence - 1)
+        if sequence > expected {
+            let gap = expected...(sequence - 1)
             let isFirst = found.lines == nil
             // An anchor may begin the files in the middle of the chain. After other lines, only the line of a start that has found
             // lines missing may follow a missing line.
             guard let previous = line.previous,
                 isFirst || line.reason == LogEvent.Finding.linesMissing.rawValue
-            else { return refuse(isFirst ? .noAnchor : .missing(gap), line.sequence) }
+            else { return refuse(isFirst ? .noAnchor : .missing(gap), sequence) }
             if !isFirst { missing = gap }
             // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
-            guard line.period <= key.period + (line.sequence - expected) else { return refuse(.changed, line.sequence) }
-            try go(to: ChainEnd(head: ChainHead(sequence: line.sequence - 1, mac: previous), period: line.period))
+            guard line.period <= key.period + (sequence - expected) else { return refuse(.changed, sequence) }
+            try go(to: ChainEnd(sequence: sequence - 1, mac: previous, period: line.period))
         }
-        guard line.period == key.period, try line.isAuthentic(after: head.mac, hash),
-            line.previous.map({ $0 == head.mac }) ?? true, line.chain.map({ $0 == chain }) ?? true
-        else { return refuse(.changed, line.sequence) }
+        guard line.period == key.period, try line.isAuthentic(after: end.mac, hash),
+            line.previous.map({ $0 == end.mac }) ?? true, line.chain.map({ $0 == chain }) ?? true
+        else { return refuse(.changed, sequence) }
         if let missing {
             found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
         }
@@ -87,7 +87,7 @@ package struct AuditVerifier: ~Copyable {
 
     /// Continues behind an end, with the key of the line that follows it.
     private mutating func go(to end: ChainEnd) throws(AuditError) {
-        head = end.head
+        self.end = end
         guard end.period > key.period else { return }
         key = try key.advanced(to: end.period)
         hash = try key.lineHash()
@@ -95,11 +95,11 @@ package struct AuditVerifier: ~Copyable {
 
     private mutating func accept(_ line: AuditLine) throws(AuditError) {
         try go(to: line.end)
-        found.lines = (found.lines?.lowerBound ?? line.sequence)...line.sequence
+        found.lines = (found.lines?.lowerBound ?? end.sequence)...end.sequence
         found.lastTime = line.time
-        found.headNumber = head.number
-        if let seenHead, seenHead.sequence == head.sequence, seenHead.number != head.number {
-            refuse(.otherHead, line.sequence)
+        found.headNumber = end.number
+        if let seenHead, seenHead.sequence == end.sequence, seenHead.number != end.number {
+            refuse(.otherHead, end.sequence)
         }
     }
 

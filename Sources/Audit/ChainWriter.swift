@@ -32,8 +32,8 @@ struct ChainWriter: ~Copyable {
         // `periodStart` stays as it is, so that the key is replaced when its time is over.
         self.running.chainKey = found.key
         self.headFile = headFile
-        encoder = try LineEncoder(after: found.end.head, found.key)
-        figures.setHead(found.end.head)
+        encoder = try LineEncoder(after: found.end, found.key)
+        figures.setHead(found.end)
     }
 
     /// Writes lines: all of them or, with an error, none.
@@ -46,7 +46,7 @@ struct ChainWriter: ~Copyable {
     mutating func write(
         _ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64, retrying retried: Int = 0
     ) throws(AuditError) {
-        let before = encoder.head
+        let before = encoder.end
         do throws(AuditError) {
             guard !isClosed else { throw .closed }
             try encode(events, own, microseconds)
@@ -63,8 +63,8 @@ struct ChainWriter: ~Copyable {
             notices.append(.working(lostEvents: lostEvents))
             (figures.isFailing, lostEvents) = (false, 0)
         }
-        figures.lines += encoder.head.sequence - before.sequence
-        figures.setHead(encoder.head)
+        figures.lines += encoder.end.sequence - before.sequence
+        figures.setHead(encoder.end)
         headFile.save(encoder.end)
     }
 
@@ -94,19 +94,18 @@ struct ChainWriter: ~Copyable {
         let key = try running.chainKey.next()
         let hash = try key.lineHash()
         try write([], event, at: microseconds)
-        encoder.enter(key.period, hash)
+        encoder.use(hash)
         running.chainKey = key
         running.periodStart = microseconds / 1_000_000
-        running.head = encoder.head
+        running.end = encoder.end
         isKeyUnsaved = true
-        headFile.save(encoder.end)
     }
 
     /// Continues in another file, which is empty; stays with the current one if that fails.
     ///
     /// - Returns: The former file.
     mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
-        let (former, end) = (file, encoder.head)
+        let (former, end) = (file, encoder.end)
         // A verification would report an incomplete line.
         try? former.cutTornBytes()
         file = new
@@ -117,7 +116,7 @@ struct ChainWriter: ~Copyable {
             throw error
         }
         // A start reads only the new file, whose first line follows this end.
-        running.head = end
+        running.end = end
         isKeyUnsaved = true
         return former
     }

@@ -3,25 +3,21 @@ internal import Glibc
 internal import System
 
 /// The end of a chain: what the next line follows.
-struct ChainHead: Hashable, Sendable {
+struct ChainEnd: Hashable, Sendable {
     /// The number of the last line; 0 before the first.
     var sequence: UInt64
     /// The MAC of the last line; zeros before the first.
     var mac: [UInt8]
+    /// The period of the line that follows.
+    var period: UInt64
 
     static let macLength = KeyedHash.length
-    static let start = ChainHead(sequence: 0, mac: [UInt8](repeating: 0, count: macLength))
-}
-
-/// A chain's end, and the period of the line that follows it.
-struct ChainEnd {
-    let head: ChainHead
-    let period: UInt64
+    static let start = ChainEnd(sequence: 0, mac: [UInt8](repeating: 0, count: macLength), period: 0)
 
     /// Whether a chain can have this end: larger numbers are damage, and counting on from them could overflow.
     ///
     /// At a period every 15 minutes, the periods last for more than a hundred years.
-    var isPossible: Bool { head.sequence < 1 << 62 && period < 4_000_000 }
+    var isPossible: Bool { sequence < 1 << 62 && period < 4_000_000 }
 }
 
 /// What the server keeps on its disk to continue the chain: the current period's key, and nothing that leads to an earlier
@@ -36,7 +32,7 @@ package struct RunningKey: Sendable {
     /// When the period began, in seconds since 1970.
     var periodStart: Int64
     /// The chain's end when the period or the present file began.
-    var head: ChainHead
+    var end: ChainEnd
 
     /// The running key of a new chain.
     package init(_ first: AuditFirstKey, at unixTime: Int64) throws(AuditError) {
@@ -44,7 +40,7 @@ package struct RunningKey: Sendable {
         pseudonymKey = try first.pseudonymKey()
         chainKey = try first.chainKey()
         periodStart = unixTime
-        head = .start
+        end = .start
     }
 
     /// The path of the file with the chain's end, see `HeadFile`.
@@ -68,7 +64,7 @@ package struct RunningKey: Sendable {
             zip(words, ["chain", "pseudonyms", "period", "head"]).allSatisfy({ $0[0].elementsEqual($1.utf8) }),
             let pseudonymKey = KeyFile.key(words[1][1]), let period = number(words[2][1]),
             let start = number(words[2][2]), let key = KeyFile.key(words[2][3]), let sequence = number(words[3][1]),
-            let mac = Base64URL.decode(Array(words[3][2]).span), mac.count == ChainHead.macLength
+            let mac = Base64URL.decode(Array(words[3][2]).span), mac.count == ChainEnd.macLength
         else {
             throw .keyFile(path: path, reason: "it is damaged, or the server did not write it")
         }
@@ -76,7 +72,7 @@ package struct RunningKey: Sendable {
         self.pseudonymKey = pseudonymKey
         chainKey = ChainKey(period: UInt64(period), key: key)
         periodStart = start
-        head = ChainHead(sequence: UInt64(sequence), mac: mac)
+        end = ChainEnd(sequence: UInt64(sequence), mac: mac, period: UInt64(period))
     }
 
     /// Saves the key of a new chain, in place of a former one if there is one, and deletes the former chain's end.
@@ -103,8 +99,8 @@ package struct RunningKey: Sendable {
         pseudonymKey.withBytes { Base64URL.append($0, to: &text) }
         text += "\nperiod \(chainKey.period) \(periodStart) ".utf8
         chainKey.key.withBytes { Base64URL.append($0, to: &text) }
-        text += "\nhead \(head.sequence) ".utf8
-        Base64URL.append(head.mac.span, to: &text)
+        text += "\nhead \(end.sequence) ".utf8
+        Base64URL.append(end.mac.span, to: &text)
         text.append(UInt8(ascii: "\n"))
         return text
     }
@@ -314,15 +310,15 @@ struct HeadFile: ~Copyable, Sendable {
         let words = bytes.prefix { $0 != UInt8(ascii: "\n") }.split(separator: UInt8(ascii: " "))
         guard words.count == 3, let sequence = UInt64(String(decoding: words[0], as: UTF8.self)),
             let period = UInt64(String(decoding: words[1], as: UTF8.self)),
-            let mac = Base64URL.decode(Array(words[2]).span), mac.count == ChainHead.macLength
+            let mac = Base64URL.decode(Array(words[2]).span), mac.count == ChainEnd.macLength
         else { return nil }
-        let end = ChainEnd(head: ChainHead(sequence: sequence, mac: mac), period: period)
+        let end = ChainEnd(sequence: sequence, mac: mac, period: period)
         return end.isPossible ? end : nil
     }
 
     /// A failure is ignored: its only consequence is that a start may not notice missing lines.
     func save(_ end: ChainEnd) {
-        let text = Array("\(end.head.sequence) \(end.period) \(Base64URL.encode(end.head.mac.span))\n".utf8)
+        let text = Array("\(end.sequence) \(end.period) \(Base64URL.encode(end.mac.span))\n".utf8)
         try? BlockingIO.write(text[...], to: descriptor.number, at: 0)
     }
 }

@@ -40,13 +40,20 @@ extension FileDescriptor {
         self = file
     }
 
-    /// Opens a file for reading and writing; creates it (mode 0600) if it is missing.
+    /// Opens a file; creates it if it is missing.
     ///
-    /// Does not follow a symbolic link. A file that root creates gets the owner of its folder, as in `adoptOwner`.
-    package init(openingOrCreating path: String) throws(SystemError) {
-        let flags = O_RDWR | O_NOFOLLOW
+    /// A file that root creates gets the owner of its folder, as in `adoptOwner`.
+    ///
+    /// - Parameters:
+    ///   - path: The file's path.
+    ///   - flags: Without `O_NOFOLLOW` a link to a file is followed, but never one that leads nowhere: with such a link, another
+    ///     user who may write to the folder could make us create a file anywhere.
+    ///   - mode: The permission bits of a file that is created, before the umask.
+    package init(
+        openingOrCreating path: String, _ flags: Int32 = O_RDWR | O_NOFOLLOW, mode: mode_t = 0o600
+    ) throws(SystemError) {
         do throws(SystemError) {
-            try self.init(opening: path, flags | O_CREAT | O_EXCL, mode: 0o600)
+            try self.init(opening: path, flags | O_CREAT | O_EXCL, mode: mode)
             adoptOwner(of: Path.folder(of: path))
         } catch {
             guard error.code == EEXIST else { throw error }

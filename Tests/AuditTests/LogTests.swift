@@ -95,7 +95,7 @@ import Testing
         let first = try key().chainKey.key
         fixture.pass(seconds: 1)
         log.keepUp()
-        #expect(try key().chainKey.period == 1 && key().head.sequence == 2)
+        #expect(try key().chainKey.period == 1 && key().end.sequence == 2)
         #expect(try !key().chainKey.key.hasBytes(of: first))
         fixture.pass(seconds: -10)
         log.keepUp()

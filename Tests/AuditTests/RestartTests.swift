@@ -76,15 +76,13 @@ import Testing
             fixture.pass(seconds: AuditLog.period)
             log?.keepUp()
         }
-        let (ended, head) = (LogFixture.contents(fixture.path), LogFixture.contents(fixture.keyPath + ".head"))
-        heads.append(head)
+        heads.append(LogFixture.contents(fixture.keyPath + ".head"))
         try log?.append([.stored])
         log = nil
         rmdir(fixture.keyPath + ".new")
         let (text, key) = (LogFixture.contents(fixture.path), LogFixture.contents(fixture.keyPath))
         _ = fixture.takeNotices()
-        // The last one as if the process had died before it saved which period begins.
-        for (text, head) in heads.map({ (text, $0) }) + [(ended, head.replacing(" 1001 ", with: " 1000 "))] {
+        for head in heads {
             LogFixture.write(text, to: fixture.path)
             LogFixture.write(head, to: fixture.keyPath + ".head")
             LogFixture.write(key, to: fixture.keyPath)
@@ -92,6 +90,40 @@ import Testing
             #expect(try fixture.verify().isSound, "\(head)")
             #expect(fixture.takeNotices().isEmpty)
         }
+    }
+
+    @Test("the chain goes on in a new file although the process was killed right behind the last line of a period")
+    func killedAtPeriodEnd() throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        do {
+            let running = try #require(try RunningKey(contentsOf: fixture.keyPath))
+            let file = try AuditFile(fixture.path)
+            let headFile = try HeadFile(fixture.keyPath + ".head")
+            let found = try LogEnd(of: file, running, saved: headFile.load())
+            var writer = try ChainWriter(file, running, headFile, after: found)
+            try writer.write([], .keyChanged, at: 1_795_000_001_000_000)
+        }
+        rename(fixture.path, fixture.path + ".1")
+        try run(fixture)
+        #expect(try fixture.verify(fixture.path + ".1", fixture.path).isSound)
+        #expect(fixture.takeNotices().count == 1)
+    }
+
+    @Test("a last line whose key would take too long to make is noted, although it is authentic", arguments: 0...1)
+    func farPeriod(_ more: UInt64) throws {
+        let fixture = try LogFixture()
+        try run(fixture)
+        let running = try #require(try RunningKey(contentsOf: fixture.keyPath))
+        let key = try running.chainKey.advanced(to: LogEnd.periodLimit + more)
+        let end = ChainEnd(sequence: 2 * key.period, mac: running.end.mac, period: key.period)
+        var encoder = try LineEncoder(after: end, key)
+        var line: [UInt8] = []
+        try encoder.append(.opened(.linesMissing, removedBytes: 0), chain: running.chain, at: 0, to: &line)
+        LogFixture.write(LogFixture.contents(fixture.path) + String(decoding: line, as: UTF8.self), to: fixture.path)
+        let log = try fixture.open()
+        #expect(fixture.takeNotices().count == Int(more))
+        #expect(log.figures.sequence == (more == 0 ? end.sequence + 2 : 5))
     }
 
     @Test("the end is found after a rotation and a power cut that has lost the saved end or new lines")
@@ -184,7 +216,7 @@ import Testing
                 #expect(fixture.takeNotices().count == 1, "\(tail)")
                 // The chain goes on from the end that is known, and not from the one that the line claims.
                 let end = try #require(AuditLine(Array(fixture.lines().last?.utf8 ?? "".utf8)[...])?.end)
-                #expect(end.head.sequence == (head.isEmpty ? 4 : 8) && end.period == 0)
+                #expect(end.sequence == (head.isEmpty ? 4 : 8) && end.period == 0)
                 #expect(try fixture.verify().fault?.line == 3 + tail.count, "\(tail)")
             }
         }

@@ -146,16 +146,16 @@ import Testing
         for cut in 1..<6 {
             // The lines from the cut on are replaced by others that follow the chain, as far as the stolen key goes.
             let last = try #require(AuditLine(Array(lines[cut - 1].utf8)[...]))
-            let head = ChainHead(sequence: last.sequence, mac: last.mac)
             for period in 0...2 {
-                var encoder = try LineEncoder(after: head, ChainKey(period: UInt64(period), key: stolen.chainKey.key))
+                var end = last.end
+                end.period = UInt64(period)
+                var encoder = try LineEncoder(after: end, stolen.chainKey)
                 var forged: [UInt8] = []
                 try encoder.append(.stored, at: 1_795_000_001_000_000, to: &forged)
                 let altered = lines[..<cut] + [String(decoding: forged.dropLast(), as: UTF8.self)]
                 #expect(try fixture.verify(lines: Array(altered)).fault?.line == cut + 1)
                 // A gap that the server would have noted is a finding as well, with the lines that are gone.
-                encoder = try LineEncoder(
-                    after: ChainHead(sequence: 6, mac: stolen.head.mac), ChainKey(period: 2, key: stolen.chainKey.key))
+                encoder = try LineEncoder(after: stolen.end, stolen.chainKey)
                 forged = []
                 let event = LogEvent.opened(.linesMissing, removedBytes: 0)
                 try encoder.append(event, chain: stolen.chain, at: 1_795_000_001_000_000, to: &forged)

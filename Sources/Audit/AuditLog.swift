@@ -21,7 +21,6 @@ package final class AuditLog: Sendable {
     private let pseudonymKey: SecretKey
     private let writer: Mutex<ChainWriter>
     private let queue = DispatchQueue(label: "audit log")
-    private let background = DispatchQueue(label: "audit log upkeep")
     private let submitted = Mutex(SubmittedEvents())
     /// Whether the disk does not respond; changed while `submitted` is locked.
     private let hasStalled = Atomic<Bool>(false)
@@ -132,13 +131,6 @@ package final class AuditLog: Sendable {
         }
         if isNew { report(.failing(.stalled(path: path))) }
         for done in done { done(false) }
-    }
-
-    /// Runs work that waits for the disk on a thread for such work, one piece after the other.
-    package func inBackground<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result {
-        await withCheckedContinuation { continuation in
-            background.async { [self] in continuation.resume(returning: work(self)) }
-        }
     }
 
     /// Writes all of the events or, if it throws, none of them; waits for the disk.

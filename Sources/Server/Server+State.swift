@@ -110,9 +110,9 @@ extension Server {
             group.addTask {
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
             }
-            group.addTask {
+            group.addTask { [auditQueue] in
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil {
-                    await audit.inBackground { $0.keepUp() }
+                    await auditQueue.run { audit.keepUp() }
                 }
             }
         }
@@ -127,7 +127,7 @@ extension Server {
         _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor
     ) -> Task<Void, Never> {
         let event = AuditEvent(action, outcome, by: actor)
-        return Task { [audit] in _ = await audit?.inBackground { try? $0.append([event]) } }
+        return Task { [audit, auditQueue] in _ = await auditQueue.run { try? audit?.append([event]) } }
     }
 
     /// Why requests are refused because of the audit log; nil if they are not.

@@ -37,6 +37,8 @@ package final class Server: Sendable {
     /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
     let reloadQueue = DispatchQueue(label: "settings and certificates")
+    /// Where the audit log is kept up and reopened, which waits for its disk.
+    let auditQueue = DispatchQueue(label: "audit log upkeep")
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.

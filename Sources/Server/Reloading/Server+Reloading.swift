@@ -107,7 +107,7 @@ extension Server {
             let destination = try Self.destination(settings)
             // A disk that does not answer must not keep audit.required: off, for example, from taking effect.
             if let audit, !audit.isStalled {
-                try await audit.inBackground { log in Result { try log.reopen() } }.get()
+                try await auditQueue.run { Result { try audit.reopen() } }.get()
             }
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {

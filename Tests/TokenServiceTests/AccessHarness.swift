@@ -41,7 +41,7 @@ final class AccessHarness {
         handle = try store.makeHandle { deliveries.add($0) }
         other = try store.makeHandle { $0() }
         let service = TokenService(
-            paths: ["/token", "/token.php"], readsJSON: false, handle: handle, showsVersions: true, answers: answers,
+            paths: ["/token", "/token.php"], readsJSON: false, handle: handle, answers: answers,
             report: { _, _ in }, noteRead: { [unowned self] in beforeRead.take()?() })
         let access = UserAccess(.session(idleTimeout: 1_000))
         let guardian = AccessGuard(limiter: nil, trail: trail) { [unowned self] in failures.append($0) }

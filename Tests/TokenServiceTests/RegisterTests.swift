@@ -45,7 +45,7 @@ import TokenStore
             in: try DataDirectory(path: directory, creates: true), options: options, report: { _ in }
         )
         let answers = AnswerCache(limit: cacheLimit)
-        store.report(writesTo: answers)
+        store.report(writesTo: ServiceCaches(answers, SessionCache(limit: 0)))
         return (store, answers)
     }
 

@@ -63,7 +63,7 @@ struct ServiceHarness {
     let service: TokenService
 
     init(readsJSON: Bool = false, report: @escaping (StoreError) -> Void = { _ in }) {
-        handle.observer = answers
+        handle.observer = ServiceCaches(answers, SessionCache(limit: 0))
         service = TokenService(
             paths: ["/token", "/token.php"], readsJSON: readsJSON, handle: handle, answers: answers,
             report: { error, _ in report(error) }

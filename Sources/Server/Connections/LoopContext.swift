@@ -72,7 +72,7 @@ package final class LoopContext: @unchecked Sendable {
         makeSettings = { settings, accessLog in
             let service = TokenService(
                 paths: settings.paths, readsJSON: settings.readsJSON, handle: handle,
-                showsVersions: settings.access.mode != .open || access.apiKeys != nil, answers: answers,
+                answers: answers,
                 report: { error, requestID in
                     metrics.storeFailures.add(error.cause)
                     // The store itself reports when writes begin to fail and when they work again.

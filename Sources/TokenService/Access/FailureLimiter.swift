@@ -14,14 +14,23 @@ package final class FailureLimiter: Sendable {
     ///
     /// Only one time is kept for an address, in nanoseconds: each failure moves it on by the rate's interval, and once it has passed
     /// the address may again fail as often as a new one.
-    private struct Buckets {
-        var rate: FailureRate?
-        /// The addresses that were not used recently are forgotten.
-        var times = RecentEntries<IPAddress, UInt64>(limit: addressLimit)
+    private struct Bucket: RecentEntry {
+        let network: IPAddress
+        let time: UInt64
     }
 
-    /// Each half is a table with 16,384 places of 40 bytes: 640 KiB.
-    private static let addressLimit = 24_576
+    private struct Buckets: ~Copyable {
+        var rate: FailureRate?
+        /// Addresses that have not failed for some time are forgotten if there are others.
+        var recent = RecentEntries<Bucket>(limit: addressLimit)
+
+        mutating func time(of network: IPAddress) -> UInt64 {
+            recent.find(network.hashValue) { $0.network == network ? $0.time : nil } ?? 0
+        }
+    }
+
+    /// The table has 32,768 slots of 40 bytes: 1.3 MiB, and half of that more for a moment while it grows.
+    private static let addressLimit = 16_384
 
     private let buckets: Mutex<Buckets>
 
@@ -45,7 +54,7 @@ package final class FailureLimiter: Sendable {
         return buckets.withLock { buckets in
             guard let rate = buckets.rate else { return nil }
             let free = now.nanoseconds + Nanoseconds(rate.interval).count * UInt64(rate.count - 1)
-            let time = buckets.times.find(address.network) ?? 0
+            let time = buckets.time(of: address.network)
             return time > free ? .nanoseconds(Int64(clamping: time - free)) : nil
         }
     }
@@ -55,13 +64,13 @@ package final class FailureLimiter: Sendable {
         guard let network = address?.network else { return }
         buckets.withLock { buckets in
             guard let rate = buckets.rate else { return }
-            let time = max(buckets.times.find(network) ?? 0, now.nanoseconds) + Nanoseconds(rate.interval).count
-            buckets.times.insert(time, under: network, cost: 1)
+            let time = max(buckets.time(of: network), now.nanoseconds) + Nanoseconds(rate.interval).count
+            buckets.recent.insert(under: network.hashValue, cost: 1) { Bucket(network: network, time: time) }
         }
     }
 
     /// How many addresses are remembered.
-    var addressCount: Int { buckets.withLock(\.times.count) }
+    var addressCount: Int { buckets.withLock { $0.recent.count } }
 }
 
 /// How many failures an address may have in which time, such as 30 per minute.

@@ -6,14 +6,12 @@ package import TokenStore
 /// The sessions that were used recently and whose they are, in memory and within a limit of bytes.
 ///
 /// A session that is found here has not ended: the store announces the end of a session before it commits it, and from then on
-/// the entry is not valid. For this, each session belongs to one of 4,096 groups by its key, and each group has a version. An entry
-/// is valid while its group has the version that it had before the store was read. So no entry has to be searched for when a
-/// session ends; the few other sessions of its group are read from the store once more.
+/// the entry is not valid, as its ticket is not current any more.
 ///
 /// Any thread.
 package final class SessionCache: Sendable {
     /// A session that was found in the store.
-    final class Entry: Sendable {
+    final class Entry: RecentEntry {
         let session: UserSession
         let key: SessionKey
         /// As clients send it.
@@ -22,11 +20,11 @@ package final class SessionCache: Sendable {
         let lastUsedAt: Atomic<Int64>
         /// Its pseudonyms in the audit log; nil without an audit log.
         let auditNames: AuditTrail.Names?
-        fileprivate let ticket: Ticket
+        fileprivate let ticket: ChangeVersions.Ticket
 
         init(
             _ session: UserSession, _ key: SessionKey, _ text: [UInt8], _ auditNames: AuditTrail.Names?,
-            _ ticket: Ticket
+            _ ticket: ChangeVersions.Ticket
         ) {
             self.session = session
             self.key = key
@@ -37,18 +35,7 @@ package final class SessionCache: Sendable {
         }
     }
 
-    /// The version of a session's group before the store is read.
-    struct Ticket: Sendable {
-        fileprivate let group: Int
-        fileprivate let version: UInt64
-    }
-
-    private static let groupCount = 4096
-    /// The lowest bits count the changes under way, the others are the version.
-    private static let oneVersion: UInt64 = 1 << 20
-    private static let underWay: UInt64 = oneVersion - 1
-
-    private let groups = InlineArray<4096, Atomic<UInt64>> { _ in Atomic(0) }
+    private let changes = ChangeVersions()
     private let entries: RecentTable<Entry>
 
     /// - Parameter limit: In bytes; with 0 nothing is kept.
@@ -57,38 +44,31 @@ package final class SessionCache: Sendable {
     }
 
     /// Hashes only the last characters, which is enough: nobody can choose sessions that collide, as the server makes them.
-    private static func hash(of text: Span<UInt8>) -> UInt64 { text.extracting(last: 16).seededHash }
-
-    private static func group(of key: SessionKey) -> Int {
-        key.hashValue & (groupCount - 1)
-    }
+    private static func hash(of text: Span<UInt8>) -> Int { text.extracting(last: 16).seededHash }
 
     // MARK: - Reading
 
     /// Finds a session that has not ended; the caller looks whether it has expired.
     func find(_ text: Span<UInt8>) -> Entry? {
-        guard let entry = entries.find(Self.hash(of: text)), isValid(entry) else { return nil }
-        let known = entry.text
-        return ConstantTime.areEqual(known.span, text) ? entry : nil
+        entries.find(Self.hash(of: text)) { entry in
+            let known = entry.text
+            return isValid(entry) && ConstantTime.areEqual(known.span, text) ? entry : nil
+        }
     }
 
     /// Whether a session has certainly not ended since it was read from the store.
-    func isValid(_ entry: Entry) -> Bool {
-        groups[entry.ticket.group].load(ordering: .acquiring) == entry.ticket.version
-    }
+    func isValid(_ entry: Entry) -> Bool { changes.isCurrent(entry.ticket) }
 
     /// The ticket to take before a session is read from the store.
-    func ticket(for key: SessionKey) -> Ticket {
-        let group = Self.group(of: key)
-        return Ticket(group: group, version: groups[group].load(ordering: .acquiring))
-    }
+    func ticket(for key: SessionKey) -> ChangeVersions.Ticket { changes.ticket(for: key.hashValue) }
 
     /// Keeps an entry, unless a session of its group has ended or is ending since its ticket was taken.
     func insert(_ entry: Entry) {
-        guard entry.ticket.version & Self.underWay == 0, isValid(entry) else { return }
         let text = entry.text
-        // This includes its place in the table.
-        entries.insert(entry, under: Self.hash(of: text.span), cost: entry.session.user.count + 500)
+        // The cost includes its place in the table.
+        entries.insert(under: Self.hash(of: text.span), cost: entry.session.user.count + 500) {
+            isValid(entry) ? entry : nil
+        }
     }
 
     package var counts: CacheCounts { entries.counts }
@@ -97,22 +77,16 @@ package final class SessionCache: Sendable {
 
     /// The end of these sessions is about to be committed.
     package func willEnd(_ keys: [SessionKey]) {
-        for key in keys {
-            groups[Self.group(of: key)].add(Self.oneVersion + 1, ordering: .acquiringAndReleasing)
-        }
+        for key in keys { changes.begin(key.hashValue) }
     }
 
     /// The change that `willEnd` announced is over, with or without success.
     package func didEnd(_ keys: [SessionKey]) {
-        for key in keys {
-            groups[Self.group(of: key)].add(Self.oneVersion - 1, ordering: .acquiringAndReleasing)
-        }
+        for key in keys { changes.end(key.hashValue) }
     }
 
     /// Any session may have ended.
-    package func didChangeEverything() {
-        for group in 0..<Self.groupCount { groups[group].add(Self.oneVersion, ordering: .acquiringAndReleasing) }
-    }
+    package func didChangeEverything() { changes.changeEverything() }
 }
 
 /// The random bits of a session, and how clients write them: `tcs_` and 43 characters of base64url (RFC 4648, section 5).

@@ -1,7 +1,6 @@
 internal import Cryptography
 internal import HTTP
 package import JWT
-internal import Synchronization
 package import System
 
 /// The file with the issuer's keys (a JWK set), and the tokens that were verified with them.
@@ -15,19 +14,11 @@ package typealias JWTKeyFile = WatchedFiles<String, VerifiedTokens, KeyFileError
 ///
 /// Any thread.
 package final class VerifiedTokens: Sendable {
-    private final class Entry: Sendable {
-        /// In a mutex, because `deinit` overwrites it.
-        private let token: Mutex<[UInt8]>
+    private struct Entry: RecentEntry {
+        var token: [UInt8]
         let verified: VerifiedToken
 
-        init(_ token: [UInt8], _ verified: VerifiedToken) {
-            self.token = Mutex(token)
-            self.verified = verified
-        }
-
-        deinit { token.withLock { SecretKey.wipe(&$0) } }
-
-        func isOf(_ token: Span<UInt8>) -> Bool { self.token.withLock { ConstantTime.areEqual($0.span, token) } }
+        mutating func wipe() { SecretKey.wipe(&token) }
     }
 
     /// Verifies what is not remembered.
@@ -51,14 +42,19 @@ package final class VerifiedTokens: Sendable {
     ///   - unixTime: Now, in seconds since 1970.
     package func verify(_ token: Span<UInt8>, at unixTime: Int64) throws(JWTRejection) -> VerifiedToken {
         let hash = token.extracting(last: Self.hashedLength).seededHash
-        if let entry = entries.find(hash), entry.isOf(token) {
-            try entry.verified.check(at: unixTime)
-            return entry.verified
+        let known = entries.find(hash) { entry in
+            let known = entry.token
+            return ConstantTime.areEqual(known.span, token) ? entry.verified : nil
+        }
+        if let known {
+            try known.check(at: unixTime)
+            return known
         }
         let verified = try verifier.verify(token, at: unixTime)
-        let entry = Entry([UInt8](ByteRange(0, token.count), in: token), verified)
-        // This includes its place in the table and the allocations.
-        entries.insert(entry, under: hash, cost: token.count + verified.user.count + 300)
+        // The cost includes its place in the table and the allocations.
+        entries.insert(under: hash, cost: token.count + verified.user.count + 300) {
+            Entry(token: [UInt8](ByteRange(0, token.count), in: token), verified: verified)
+        }
         return verified
     }
 

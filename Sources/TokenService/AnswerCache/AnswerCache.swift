@@ -1,41 +1,41 @@
+internal import Cryptography
 internal import Synchronization
-package import TokenStore
 
 /// The answers to recent requests by unique id, in memory and within a limit of bytes.
 ///
 /// An answer from here is never older than what the store would return. A write removes the answer to its id before the
 /// store commits it, and no answer is inserted until the commit is over. An answer made from a read is inserted only if no
-/// write has begun since a moment before that read. A write keeps answers to all ids of its shard from being inserted. The
-/// memory of an answer is overwritten when the answer is removed.
+/// write has begun since a moment before that read. The memory of an answer is overwritten when the answer is removed.
 ///
 /// Any thread.
 package final class AnswerCache: Sendable {
-    /// The state of a shard before the store is read, which shows later whether a write has begun since.
-    struct Ticket {
-        let hash: UInt64
-        let version: UInt64
-    }
+    private struct Entry: RecentEntry {
+        /// The id, and behind it the answer.
+        var bytes: [UInt8]
+        /// When it expires, in seconds since 1970.
+        let deadline: Int64
+        /// The token's.
+        let version: Int64
+        let idLength: UInt32
 
-    private static let shardBits: UInt64 = 4
+        mutating func wipe() { SecretKey.wipe(&bytes) }
 
-    private let shards: [Shard]
-
-    /// A class, as a mutex cannot be an array's element.
-    private final class Shard: Sendable {
-        let table: Mutex<AnswerTable>
-
-        init(limit: Int) {
-            table = Mutex(AnswerTable(limit: limit))
+        func isTo(_ id: Span<UInt8>) -> Bool {
+            guard idLength == id.count else { return false }
+            for index in id.indices where bytes[index] != id[index] { return false }
+            return true
         }
     }
 
+    /// Bytes that an entry takes beside its id and its answer: its slot, up to three free ones, and the allocation's header.
+    private static let overhead = 224
+
+    private let answers: RecentTable<Entry>
+    private let changes = ChangeVersions()
+
     /// - Parameter limit: In bytes, those of the tables included; with 0 nothing is kept.
     package init(limit: Int) {
-        shards = (0..<(1 << Self.shardBits)).map { _ in Shard(limit: limit >> Int(Self.shardBits)) }
-    }
-
-    private func shard(of hash: UInt64) -> Shard {
-        shards[Int(hash >> (64 - Self.shardBits))]
+        answers = RecentTable(limit: limit)
     }
 
     // MARK: - Reading
@@ -46,85 +46,113 @@ package final class AnswerCache: Sendable {
     ///   - id: The unique id.
     ///   - now: Seconds since 1970; only evaluated for an answer that expires.
     ///   - body: Copies the answer; must not call the cache.
-    /// - Returns: False if there is no answer, or if it has expired.
-    func find(_ id: Span<UInt8>, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void) -> Bool {
-        let hash = id.seededHash
-        return shard(of: hash).table.withLock { $0.find(id, hash, at: now(), body) }
-    }
-
-    /// The ticket to take before the store is read; nil while a write of the id, or of another one in its shard, is under
-    /// way.
-    func ticket(for id: Span<UInt8>) -> Ticket? {
-        let hash = id.seededHash
-        return shard(of: hash).table.withLock { table in
-            table.writers == 0 ? Ticket(hash: hash, version: table.version) : nil
+    /// - Returns: The version of the token; nil if there is no answer, or if it has expired.
+    func find(_ id: Span<UInt8>, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void) -> Int64? {
+        answers.find(id.seededHash) { answer in
+            guard answer.isTo(id), answer.deadline == .max || answer.deadline > now() else { return nil }
+            let bytes = answer.bytes
+            body(bytes.span.extracting(droppingFirst: id.count))
+            return answer.version
         }
     }
 
-    /// Keeps an answer, unless a write has begun since the ticket was taken.
+    /// The ticket to take before the store is read.
+    func ticket(for id: Span<UInt8>) -> ChangeVersions.Ticket { changes.ticket(for: id.seededHash) }
+
+    /// Keeps an answer, unless a write was under way when the ticket was taken, or has begun since.
     ///
     /// - Parameters:
     ///   - answer: The answer to the id.
     ///   - id: The unique id.
     ///   - ticket: The id's, taken before the store was read.
     ///   - deadline: When it expires, in seconds since 1970.
-    func insert(_ answer: Span<UInt8>, under id: Span<UInt8>, _ ticket: Ticket, until deadline: Int64) {
-        shard(of: ticket.hash).table.withLock { table in
-            guard table.version == ticket.version else { return }
-            table.insert(answer, id, ticket.hash, until: deadline)
+    ///   - version: The token's.
+    func insert(
+        _ answer: Span<UInt8>, under id: Span<UInt8>, _ ticket: ChangeVersions.Ticket, until deadline: Int64,
+        version: Int64
+    ) {
+        answers.insert(under: ticket.hash, cost: id.count + answer.count + Self.overhead) {
+            // While the table is locked: a write that begins later removes what is inserted now.
+            guard changes.isCurrent(ticket) else { return nil }
+            var bytes: [UInt8] = []
+            bytes.reserveCapacity(id.count + answer.count)
+            bytes.append(span: id)
+            bytes.append(span: answer)
+            return Entry(bytes: bytes, deadline: deadline, version: version, idLength: UInt32(id.count))
         }
     }
 
-    package var counts: CacheCounts {
-        var counts = CacheCounts()
-        for shard in shards {
-            shard.table.withLock { table in
-                counts.hits += table.hits
-                counts.misses += table.misses
-                counts.entries += table.count
-                counts.bytes += table.bytes
-            }
-        }
-        return counts
-    }
+    package var counts: CacheCounts { answers.counts }
 }
 
-extension AnswerCache: WriteObserver {
-    /// Removes the answers to ids; until `didWrite` no answer is inserted in their shards.
-    package func willWrite(_ ids: [[UInt8]]) {
+// MARK: - The store's reports
+
+extension AnswerCache {
+    /// Removes the answers to ids; until `didWrite` none is inserted.
+    func willWrite(_ ids: [[UInt8]]) {
         for id in ids {
             let hash = id.span.seededHash
-            shard(of: hash).table.withLock { table in
-                table.version += 1
-                table.writers += 1
-                table.remove(hash)
-            }
+            changes.begin(hash)
+            answers.remove(hash)
         }
     }
 
-    /// Answers do not depend on sessions.
-    package func willEnd(_ sessions: [SessionKey]) {}
-
-    /// As `willEnd`.
-    package func didEnd(_ sessions: [SessionKey]) {}
-
-    package func didWrite(_ ids: [[UInt8]]) {
-        for id in ids {
-            shard(of: id.span.seededHash).table.withLock { table in
-                table.version += 1
-                table.writers -= 1
-            }
-        }
+    func didWrite(_ ids: [[UInt8]]) {
+        for id in ids { changes.end(id.span.seededHash) }
     }
 
     /// Removes all answers; those made from reads that have begun already will not be inserted.
-    package func didChangeEverything() {
-        for shard in shards {
-            shard.table.withLock { table in
-                table.version += 1
-                table.removeAll()
-            }
-        }
+    func didChangeEverything() {
+        changes.changeEverything()
+        answers.removeAll()
+    }
+}
+
+/// Shows whether the store may have changed since it was read.
+///
+/// What may change belongs to one of 4,096 groups by its hash. Each group has a version, which grows when a change begins and when it
+/// ends. So nothing has to be searched for when it changes; what was read of the few others in its group is read once more.
+///
+/// Any thread.
+struct ChangeVersions: ~Copyable, Sendable {
+    /// The version of a group, taken before the store is read.
+    struct Ticket: Sendable {
+        let hash: Int
+        fileprivate let version: UInt64
+    }
+
+    private static let groupCount = 4096
+    /// The lowest bits count the changes under way, the others are the version.
+    private static let oneVersion: UInt64 = 1 << 20
+    private static let underWay: UInt64 = oneVersion - 1
+
+    private let groups = InlineArray<4096, Atomic<UInt64>> { _ in Atomic(0) }
+
+    private static func group(of hash: Int) -> Int { hash & (groupCount - 1) }
+
+    func ticket(for hash: Int) -> Ticket {
+        Ticket(hash: hash, version: groups[Self.group(of: hash)].load(ordering: .acquiring))
+    }
+
+    /// Whether no change of the ticket's group was under way when the ticket was taken, and none has begun since.
+    func isCurrent(_ ticket: Ticket) -> Bool {
+        ticket.version & Self.underWay == 0
+            && groups[Self.group(of: ticket.hash)].load(ordering: .acquiring) == ticket.version
+    }
+
+    /// A change is about to be committed.
+    func begin(_ hash: Int) {
+        groups[Self.group(of: hash)].add(Self.oneVersion + 1, ordering: .acquiringAndReleasing)
+    }
+
+    /// The change that `begin` announced is over, with or without success.
+    func end(_ hash: Int) {
+        groups[Self.group(of: hash)].add(Self.oneVersion - 1, ordering: .acquiringAndReleasing)
+    }
+
+    /// Anything may have changed.
+    func changeEverything() {
+        for group in 0..<Self.groupCount { groups[group].add(Self.oneVersion, ordering: .acquiringAndReleasing) }
     }
 }
 
@@ -138,9 +166,9 @@ package struct CacheCounts: Sendable {
 
 extension Span<UInt8> {
     /// A hash with a seed that only this process knows, so that no client can choose bytes that collide.
-    var seededHash: UInt64 {
+    var seededHash: Int {
         var hasher = Hasher()
         unsafe withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
-        return UInt64(bitPattern: Int64(hasher.finalize()))
+        return hasher.finalize()
     }
 }

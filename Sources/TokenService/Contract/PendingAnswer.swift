@@ -67,7 +67,7 @@ package final class PendingAnswer: OutcomeWaiter {
     private enum Failure {
         case closure((StoreError) -> Response)
         /// The answer of `refusal` or, if that is nil, of a failed write.
-        case ofWrite(TokenService, RequestID, refusal: (StoreError) -> Response?)
+        case ofWrite(TokenService, RequestID, showsVersion: Bool, refusal: (StoreError) -> Response?)
     }
 
     init(
@@ -84,12 +84,12 @@ package final class PendingAnswer: OutcomeWaiter {
     /// The answer to a request that stores a token.
     init(
         storing tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ service: TokenService,
-        _ requestID: RequestID, refusal: @escaping (StoreError) -> Response?
+        _ requestID: RequestID, showsVersion: Bool, refusal: @escaping (StoreError) -> Response?
     ) {
         bytes = Token.waitingBytes(id: id, info: tokenInfo)
         timeLimit = service.timeLimit
         takesLong = false
-        failure = .ofWrite(service, requestID, refusal: refusal)
+        failure = .ofWrite(service, requestID, showsVersion: showsVersion, refusal: refusal)
         work = .storing(service, tokenInfo, id: id, condition)
     }
 
@@ -178,9 +178,14 @@ package final class PendingAnswer: OutcomeWaiter {
 
     /// Takes the outcome of storing a token.
     private func finish(_ outcome: Result<TokenVersion, StoreError>) {
-        guard case .ofWrite(let service, _, _) = failure else { preconditionFailure("only a write stores a token") }
+        guard case .ofWrite(_, _, let showsVersion, _) = failure else {
+            preconditionFailure("only a write stores a token")
+        }
         switch outcome {
-        case .success(let version): finish(.now(service.stored(version)))
+        case .success(let version):
+            var response = Response.stored
+            if showsVersion { response.version = version.rawValue }
+            finish(.now(response))
         case .failure(let error): finish(.now(failed(error)))
         }
     }
@@ -188,7 +193,7 @@ package final class PendingAnswer: OutcomeWaiter {
     private func failed(_ error: StoreError) -> Response {
         switch failure {
         case .closure(let response): response(error)
-        case .ofWrite(let service, let requestID, let refusal):
+        case .ofWrite(let service, let requestID, _, let refusal):
             refusal(error) ?? service.failed(error, requestID, isWrite: true)
         }
     }

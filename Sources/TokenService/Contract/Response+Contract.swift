@@ -73,7 +73,7 @@ package struct LongAnswer: Sendable {
     /// Bytes of the whole answer.
     package let length: Int
     /// The number of the version that it shows; nil for none.
-    package internal(set) var version: Int64?
+    package let version: Int64?
     /// Whether the last piece has been made.
     package private(set) var isComplete = false
 

@@ -10,8 +10,6 @@ package final class TokenService {
     private let paths: [[UInt8]]
     private let readsJSON: Bool
     let handle: any StoreHandle
-    /// Whether the answers of the API and of modes with users show the version; the cache then keeps it after the answer.
-    private let showsVersions: Bool
     /// Nil without a cache.
     private let answers: AnswerCache?
     /// Called for every failed read and write; the client only gets the contract's code.
@@ -31,18 +29,16 @@ package final class TokenService {
     ///   - paths: The paths that are answered; all others get 404.
     ///   - readsJSON: Whether `application/json` bodies carry fields.
     ///   - handle: The loop's.
-    ///   - showsVersions: Whether answers show the version of the token.
     ///   - answers: An observer of the handle's store; nil for a store that does not see all writes.
     ///   - report: Called for every failed read and write.
     ///   - noteRead: Called for every read of the store that a GET begins.
     package init(
-        paths: [String], readsJSON: Bool, handle: any StoreHandle, showsVersions: Bool = false, answers: AnswerCache?,
+        paths: [String], readsJSON: Bool, handle: any StoreHandle, answers: AnswerCache?,
         report: @escaping (StoreError, _ requestID: RequestID) -> Void, noteRead: @escaping () -> Void = {}
     ) {
         self.paths = paths.map { Array($0.utf8) }
         self.readsJSON = readsJSON
         self.handle = handle
-        self.showsVersions = showsVersions
         self.answers = answers
         self.report = report
         self.noteRead = noteRead
@@ -53,7 +49,7 @@ package final class TokenService {
     /// Escaping for JSON makes them at most six times as long.
     package static let shortTokenInfo = 16 << 10
 
-    /// Answers a request, now or later.
+    /// Answers a request as `token.php` does, without the token's version, now or later.
     ///
     /// - Parameters:
     ///   - request: A request whose ranges refer to `bytes`.
@@ -64,29 +60,13 @@ package final class TokenService {
             return .now(Response(.notFound, "There is nothing at this path."))
         }
         switch request.head.method {
-        case .get: return plain(get(request, in: bytes, requestID))
+        case .get: return get(request, in: bytes, requestID)
         case .post:
             let (uniqueID, tokenInfo) = read(request, in: bytes)
-            return plain(post(tokenInfo, under: uniqueID, requestID))
+            return post(tokenInfo, under: uniqueID, requestID)
         case .head: return .now(Response(body: []))
         case .put, .patch, .delete, .options, .trace, .connect, .other:
             return .now(.unsupportedMethod([UInt8](request.head.methodName, in: bytes)))
-        }
-    }
-
-    /// An answer as `token.php` gives it: only the API, which may be there as well, shows versions.
-    private func plain(_ answer: Answer) -> Answer {
-        guard showsVersions else { return answer }
-        return answer.then { answer, _ in
-            switch answer {
-            case .now(var response):
-                response.version = nil
-                return .now(response)
-            case .inPieces(var long):
-                long.version = nil
-                return .inPieces(long)
-            case .later: return answer
-            }
         }
     }
 
@@ -109,19 +89,23 @@ package final class TokenService {
 
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
         if let literal = Self.literalID(request, in: bytes) {
-            if let cached = cachedAnswer(to: bytes.extracting(literal.indices)) { return .now(cached) }
-            return fetchStored([UInt8](literal, in: bytes), requestID)
+            if let cached = cachedAnswer(to: bytes.extracting(literal.indices), showsVersion: false) {
+                return .now(cached)
+            }
+            return fetchStored([UInt8](literal, in: bytes), requestID, showsVersion: false)
         }
         guard let id = UniqueID(read(request, in: bytes).uniqueID).text else {
             return .now(.invalidInput)
         }
-        return fetch(id, requestID)
+        return fetch(id, requestID, showsVersion: false)
     }
 
     /// The answer to a GET of an id.
-    func fetch(_ id: [UInt8], _ requestID: RequestID) -> Answer {
-        if let cached = cachedAnswer(to: id.span) { return .now(cached) }
-        return fetchStored(id, requestID)
+    ///
+    /// - Parameter showsVersion: Whether the answer shows the version of the token, as those of the API and for users do.
+    func fetch(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool = true) -> Answer {
+        if let cached = cachedAnswer(to: id.span, showsVersion: showsVersion) { return .now(cached) }
+        return fetchStored(id, requestID, showsVersion: showsVersion)
     }
 
     /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
@@ -137,44 +121,42 @@ package final class TokenService {
         guard let tokenInfo, UniqueID.isUTF8(tokenInfo), let id = UniqueID(uniqueID).text else {
             return .now(.invalidInput)
         }
-        return store(tokenInfo, under: id, if: WriteCondition(), requestID) { _ in nil }
+        return store(tokenInfo, under: id, if: WriteCondition(), requestID, showsVersion: false) { _ in nil }
     }
 
     /// The answer to a POST, or another write, of a token info under an id.
     ///
-    /// - Parameter refusal: The answer to an error of the client's; nil for an error of the store, which is reported.
+    /// - Parameters:
+    ///   - showsVersion: As for `fetch`.
+    ///   - refusal: The answer to an error of the client's; nil for an error of the store, which is reported.
     func store(
         _ tokenInfo: [UInt8], under id: [UInt8], if condition: WriteCondition, _ requestID: RequestID,
-        refusal: @escaping (StoreError) -> Response?
+        showsVersion: Bool = true, refusal: @escaping (StoreError) -> Response?
     ) -> Answer {
         .later(
             PendingAnswer(
                 storing: TagRemoval.removeTags(from: tokenInfo), under: id, if: condition, self, requestID,
-                refusal: refusal))
+                showsVersion: showsVersion, refusal: refusal))
     }
 
     // MARK: - The store
 
     /// The answer from the cache, if it is there.
-    private func cachedAnswer(to id: Span<UInt8>) -> Response? {
+    private func cachedAnswer(to id: Span<UInt8>, showsVersion: Bool) -> Response? {
         guard let answers else { return nil }
         var body: [UInt8] = []
         swap(&body, &answerBuffer)
         body.removeAll(keepingCapacity: body.capacity <= Self.largestKeptBuffer)
-        let isFound = answers.find(id, at: Int64(time(nil))) { body.append(span: $0) }
-        guard isFound else {
-            answerBuffer = body
-            return nil
-        }
-        let version = showsVersions ? Self.removeVersion(from: &body) : nil
+        let version = answers.find(id, at: Int64(time(nil))) { body.append(span: $0) }
         answerBuffer = body
-        return Response(body: body, version: version)
+        guard let version else { return nil }
+        return Response(body: body, version: showsVersion ? version : nil)
     }
 
     /// Bytes up to which `answerBuffer` is kept for the next answer.
     private static let largestKeptBuffer = 64 << 10
 
-    private func fetchStored(_ id: [UInt8], _ requestID: RequestID) -> Answer {
+    private func fetchStored(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool) -> Answer {
         noteRead()
         // Before the store is read.
         let ticket = answers?.ticket(for: id.span)
@@ -183,9 +165,9 @@ package final class TokenService {
             let fetched = try handle.fetch(id, upTo: Self.shortTokenInfo) {
                 let read = pendingRead(of: id, requestID)
                 pending = read
-                return read.completion { [self] in answer(to: id, ticket, requestID, $0) }
+                return read.completion { [self] in answer(to: id, ticket, requestID, showsVersion: showsVersion, $0) }
             }
-            if let fetched { return answer(to: id, ticket, requestID, fetched) }
+            if let fetched { return answer(to: id, ticket, requestID, showsVersion: showsVersion, fetched) }
         } catch {
             return .now(failed(error, requestID, isWrite: false))
         }
@@ -202,35 +184,29 @@ package final class TokenService {
     }
 
     private func answer(
-        to id: [UInt8], _ ticket: AnswerCache.Ticket?, _ requestID: RequestID, _ fetched: Fetched
+        to id: [UInt8], _ ticket: ChangeVersions.Ticket?, _ requestID: RequestID, showsVersion: Bool, _ fetched: Fetched
     ) -> Answer {
         switch fetched {
         case .nothing: return .now(.notFound)
-        case .longer: return fetchLong(id, requestID)
+        case .longer: return fetchLong(id, requestID, showsVersion: showsVersion)
         case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
             FoundAnswer.append(tokenInfo, to: &body)
-            guard showsVersions else {
-                if let ticket { answers?.insert(body.span, under: id.span, ticket, until: deadline) }
-                return .now(Response(body: body))
-            }
             if let ticket {
-                Self.append(version.rawValue, to: &body)
-                answers?.insert(body.span, under: id.span, ticket, until: deadline)
-                body.removeLast(Self.versionLength)
+                answers?.insert(body.span, under: id.span, ticket, until: deadline, version: version.rawValue)
             }
-            return .now(Response(body: body, version: version.rawValue))
+            return .now(Response(body: body, version: showsVersion ? version.rawValue : nil))
         }
     }
 
     /// Reads a long token info, which takes some milliseconds for each MiB, in the part of a turn that is meant for that.
-    private func fetchLong(_ id: [UInt8], _ requestID: RequestID) -> Answer {
+    private func fetchLong(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool) -> Answer {
         .later(
             pendingRead(of: id, requestID, takesLong: true) { [self] pending in
-                let completion = pending.completion { [self] (fetched: Fetched) in
+                let completion = pending.completion { (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
                     guard case .found(let tokenInfo, _, let version) = fetched else { return .now(.notFound) }
-                    return .inPieces(LongAnswer(tokenInfo, version: showsVersions ? version.rawValue : nil))
+                    return .inPieces(LongAnswer(tokenInfo, version: showsVersion ? version.rawValue : nil))
                 }
                 do throws(StoreError) {
                     if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
@@ -249,28 +225,6 @@ package final class TokenService {
     func operationFailed(_ error: StoreError, _ requestID: RequestID) -> Response {
         report(error, requestID)
         return Response(.unavailable, "The store cannot do this at the moment.")
-    }
-
-    /// The answer to a write that is durable.
-    func stored(_ version: TokenVersion) -> Response {
-        var response = Response.stored
-        if showsVersions { response.version = version.rawValue }
-        return response
-    }
-
-    // MARK: - Versions
-
-    /// Bytes of a version in the cache, behind the answer.
-    private static let versionLength = 8
-
-    private static func append(_ version: Int64, to body: inout [UInt8]) {
-        for byte in 0..<versionLength { body.append(UInt8(truncatingIfNeeded: version >> Int64(8 * byte))) }
-    }
-
-    private static func removeVersion(from body: inout [UInt8]) -> Int64 {
-        var version: Int64 = 0
-        for _ in 0..<versionLength { version = version << 8 | Int64(body.removeLast()) }
-        return version
     }
 
     /// Reports a failed read or write of the contract and returns its answer.

@@ -47,7 +47,7 @@ final class UserContract {
 
     /// Reads a session from the store.
     private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest) -> Answer {
-        let (key, ticket): (SessionKey, SessionCache.Ticket)
+        let (key, ticket): (SessionKey, ChangeVersions.Ticket)
         do throws(StoreError) {
             key = try service.handle.sessionKey(of: lookup.secret.span)
             // Before the store is read.
@@ -86,7 +86,7 @@ final class UserContract {
     /// Continues with what the store has said about a session.
     private func proceed(
         _ request: UserRequest, _ lookup: UserAccess.SessionLookup, _ key: SessionKey,
-        _ ticket: SessionCache.Ticket, _ found: FoundSession
+        _ ticket: ChangeVersions.Ticket, _ found: FoundSession
     ) -> Answer {
         guard case .found(let session) = found, case .session(let idleTimeout) = access.mode else {
             return guardian.deny(.unknown, in: lookup.place, request.caller)

@@ -27,7 +27,7 @@ final class SimulatedServer: @unchecked Sendable {
         budget = BufferBudget(limit: world.choices.bufferLimit)
         connections = ConnectionCount(limit: world.choices.connectionLimit ?? 1_000)
         let answers = world.choices.cacheLimit.map { AnswerCache(limit: $0) }
-        if let answers { world.store.report(writesTo: answers) }
+        if let answers { world.store.report(writesTo: ServiceCaches(answers, access.sessions)) }
         do {
             context = try LoopContext(
                 settings: world.choices.settings, store: world.store, answers: answers, access: access,

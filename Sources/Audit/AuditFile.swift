@@ -147,6 +147,8 @@ struct LogEnd {
 
 /// Reads the beginning and the end of a file of any size.
 extension AuditFile {
+    /// Bytes that are read at once.
+    private static let window = 1 << 20
     private static let newline = UInt8(ascii: "\n")
 
     /// Refuses a file that is not an audit log or belongs to another chain; called before the file is changed.
@@ -170,19 +172,19 @@ extension AuditFile {
     /// next `append` cuts off.
     func readEnd() throws(AuditError) -> (before: AuditLine?, last: AuditLine?, tornBytes: Int) {
         let size = size
-        var count = min(size, 4 * AuditLine.lengthLimit)
-        while true {
-            let parts = try read(at: size - count, count: count)
-                .split(separator: Self.newline, omittingEmptySubsequences: false)
-            // The first part may be the end of a line that begins earlier, and the last one has no newline.
-            guard parts.count < 4, count < size else {
-                let (lines, tornCount) = (parts.dropLast(), parts.last?.count ?? 0)
-                tornBytes.store(tornCount, ordering: .relaxed)
-                return (
-                    lines.dropLast().last.flatMap(AuditLine.init), lines.last.flatMap(AuditLine.init), tornCount
-                )
+        // Behind the last newline. It is searched for piece by piece, because what follows it may be of any length.
+        var (end, start) = (0, size)
+        while end == 0, start > 0 {
+            let piece = max(0, start - Self.window)..<start
+            if let index = try read(at: piece.lowerBound, count: piece.count).lastIndex(of: Self.newline) {
+                end = piece.lowerBound + index + 1
             }
-            count = min(size, 2 * count)
+            start = piece.lowerBound
         }
+        tornBytes.store(size - end, ordering: .relaxed)
+        let count = min(end, 2 * (AuditLine.lengthLimit + 1))
+        let lines = try read(at: end - count, count: count).dropLast()
+            .split(separator: Self.newline, omittingEmptySubsequences: false)
+        return (lines.dropLast().last.flatMap(AuditLine.init), lines.last.flatMap(AuditLine.init), size - end)
     }
 }

@@ -55,6 +55,12 @@ import Testing
             #expect(fixture.lines().last?.contains(#""removed_bytes":\#(length),"#) == true)
             #expect(try fixture.verify().isSound)
         }
+        // Also if it is longer than what is read at once.
+        LogFixture.write(text + String(repeating: "x", count: 3 << 20), to: fixture.path)
+        LogFixture.write(keys.1, to: fixture.keyPath + ".head")
+        _ = try fixture.open()
+        #expect(fixture.lines().last?.contains(#""removed_bytes":3145728,"#) == true)
+        #expect(try fixture.verify().isSound)
         // Also if there is nothing else.
         let other = try LogFixture()
         LogFixture.write(#"{"sequence":1,"per"#, to: other.path)

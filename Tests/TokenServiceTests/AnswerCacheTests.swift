@@ -1,4 +1,5 @@
 import Cryptography
+import Synchronization
 import Testing
 import TokenStore
 
@@ -93,6 +94,50 @@ import TokenStore
         let none = AnswerCache(limit: 0)
         put("1", "a", into: none)
         #expect(found("a", in: none) == nil)
+    }
+
+    @Test("whatever threads read, write and keep at once, nothing older is found than what was acknowledged before")
+    func races() async {
+        final class Store: Sendable {
+            let value = Atomic(0)
+            let acknowledged = Atomic(0)
+            let found = Atomic(0)
+        }
+        let (cache, store, id) = (AnswerCache(limit: 1 << 20), Store(), Array("a".utf8))
+        let last = 20_000
+        let older = await withTaskGroup(returning: Int.self) { group in
+            group.addTask {
+                for value in 1...last {
+                    cache.willWrite([id])
+                    store.value.store(value, ordering: .sequentiallyConsistent)
+                    cache.didWrite([id])
+                    store.acknowledged.store(value, ordering: .sequentiallyConsistent)
+                    // So that each write removes an answer.
+                    while store.found.load(ordering: .relaxed) < value { await Task.yield() }
+                }
+                return 0
+            }
+            group.addTask {
+                var older = 0
+                while store.found.load(ordering: .relaxed) < last {
+                    let acknowledged = store.acknowledged.load(ordering: .sequentiallyConsistent)
+                    var text: [UInt8] = []
+                    if cache.find(id.span, at: 0, { text.append(span: $0) }) != nil {
+                        let value = Int(String(decoding: text, as: UTF8.self)) ?? 0
+                        if value < acknowledged { older += 1 }
+                        // Goes on also with a cache that keeps what is older.
+                        store.found.store(max(value, acknowledged), ordering: .relaxed)
+                    }
+                    let ticket = cache.ticket(for: id.span)
+                    let value = store.value.load(ordering: .sequentiallyConsistent)
+                    cache.insert(Array("\(value)".utf8), "a", ticket)
+                    await Task.yield()
+                }
+                return older
+            }
+            return await group.reduce(0, +)
+        }
+        #expect(older == 0)
     }
 
     @Test("the cache agrees with a dictionary in any order of calls")

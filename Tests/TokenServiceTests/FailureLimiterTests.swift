@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test func `however many addresses fail, those that failed last are remembered`() throws {
+    @Test func `however many addresses fail, one that fails now and then is remembered`() throws {
         let limiter = try limiter()
         let guesser = try address("192.0.2.1")
         #expect(admitted(limiter, repeatElement(guesser, count: 29), at: start) == 29)

@@ -29,7 +29,7 @@ package final class FailureLimiter: Sendable {
         }
     }
 
-    /// The table has 32,768 slots of 40 bytes: 1.3 MiB, and half of that more for a moment while it grows.
+    /// The table has 32,768 slots of 40 bytes: 1.25 MiB, and half of that more for a moment while it grows.
     private static let addressLimit = 16_384
 
     private let buckets: Mutex<Buckets>

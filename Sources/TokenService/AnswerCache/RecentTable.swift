@@ -2,11 +2,12 @@ internal import Synchronization
 
 /// What a table of recently used things keeps.
 protocol RecentEntry: Sendable {
-    /// Overwrites secrets before the table drops the entry.
+    /// Overwrites secrets that nobody else holds before the table drops the entry.
     mutating func wipe()
 }
 
 extension RecentEntry {
+    /// Nothing, for an entry without secrets, or one that requests share with the table.
     mutating func wipe() {}
 }
 

@@ -159,7 +159,7 @@ final class UserContract {
         if case .now = answer, sessions.isValid(entry) { return answer }
         return answer.then { [self] answer, _ in
             if sessions.isValid(entry) { return answer }
-            // It may have been another session of its group that has ended.
+            // It may have been another session of its group in `ChangeVersions` that has ended.
             return read(entry.key, for: request) { found in
                 if case .found = found { return answer }
                 return .now(AccessFailure.unknown.response(in: grant.place, isWrite: false))

@@ -19,7 +19,7 @@ final class AuditFile: Sendable {
         self.path = path
         do throws(SystemError) {
             descriptor = try FileDescriptor(openingOrCreating: path, O_RDWR | O_APPEND, mode: 0o640)
-            // It may be new.
+            // An empty file may have just been created.
             if locks, try FileStatus.read(descriptor.number).size == 0 { try Folder.synchronize(Path.folder(of: path)) }
         } catch {
             throw .file(path: path, error)
@@ -101,8 +101,9 @@ struct LogEnd {
     /// Bytes of an incomplete line, which the next line's `append` cuts off.
     let removedBytes: Int
 
-    /// By how many periods a start may find the running key's file to be behind: so many that years have passed since it was saved,
-    /// and so few that their keys are made in a second.
+    /// By how many periods the saved running key may be behind at a start.
+    ///
+    /// So many periods take years, and their keys are made in a second.
     static let periodLimit: UInt64 = 100_000
 
     /// Finds the latest end that is known.
@@ -168,11 +169,12 @@ extension AuditFile {
         guard line.chain == nil || line.chain == chain else { throw .ofAnotherChain(path: path) }
     }
 
-    /// The last two lines, nil for one that is missing or cannot be read, and the bytes of an incomplete line behind them, which the
-    /// next `append` cuts off.
+    /// The last two lines, and how many bytes of an incomplete line follow them, which the next `append` cuts off.
+    ///
+    /// A line is nil if it is missing or cannot be read.
     func readEnd() throws(AuditError) -> (before: AuditLine?, last: AuditLine?, tornBytes: Int) {
         let size = size
-        // Behind the last newline. It is searched for piece by piece, because what follows it may be of any length.
+        // `end` is the place behind the last newline. The search goes piece by piece, because what follows that may be of any length.
         var (end, start) = (0, size)
         while end == 0, start > 0 {
             let piece = max(0, start - Self.window)..<start

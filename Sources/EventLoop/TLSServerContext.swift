@@ -17,7 +17,7 @@ internal import System
         """
     private static let suites = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
     private static let groups = "X25519:prime256v1:secp384r1"
-    /// With a group that resists quantum computers as well, which OpenSSL knows since 3.5.
+    /// Begins with a group that also resists quantum computers; OpenSSL has it since 3.5.
     private static let hybridGroups = "X25519MLKEM768:" + groups
     private static let sessionLifetimeInSeconds = 3_600
 
@@ -34,7 +34,7 @@ internal import System
         }
         unsafe self.handle = unsafe handle
         guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, "cannot be used") }
-        // OpenSSL before 3.5 has refused a group.
+        // OpenSSL before 3.5 does not know the hybrid group, which leaves an error.
         OpenSSLErrors.clear()
         try load(pair)
         // Each session decides whether it asks for a certificate.

@@ -63,7 +63,7 @@ extension Server {
 
     /// Looks from time to time how much room there is.
     ///
-    /// On a queue of its own: a file system that does not answer holds up this queue and nothing else.
+    /// It has a queue of its own, so that a file system that does not answer holds up nothing else.
     func watchDiskSpace() async {
         let queue = DispatchQueue(label: "disk space", qos: .utility)
         let path = settingsInForce.dataDirectoryPath

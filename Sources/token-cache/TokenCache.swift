@@ -22,8 +22,8 @@ struct TokenCache: AsyncParsableCommand {
               curl 'http://127.0.0.1:8080/token?unique_id=ID'
             """,
         version: Version.text,
-        // Each says its name, also where it is its type's: to derive that, the parser looks up protocols for each type, which was a
-        // third of a start's instructions.
+        // Each command says its name, even if its type has the same: the parser derives a missing name by looking up protocols for each
+        // type, which took a third of the instructions of a start.
         subcommands: [
             Serve.self, CheckConfig.self, Diagnose.self, Health.self, Reload.self,
         ],

@@ -113,7 +113,7 @@ struct Watchdog: Sendable {
     /// Runs until its task is cancelled.
     func run() async {
         while !Task.isCancelled {
-            // All at once, as each may wait for a slow disk.
+            // All loops are asked at once, because each may be waiting for a slow disk.
             let jobs = loops.map { Task(executorPreference: $0) {} }
             for job in jobs { await job.value }
             notify()

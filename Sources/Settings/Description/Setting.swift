@@ -15,7 +15,7 @@ package struct Setting: Sendable {
     /// What the setting is for.
     ///
     /// All documentation has the first paragraph, only the sample file has the others. A paragraph that begins with a blank
-    /// keeps its lines. Made when documentation is written, as a start needs none.
+    /// keeps its lines. They are made only when documentation is written, because a start needs none of them.
     package var paragraphs: [String] {
         text.split(separator: "\n\n").map { paragraph in
             paragraph.hasPrefix(" ") ? String(paragraph) : paragraph.split(separator: "\n").joined(separator: " ")

@@ -14,7 +14,7 @@ package final class AnswerCache: Sendable {
         var bytes: [UInt8]
         /// When it expires, in seconds since 1970.
         let deadline: Int64
-        /// The token's.
+        /// The version of the token.
         let version: Int64
         let idLength: UInt32
 
@@ -92,7 +92,7 @@ extension AnswerCache {
     func willWrite(_ ids: [[UInt8]]) {
         for id in ids {
             let hash = id.span.seededHash
-            // In this order: what is inserted in between is not current.
+            // In this order, because an answer that is inserted in between would stay in the other.
             changes.begin(hash)
             answers.remove(hash)
         }

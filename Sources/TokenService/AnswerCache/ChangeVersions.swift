@@ -3,7 +3,7 @@ internal import Synchronization
 /// Shows whether the store may have changed since it was read.
 ///
 /// What may change belongs to one of 4,096 groups by its hash. Each group has a version, which grows when a change begins and when it
-/// ends. So nothing has to be searched for when it changes; what was read of the few others in its group is read once more.
+/// ends. So nobody has to search for what a change concerns: all that was read of its group is read once more.
 ///
 /// Any thread.
 struct ChangeVersions: ~Copyable, Sendable {

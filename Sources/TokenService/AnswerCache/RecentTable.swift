@@ -7,7 +7,7 @@ protocol RecentEntry: Sendable {
 }
 
 extension RecentEntry {
-    /// Nothing, for an entry without secrets, or one that requests share with the table.
+    /// Does nothing, which suits entries without secrets, and those that requests may still be using.
     mutating func wipe() {}
 }
 
@@ -88,7 +88,7 @@ struct RecentEntries<Entry: RecentEntry>: ~Copyable {
         var hash = 0
     }
 
-    /// Finds that succeeded, and those that did not.
+    /// How often something was found, and how often not.
     private(set) var (hits, misses) = (0, 0)
     private(set) var count = 0
     private(set) var bytes = 0
@@ -184,7 +184,7 @@ struct RecentEntries<Entry: RecentEntry>: ~Copyable {
         slots[index] = slot
     }
 
-    /// Moves entries up that lie behind a freed slot and could no longer be found past it.
+    /// Moves up entries behind a freed slot, because a search would end at that slot and not find them.
     private mutating func closeGap(_ freed: Int) {
         var gap = freed
         var index = (freed + 1) & (slots.count - 1)

@@ -90,6 +90,8 @@ extension Server {
 
 extension Server {
     private static let auditInterval = Duration.seconds(1)
+    /// How long a reload waits for the audit log's disk, as requests do.
+    private static let auditPatience = Duration.seconds(5)
 
     /// Opens the audit log, which records the start; nil if the settings name none.
     package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
@@ -118,16 +120,19 @@ extension Server {
         }
     }
 
-    /// Begins to record an act that concerns the server as a whole.
+    /// Does work that waits for the audit log's disk, after the work that was begun before.
     ///
-    /// Reload and stop are carried out even if they cannot be recorded, because they may repair the log.
-    ///
-    /// - Returns: A task that ends when the act is recorded.
-    func record(
-        _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, by actor: AuditEvent.Actor
-    ) -> Task<Void, Never> {
-        let event = AuditEvent(action, outcome, by: actor)
-        return Task { [audit, auditQueue] in _ = await auditQueue.run { try? audit?.append([event]) } }
+    /// - Returns: Nil without an audit log, or if the disk does not respond for a while; then the work is done once it does.
+    func withAuditLog<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result? {
+        guard let audit else { return nil }
+        return await withCheckedContinuation { continuation in
+            let waiting = Mutex(Optional(continuation))
+            auditQueue.async {
+                let result = work(audit)
+                waiting.withLock { $0.take() }?.resume(returning: result)
+            }
+            Signal.perform(after: Self.auditPatience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
+        }
     }
 
     /// Why requests are refused because of the audit log; nil if they are not.

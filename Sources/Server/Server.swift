@@ -37,7 +37,7 @@ package final class Server: Sendable {
     /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
     let reloadQueue = DispatchQueue(label: "settings and certificates")
-    /// Where the audit log is kept up and reopened, which waits for its disk.
+    /// Where the audit log is kept up, reopened and closed, and acts of the server recorded, all of which wait for its disk.
     let auditQueue = DispatchQueue(label: "audit log upkeep")
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
@@ -53,8 +53,6 @@ package final class Server: Sendable {
     let stopSignals = Atomic<Int>(0)
     /// Why the server stops, such as `SIGTERM received`; empty before.
     let stopReason = Mutex("")
-    /// The task that records the stop in the audit log; nil before the stop.
-    let drainRecord = Mutex<Task<Void, Never>?>(nil)
 
     /// Creates the loops; connections are not accepted before `run`.
     ///
@@ -160,14 +158,13 @@ package final class Server: Sendable {
         administrationLoop.abandon()
         await administrationTask.value
         for task in periodicTasks { task.cancel() }
-        if let drainRecord = drainRecord.withLock(\.self) { await drainRecord.value }
         // Otherwise a change since the last check would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
         // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
         store.finishWrites()
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
-        audit?.close()
+        if let audit { await auditQueue.run { audit.close() } }
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
         store.close()

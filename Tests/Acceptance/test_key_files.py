@@ -13,7 +13,8 @@ from http_client import Connection, exchange, get, lines
 from issuer import Issuer
 from server_process import NOBODY, Server, needs_root, run, until
 from storage_shim import compile_library
-from test_audit_log import command
+from test_audit_log import command, events
+from test_reload import reload
 
 GROUP = 20001
 
@@ -105,10 +106,10 @@ class Remote:
         assert command("audit", "key", first_key, "--data-directory", data).returncode == 0
         self.switch = folder / "hangs"
         audit = {"file": str(self.audit), "required": required}
-        settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": audit, "loops": 1}
+        self.settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": audit, "loops": 1}
         environment = {
             "LD_PRELOAD": str(library), "HANGING_FOLDER": str(self.folder) + "/", "HANGING_SWITCH": str(self.switch)}
-        self.server = serve(settings, data=data, environment=environment)
+        self.server = serve(self.settings, data=data, environment=environment)
         self.control = self.server.data / "control.sock"
 
     def hang(self, call):
@@ -187,6 +188,23 @@ def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(ser
     remote.server.was_ended = True
     text = remote.audit.read_text()
     assert text.index('"reload"') < text.index('"drain"') < text.index('"close_log"')
+
+
+def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, hanging_library):
+    """Also without requests whose events wait for the disk."""
+    remote = Remote(serve, tmp_path, hanging_library)
+    switch = remote.hang("write")
+    try:
+        # The log is continued in a new file.
+        remote.audit.unlink()
+        until(lambda: remote.hangs("write"))
+        for now in ("off", "on"):
+            log = reload(remote.server, audit={**remote.settings["audit"], "required": now})
+            assert "changed audit.required from " in log and "the disk of the audit log does not respond" in log, log
+    finally:
+        switch.unlink()
+    assert remote.server.stop() == 0
+    assert [event["action"] for event in events(remote.audit)] == ["continue_log", "reload", "reload", "drain", "close_log"]
 
 
 @pytest.mark.parametrize("required", ["on", "off"])

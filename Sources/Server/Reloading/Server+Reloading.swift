@@ -45,8 +45,9 @@ extension Server {
         let outcome = await reloadSettings(reason)
         // `stopping` has to stay the last message that the service manager receives.
         if !isStopping { notifier.send(.ready) }
-        let record = record(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
-        if audit?.isStalled != true { await record.value }
+        let event = AuditEvent(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
+        // A reload is carried out even if it cannot be recorded, because it may repair the log.
+        _ = await withAuditLog { try? $0.append([event]) }
         return outcome
     }
 
@@ -105,16 +106,20 @@ extension Server {
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
-            // A disk that does not answer must not keep audit.required: off, for example, from taking effect.
-            if let audit, !audit.isStalled {
-                try await auditQueue.run { Result { try audit.reopen() } }.get()
-            }
+            // A disk that does not respond must not keep audit.required: off, for example, from taking effect.
+            let reopening = await withAuditLog { audit in Result { try audit.reopen() } }
+            try reopening?.get()
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {
                 // If they were read again meanwhile, these are older: the next check notices that and reads them again.
                 await reloadQueue.run { [self] in tls?.use(certificates) }
             }
-            let faults = await access.reloadChangedFiles(logger, rereads: true)
+            var faults = await access.reloadChangedFiles(logger, rereads: true)
+            if audit != nil, reopening == nil {
+                let fault = "the disk of the audit log does not respond; until it does, a renamed log goes on in the former file"
+                logger.error("\(reason): \(fault)")
+                faults.append(fault)
+            }
             // If the log is switched off, lines that still wait go to the former destination.
             if settings.accessLog != .off { accessLog.change(to: destination) }
             apply(settings)

@@ -105,16 +105,20 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when it is due, retries writes that failed, and notices a disk that hangs.
+    /// Replaces the audit log's key when it is due, records changes of keys, retries writes that failed, and notices a disk that
+    /// hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
         await withDiscardingTaskGroup { group in
             group.addTask {
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
             }
-            group.addTask { [auditQueue] in
+            group.addTask { [auditQueue, access] in
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil {
-                    await auditQueue.run { audit.keepUp() }
+                    await auditQueue.run {
+                        audit.keepUp()
+                        access.recordChanges()
+                    }
                 }
             }
         }

@@ -164,7 +164,12 @@ package final class Server: Sendable {
         store.finishWrites()
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
-        if let audit { await auditQueue.run { audit.close() } }
+        if let audit {
+            await auditQueue.run { [access] in
+                access.recordChanges()
+                audit.close()
+            }
+        }
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
         store.close()

@@ -207,6 +207,33 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
     assert [event["action"] for event in events(remote.audit)] == ["continue_log", "reload", "reload", "drain", "close_log"]
 
 
+def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, tmp_path, hanging_library):
+    remote = Remote(serve, tmp_path, hanging_library, required="off")
+    server = remote.server
+
+    def change(*arguments):
+        done = run("access", "keys", *arguments, "--data-directory", str(server.data),
+                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(remote.file)})
+        assert done.returncode == 0, done
+        return done.stdout.strip()
+
+    switch = remote.hang("write")
+    try:
+        key = change("add", "ben", "--scope", "tokens:read")
+        until(lambda: remote.hangs("write"))
+        assert accepts(server, key)
+        change("remove", "ben")
+        # Without a wait: the command has told the server.
+        assert not accepts(server, key)
+        log = reload(server, audit={**remote.settings["audit"], "required": "on"})
+        assert "changed audit.required from off to on" in log, log
+    finally:
+        switch.unlink()
+    assert server.stop() == 0
+    changes = [event for event in events(remote.audit) if event["action"].endswith(("_api_key", "reload"))]
+    assert [event["action"] for event in changes] == ["add_api_key", "remove_api_key", "reload"]
+
+
 @pytest.mark.parametrize("required", ["on", "off"])
 def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve, tmp_path, hanging_library, required):
     remote = Remote(serve, tmp_path, hanging_library, required)

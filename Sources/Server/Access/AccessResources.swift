@@ -25,7 +25,7 @@ package final class AccessResources: Sendable {
     let audit: AuditLog?
     /// A queue for each kind of file, so that they do not wait for one another.
     let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, DispatchQueue(label: $0.rawValue)) })
-    /// Changes of keys that could not be recorded yet.
+    /// Changes of keys that are not in the audit log yet.
     let unrecorded = Mutex<[AuditEvent]>([])
 
     /// - Parameters:
@@ -84,7 +84,6 @@ extension AccessResources {
 
     /// - Returns: What is wrong with the file; nil if nothing is.
     private func reload(_ file: KeyFile, _ logger: Logger, rereads: Bool) -> String? {
-        record([])
         let known = fault(of: file)
         switch file {
         case .apiKeys:
@@ -127,7 +126,7 @@ extension AccessResources {
 
     // MARK: - Reporting
 
-    /// Logs and records the names of the keys that were added and removed.
+    /// Logs the names of the keys that were added and removed, and keeps them for `recordChanges`.
     private func report(_ keys: APIKeys, since before: APIKeys, _ logger: Logger) {
         let (added, removed) = keys.changes(since: before)
         if added.isEmpty && removed.isEmpty { return }
@@ -143,26 +142,21 @@ extension AccessResources {
         let events = [(AuditEvent.Action.addAPIKey, added), (.removeAPIKey, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }
-        record(events)
+        if audit != nil { unrecorded.withLock { $0 += events } }
     }
 
-    /// The most events that are kept while the audit log cannot be written.
+    /// The most events that are kept after an attempt to record them.
     private static let unrecordedLimit = 4_000
 
-    /// Records events after those that could not be recorded before; what cannot be recorded now is kept for the next time.
-    private func record(_ events: [AuditEvent]) {
-        guard let audit else { return }
-        unrecorded.withLock { unrecorded in
-            if unrecorded.isEmpty && events.isEmpty { return }
-            let kept = (unrecorded + events).suffix(Self.unrecordedLimit)
-            do throws(AuditError) {
-                try audit.append(unrecorded + events, retrying: kept.count)
-                unrecorded = []
-            } catch {
-                // The audit log itself reports that it cannot be written, and how many events it has lost.
-                unrecorded = Array(kept)
-            }
-        }
+    /// Records the changes of keys; those that cannot be recorded are kept for the next call.
+    ///
+    /// Waits for the disk of the audit log, while keys are read on. Called by one thread at a time.
+    func recordChanges() {
+        let events = unrecorded.withLock(\.self)
+        let kept = min(events.count, Self.unrecordedLimit)
+        // The audit log itself reports that it cannot be written, and how many events it has lost.
+        let isRecorded = (try? audit?.append(events, retrying: kept)) != nil
+        unrecorded.withLock { $0.removeFirst(isRecorded ? events.count : events.count - kept) }
     }
 
     /// The largest number of names in a line of the log.

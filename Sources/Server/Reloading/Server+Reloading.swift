@@ -47,7 +47,10 @@ extension Server {
         if !isStopping { notifier.send(.ready) }
         let event = AuditEvent(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
         // A reload is carried out even if it cannot be recorded, because it may repair the log.
-        _ = await withAuditLog { try? $0.append([event]) }
+        _ = await withAuditLog { [access] audit in
+            access.recordChanges()
+            try? audit.append([event])
+        }
         return outcome
     }
 
@@ -58,7 +61,10 @@ extension Server {
     package func noteAPIKeyChange(_ act: String) async -> String? {
         logger.notice("\(act)")
         // The file is read even if it was read since the change, so that the command learns of a fault too.
-        return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
+        let fault = await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
+        // Not waited for, so that the command gets its answer also while the disk of the audit log hangs.
+        auditQueue.async { [access] in access.recordChanges() }
+        return fault
     }
 
     /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.

@@ -12,6 +12,7 @@ from access import (
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
 from server_process import run, until
+from storage_shim import ALWAYS, StorageShim
 from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
 
@@ -87,6 +88,33 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
     verified(tmp_path)
     text = log.read_text()
     assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
+
+
+def test_each_change_that_fails_is_in_the_log(shim_library, tmp_path):
+    access, key = session_settings(tmp_path / "keys")
+    log = tmp_path / "audit.ndjson"
+    with StorageShim(shim_library, tmp_path / "shim") as shim:
+        made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(shim.data))
+        assert made.returncode == 0, made.stderr
+        server = shim.serve(tmp_path / "server", {**access, "audit": {"file": str(log)}})
+        try:
+            session = API(server, key).make_session("anna")
+            shim.set(sync_failures=ALWAYS)
+            for method, path, body, action in (
+                    ("POST", "/v1/sessions", {"user": "anna"}, "create_session"),
+                    ("DELETE", f"/v1/sessions/{session['id']}", None, "end_session"),
+                    ("DELETE", "/v1/users/anna/sessions", None, "end_sessions"),
+                    ("PUT", "/v1/users/anna/token", {"token_info": "x"}, "store_token"),
+                    ("DELETE", "/v1/users/anna/token", None, "remove_token"),
+                    ("DELETE", "/v1/users/anna", None, "erase_user")):
+                before = len(events(log))
+                headers = ["If-None-Match: *"] if method == "PUT" else []
+                Outcome(503).check(exchange(server.address, api_request(key, method, path, body, *headers)), path)
+                event, = events(log)[before:]
+                assert (event["action"], event["outcome"], event["actor"]) == (action, "failed", "api_key"), (path, event)
+        finally:
+            server.kill()
+    verified(tmp_path)
 
 
 def fill(server, session, log):

@@ -157,13 +157,16 @@ package final class BackendAPI {
     private func endSession(_ id: SessionID?, _ call: Call) -> Answer {
         guard let id else { return recorded(.now(.noSession), .endSession, nil, call) }
         let handle = service.handle
-        return pending(
+        // Only the store knows whose session it was.
+        var user: [UInt8]?
+        let answer = pending(
             call, { handle.endSession(id: id, completion: $0) },
-            // Only the store knows whose session it was.
-            then: { [self] ended in
-                recorded(
-                    .now(ended == nil ? .noSession : .stored), .endSession, ended?.user, session: id, call)
+            then: { ended in
+                user = ended?.user
+                return .now(ended == nil ? .noSession : .stored)
             })
+        // Also if it fails.
+        return answer.then { [self] answer, _ in recorded(answer, .endSession, user, session: id, call) }
     }
 
     // MARK: - Tokens

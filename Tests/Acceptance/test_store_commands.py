@@ -3,9 +3,11 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
+import threading
 
 import pytest
 
@@ -192,6 +194,30 @@ def test_the_control_socket_is_the_servers_own(serve):
     assert stat.S_ISSOCK(mode) and mode & 0o777 == 0o600
     server.stop()
     assert not (server.data / "control.sock").exists()
+
+
+@pytest.mark.parametrize("answer, fault", [
+    (b'HTTP/1.1 200 OK\r\n\r\n{"reply":{"count":1}}\n', "another version of it"), (b"220 mail\r\n", "is not token-cache"),
+    (b"", "no answer came")], ids=["of another version", "of another program", "none"])
+def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, fault):
+    server = serve()
+    path = server.data / "control.sock"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        other.listen()
+
+        def reply():
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=reply)
+        thread.start()
+        done = run("delete", "anna", "--data-directory", str(server.data))
+        thread.join()
+    assert done.returncode == 1 and fault in done.stderr, done
 
 
 def test_curl_can_ask_as_well(serve):

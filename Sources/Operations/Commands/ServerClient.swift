@@ -61,7 +61,7 @@ struct ServerClient: Sendable {
         // A program that sends a byte now and then would otherwise keep the command for as long as it likes.
         if let timeoutInSeconds { connection.deadline = .now + Nanoseconds(.seconds(timeoutInSeconds)) }
         var body = Data()
-        guard connection.skipHead() else { throw connection.hasReceived ? .unreadable : .noAnswer }
+        try connection.skipHead()
         while body.count < Self.answerLimit, let chunk = connection.next() { body.append(chunk) }
         if let answer = try? OperationsJSON.decode(Answer.self, from: body) { return answer }
         if let refusal = try? OperationsJSON.decode(Refusal.self, from: body) { throw .refused(refusal.error) }
@@ -80,7 +80,7 @@ struct ServerClient: Sendable {
         let head = Self.head("POST", path, ["Content-Type: application/json", "Content-Length: \(body.count)"])
         // A server that refuses the request early does not read all of it, and its answer says why.
         var connection = try connect(sending: head + body)
-        guard connection.skipHead() else { throw .noAnswer }
+        try connection.skipHead()
         while let line = connection.line() {
             guard try handleLine(line) else { return }
         }
@@ -111,7 +111,7 @@ struct ServerClient: Sendable {
         private let socket: BlockingSocket
         /// Received bytes that have not been read yet.
         private var buffer = Data()
-        private(set) var hasReceived = false
+        private var hasReceived = false
         /// When reading ends, whatever has arrived by then.
         var deadline = MonotonicTime.never
 
@@ -119,14 +119,14 @@ struct ServerClient: Sendable {
             self.socket = socket
         }
 
-        /// Skips the answer's head; returns false if the connection ends before the end of the head, or if that is too large.
-        mutating func skipHead() -> Bool {
+        /// Skips the answer's head; fails if the connection ends before the end of the head, or if that is too large.
+        mutating func skipHead() throws(Failure) {
             var room = ServerClient.headLimit
             while room > 0, let line = line(upTo: room) {
-                if line.isEmpty { return true }
+                if line.isEmpty { return }
                 room -= line.count
             }
-            return false
+            throw hasReceived ? .unreadable : .noAnswer
         }
 
         /// The next bytes of the body; nil at the end.
@@ -184,8 +184,9 @@ extension ServerClient {
         }
         var reply: Request.Reply?
         try post("/store/\(Request.name.rawValue)", body) { (text) throws(Failure) in
+            // The reply may be the one of another version, to a request that was carried out.
             guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
-                return true
+                throw .unreadable
             }
             if let error = line.error { throw .refused(error) }
             if let done = line.progress { progress(done) }

@@ -15,13 +15,14 @@ package struct ServerProcess: Sendable {
     /// Binds the listeners and opens the store; connections are not accepted before `run`.
     ///
     /// - Parameters:
-    ///   - settings: The settings that `loader` has read.
+    ///   - loaded: The settings that `loader` has read.
     ///   - loader: Reads the settings again at a reload.
     ///   - log: Where log messages go.
     ///   - version: This program's version.
     package init(
-        _ settings: Settings, from loader: SettingsLoader, log: LogOutput, version: String
+        _ loaded: SettingsLoader.Loaded, from loader: SettingsLoader, log: LogOutput, version: String
     ) throws(StartError) {
+        let settings = loaded.settings
         let logger = log.logger
         let setup = try ProcessSetup(logger: logger)
         let clients = try ClientListeners.open(settings, setup.passedSockets)
@@ -35,7 +36,7 @@ package struct ServerProcess: Sendable {
         // After the addresses: starting a second server by mistake fails before it creates a store.
         let (store, directory) = try StoreSelection.open(settings, logger: logger)
         let control = AdministrationListener.control(in: directory.path, logger)
-        server = try Server(settings, from: loader, log: log, setup, clients, store)
+        server = try Server(loaded, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)
         self.version = version
         self.directory = directory

@@ -57,21 +57,21 @@ package final class Server: Sendable {
     /// Creates the loops; connections are not accepted before `run`.
     ///
     /// - Parameters:
-    ///   - settings: The settings that `loader` has read.
+    ///   - loaded: The settings that `loader` has read.
     ///   - loader: Reads the settings again at a reload.
     ///   - log: Where log messages go.
     ///   - setup: The prepared process.
     ///   - listeners: The clients' listeners.
     ///   - store: Closed when the server ends.
     package init(
-        _ settings: Settings, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
+        _ loaded: SettingsLoader.Loaded, from loader: SettingsLoader, log: LogOutput, _ setup: ProcessSetup,
         _ listeners: ClientListeners, _ store: any TokenStore
     ) throws(StartError) {
+        let settings = loaded.settings
         self.loader = loader
         inForce = Mutex(settings)
         var sources = SettingsSources()
-        // The settings have just been read without a fault.
-        if let loaded = try? loader.loadWithOrigins() { sources.update(from: loaded, inForce: settings) }
+        sources.update(from: loaded, inForce: settings)
         self.sources = Mutex(sources)
         self.log = log
         self.listeners = listeners

@@ -44,8 +44,13 @@ struct ConfigurationOptions: ParsableArguments {
 
     /// Loads the settings in effect; on an error, prints it and ends the command with status 1.
     func load(listen: [String] = []) throws -> Settings {
+        try loadWithOrigins(loader(listen: listen)).settings
+    }
+
+    /// Like `load`, and tells where each value comes from.
+    func loadWithOrigins(_ loader: SettingsLoader) throws -> SettingsLoader.Loaded {
         do throws(SettingsError) {
-            return try loader(listen: listen).load()
+            return try loader.loadWithOrigins()
         } catch {
             for other in error.each.dropLast() { StandardError.print("\(other)") }
             throw fault("\(error.each.last ?? error)")

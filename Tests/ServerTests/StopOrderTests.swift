@@ -18,6 +18,7 @@ struct StopOrderTests {
         // In a process of its own, as a server takes signals and limits for the whole process.
         await #expect(processExitsWith: .success) {
             let folder = try TemporaryDirectory()
+            var loaded = try SettingsLoader().loadWithOrigins()
             var settings = Settings()
             settings.loops = 1
             settings.audit.file = folder.path + "/audit.ndjson"
@@ -32,8 +33,9 @@ struct StopOrderTests {
             let listener = try ClientListener(
                 listener: Listener(binding: SocketAddress.resolve(host: "127.0.0.1", port: 0)[0]),
                 requiresProxyProtocol: false, tls: nil, clientAuthentication: .none)
+            loaded.settings = settings
             let server = try Server(
-                settings, from: SettingsLoader(), log: log, setup, ClientListeners(all: [listener], tls: nil), store)
+                loaded, from: SettingsLoader(), log: log, setup, ClientListeners(all: [listener], tls: nil), store)
             try await server.run(version: "test", beside: Stopping(server: server, store: store))
             let isClosed = logAtClose.withLock { log in
                 ["store_token", "drain", "close_log"].allSatisfy { log.contains(#""action":"\#($0)""#) }

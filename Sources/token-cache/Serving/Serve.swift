@@ -32,8 +32,9 @@ struct Serve: AsyncParsableCommand {
     var acceptDamagedWal = false
 
     func run() async throws {
-        var settings = try options.load(listen: addresses.listen)
-        guard !acceptDamagedWal || settings.store.url.isEmpty else {
+        let loader = options.loader(listen: addresses.listen)
+        var loaded = try options.loadWithOrigins(loader)
+        guard !acceptDamagedWal || loaded.settings.store.url.isEmpty else {
             throw options.fault(
                 """
                 --accept-damaged-wal is for SQLite, and store.url is set: that database recovers its WAL by itself; if PostgreSQL \
@@ -41,12 +42,11 @@ struct Serve: AsyncParsableCommand {
                 """
             )
         }
-        settings.store.acceptsDamagedWAL = acceptDamagedWal
-        let log = LogOutput(level: settings.logLevel, format: settings.logFormat)
+        loaded.settings.store.acceptsDamagedWAL = acceptDamagedWal
+        let log = LogOutput(level: loaded.settings.logLevel, format: loaded.settings.logFormat)
         let status: Int32
         do throws(StartError) {
-            let server = try ServerProcess(
-                settings, from: options.loader(listen: addresses.listen), log: log, version: Version.text)
+            let server = try ServerProcess(loaded, from: loader, log: log, version: Version.text)
             status = try await server.run()
         } catch {
             throw options.fault("\(error)")

@@ -24,6 +24,9 @@ int sched_getaffinity(int process, __SIZE_TYPE__ size, void *mask);
 int statx(int directory, const char *restrict path, int flags, unsigned int mask, struct statx *restrict status);
 
 // Also only with _GNU_SOURCE. Returns 0 or -1.
+int syncfs(int descriptor);
+
+// Also only with _GNU_SOURCE. Returns 0 or -1.
 int unshare(int flags);
 
 // Also only with _GNU_SOURCE. The semaphore is a sem_t, the time a struct timespec. Returns 0 or -1.

@@ -1,3 +1,4 @@
+internal import CLinux
 internal import Glibc
 
 /// Reads and writes whole texts and files on descriptors that block, across interrupts and partial transfers.
@@ -57,6 +58,14 @@ package enum BlockingIO {
     /// Waits until a file's content, and the metadata that is needed to read it, are on the disk (fdatasync(2)).
     package static func synchronizeData(_ descriptor: Int32) throws(SystemError) {
         guard retryingInterrupts({ fdatasync(descriptor) }) == 0 else { throw SystemError.last("fdatasync") }
+    }
+
+    /// Waits until everything that was written to a file system is on its disk (syncfs(2)); fails if anything could not be written
+    /// since the descriptor was opened.
+    ///
+    /// - Parameter descriptor: Of any file or folder there.
+    package static func synchronizeFileSystem(of descriptor: Int32) throws(SystemError) {
+        guard retryingInterrupts({ syncfs(descriptor) }) == 0 else { throw SystemError.last("syncfs") }
     }
 
     /// Sets the size of a file: cuts its end off, or appends zeros.

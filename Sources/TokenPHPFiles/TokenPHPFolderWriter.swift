@@ -67,9 +67,12 @@ package struct TokenPHPFolderWriter: ~Copyable {
 
     /// Makes all written files durable.
     package func finish() throws(Failure) {
-        // One sync for all files: one for each would take about a millisecond per file.
-        sync()
-        guard retryingInterrupts({ fsync(folder) }) == 0 else { throw failure() }
+        do throws(SystemError) {
+            // One sync for all files: one for each would take about a millisecond per file.
+            try BlockingIO.synchronizeFileSystem(of: folder)
+        } catch {
+            throw Failure(path: path, reason: error.reason)
+        }
     }
 
     /// Creates the temporary file; never opens an existing one, which another program may have open or own.

@@ -67,13 +67,16 @@ class StorageShim:
         """The number of calls that have failed so far."""
         return sum(self.get(count) for count in COUNTS)
 
-    def serve(self, folder, settings=None, *flags, **options):
-        """A server whose data folder is on this disk."""
-        environment = {
+    @property
+    def environment(self):
+        """Puts the disk under a process."""
+        return {
             "LD_PRELOAD": str(self.library),
             "STORAGE_SHIM_FOLDER": str(self.disk),
             "STORAGE_SHIM_CONTROL": str(self.control),
+            **({"STORAGE_SHIM_RECORDING": str(self.recording)} if self.recording else {}),
         }
-        if self.recording:
-            environment["STORAGE_SHIM_RECORDING"] = str(self.recording)
-        return Server(folder, settings, *flags, environment=environment, data=self.data, **options)
+
+    def serve(self, folder, settings=None, *flags, **options):
+        """A server whose data folder is on this disk."""
+        return Server(folder, settings, *flags, environment=self.environment, data=self.data, **options)

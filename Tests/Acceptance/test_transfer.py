@@ -1,4 +1,5 @@
 """Import and export of token.php's data files: ten thousand of them, as real PHP writes them, byte for byte."""
+import errno
 import filecmp
 import json
 import os
@@ -14,6 +15,7 @@ from contract import STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, binary, clean_environment, run, until
 from small_disk import SmallDisk
+from storage_shim import ALWAYS, StorageShim
 from store_files import holds, printed, refused
 
 COUNT = 10_000
@@ -154,6 +156,19 @@ def test_nothing_is_exported_into_a_file_that_somebody_has_open(serve, tmp_path)
         assert open_file.read() == b""
     assert os.listdir(folder) == ["me.txt"]
     assert (folder / "me.txt").read_text() == '"secret4711"' and (folder / "me.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_export_that_does_not_reach_the_disk_fails(shim_library, tmp_path):
+    flags = ["--data-directory", str(tmp_path / "data")]
+    assert run("put", "me", *flags, input="secret4711").returncode == 0
+    with StorageShim(shim_library, tmp_path / "shim") as shim:
+        shim.set(sync_failures=ALWAYS, error=errno.EIO)
+        done = run("export", str(shim.disk / "out"), *flags, environment=shim.environment)
+        assert (done.returncode, done.stdout) == (1, "") and "cannot be written: Input/output error" in done.stderr, done
+        shim.heal()
+        done = run("export", str(shim.disk / "out"), *flags, environment=shim.environment)
+        assert done.returncode == 0, done
+        assert shim.get("failed_syncs") == 1
 
 
 TOKENS = 1_200

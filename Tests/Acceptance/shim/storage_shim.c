@@ -309,6 +309,12 @@ int fsync(int descriptor)
     return number ? synchronize(descriptor, number, REAL(fsync)) : REAL(fsync)(descriptor);
 }
 
+int syncfs(int descriptor)
+{
+    uint32_t number = number_of(descriptor);
+    return number ? synchronize(descriptor, number, REAL(syncfs)) : REAL(syncfs)(descriptor);
+}
+
 static int truncate_to(int descriptor, uint32_t number, off_t size)
 {
     if (strikes(control->truncate_failures)) return fail(&control->failed_truncates);

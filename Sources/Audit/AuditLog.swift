@@ -154,24 +154,33 @@ package final class AuditLog: Sendable {
 
     // MARK: - Upkeep
 
-    /// Records the counts of repeated events, replaces the key when its period is over, tries again to write after a failure,
-    /// and begins a new file if the current one was removed.
+    /// Begins a new file if the current one was removed, records the counts of repeated events, replaces the key when its period
+    /// is over, and tries again to write after a failure.
     ///
     /// To be called every second or so, on a thread that may wait for the disk.
     package func keepUp() {
+        replaceRemovedFile()
         // A failure is reported when it begins, and the next call tries again.
         try? append(repeated.withLock { $0.take(at: clock()) })
-        let isRemoved = try? perform { (writer, now) throws(AuditError) in
-            if writer.figures.isFailing { try writer.write([], at: now) }
+        try? perform { (writer, now) throws(AuditError) in
+            if writer.figures.isFailing || writer.obstacle != nil { try writer.write([], at: now) }
             let age = now / 1_000_000 - writer.running.periodStart
             // A negative age means that the clock was set back: then nobody knows how old the key is.
             if age >= Self.period || age < 0 { try writer.endPeriod(.keyChanged, at: now) }
-            return writer.file.isRemoved
         }
         saveKey()
-        guard isRemoved == true else { return }
-        report(.fileRemoved(path: path))
-        try? reopen()
+    }
+
+    private func replaceRemovedFile() {
+        let (isRemoved, isKnown) = writer.withLock { ($0.file.isRemoved, $0.obstacle != nil) }
+        guard isRemoved else { return }
+        if !isKnown { report(.fileRemoved(path: path)) }
+        do throws(AuditError) {
+            try reopen()
+        } catch {
+            // Unless another thread has begun a new file meanwhile.
+            writer.withLock { if $0.file.isRemoved { $0.obstacle = error } }
+        }
     }
 
     /// Continues in a new file after the current one was renamed; does nothing if it was not.
@@ -282,8 +291,7 @@ package struct AuditNotice: Sendable, CustomStringConvertible {
         AuditNotice("the audit log is written again; \(lostEvents) events are not in it", isAlarm: false)
     }
     static func fileRemoved(path: String) -> AuditNotice {
-        AuditNotice(
-            "the audit log \(path) was removed, with its lines; find out who did that. A new file continues the log")
+        AuditNotice("the audit log \(path) was removed, with its lines; find out who did that")
     }
     static func keyNotSaved(_ error: AuditError) -> AuditNotice {
         AuditNotice(

@@ -12,6 +12,8 @@ struct ChainWriter: ~Copyable {
     var notices: [AuditNotice] = []
     /// Whether the file of the running key has to be replaced.
     var isKeyUnsaved = false
+    /// Why no new file could follow the current one, which was removed: until one does, nothing is written.
+    var obstacle: AuditError?
     private var encoder: LineEncoder
     private var headFile: HeadFile
     /// Events that were lost since the failure began.
@@ -49,6 +51,7 @@ struct ChainWriter: ~Copyable {
         let before = encoder.end
         do throws(AuditError) {
             guard !isClosed else { throw .closed }
+            if let obstacle { throw obstacle }
             try encode(events, own, microseconds)
             try file.append(lines.span)
         } catch {
@@ -105,14 +108,14 @@ struct ChainWriter: ~Copyable {
     ///
     /// - Returns: The former file.
     mutating func change(to new: AuditFile, at microseconds: Int64) throws(AuditError) -> AuditFile {
-        let (former, end) = (file, encoder.end)
+        let (former, end, obstacle) = (file, encoder.end, obstacle)
         // A verification would report an incomplete line.
         try? former.cutTornBytes()
-        file = new
+        (file, self.obstacle) = (new, nil)
         do throws(AuditError) {
             try write([], .continued, at: microseconds)
         } catch {
-            file = former
+            (file, self.obstacle) = (former, obstacle)
             throw error
         }
         // A start reads only the new file, whose first line follows this end.

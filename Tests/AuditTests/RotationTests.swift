@@ -57,6 +57,28 @@ import Testing
         #expect(found.isSound && found.lines == 3...4)
     }
 
+    @Test("while no new file can follow one that was removed, events are refused, and the operator is told why, once")
+    func hinderedRemoval() throws {
+        let fixture = try LogFixture()
+        let log = try fixture.open()
+        try log.append([.stored])
+        unlink(fixture.path)
+        #expect(mkdir(fixture.path, 0o700) == 0)
+        for _ in 1...3 { log.keepUp() }
+        let notices = fixture.takeNotices()
+        try #require(notices.count == 2)
+        #expect(notices[0].contains("was removed") && notices[1].contains(SystemError.reason(EISDIR)))
+        #expect(throws: AuditError.self) { try log.append([.stored, .stored]) }
+        #expect(log.figures.isFailing && fixture.takeNotices().isEmpty)
+        rmdir(fixture.path)
+        log.keepUp()
+        #expect(fixture.takeNotices() == ["the audit log is written again; 2 events are not in it"])
+        try log.append([.stored])
+        #expect(!log.figures.isFailing)
+        let found = try fixture.verify()
+        #expect(found.isSound && found.lines == 3...5)
+    }
+
     @Test("a file that was emptied goes on, and the verifier misses what was in it")
     func emptied() throws {
         let fixture = try LogFixture()

@@ -257,15 +257,15 @@ final class WriterThread: Sendable {
                 }
             case .expire:
                 // If it fails, it must not be due again at once, or the writer would repeat it without a pause.
-                schedule.noteExpiry(removed: 0, isDone: true, at: .now)
+                var (removed, isDone) = (0, true)
+                defer { schedule.noteExpiry(removed: removed, isDone: isDone, at: .now) }
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
                 guard isExpiring(database), state.clock.mayDelete(report) else { return }
                 let retention = state.retention
-                let (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
+                (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall)
                 }
-                schedule.noteExpiry(removed: removed, isDone: isDone, at: .now)
                 state.metrics.expired.add(UInt64(removed))
                 if removed > 0 { report(.expired(count: removed)) }
             }

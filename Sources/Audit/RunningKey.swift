@@ -228,17 +228,14 @@ enum KeyFile {
 
     /// The lines without comments; nil if there is no such file.
     static func lines(of path: String) throws(AuditError) -> [[UInt8]]? {
-        let status: FileStatus
-        var bytes: [UInt8] = []
-        defer { SecretKey.wipe(&bytes) }
+        var (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
-            let file = try FileDescriptor(openingFile: path)
-            status = try FileStatus.read(file.number)
-            bytes = try BlockingIO.read(from: file.number, limit: sizeLimit)
+            (bytes, status) = try BlockingIO.contents(ofFile: path, limit: sizeLimit)
         } catch {
             if error.code == ENOENT { return nil }
             throw .file(path: path, error)
         }
+        defer { SecretKey.wipe(&bytes) }
         guard !status.isOpenToOthers else {
             throw .keyFileMode(path: path, mode: UInt32(status.mode & 0o777))
         }
@@ -283,7 +280,7 @@ enum KeyFile {
 
     /// A key in base64url.
     static func key(_ text: ArraySlice<UInt8>) -> SecretKey? {
-        guard var bytes = Base64URL.decode(Array(text).span) else { return nil }
+        guard var bytes = Base64URL.decode(text.span) else { return nil }
         defer { SecretKey.wipe(&bytes) }
         return bytes.count == SecretKey.length ? SecretKey(bytes.span) : nil
     }

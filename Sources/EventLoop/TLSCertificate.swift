@@ -113,7 +113,7 @@ extension ClientCertificate {
     init(file path: String) throws(KeyFileError) {
         var bytes: [UInt8]
         do throws(SystemError) {
-            bytes = try BlockingIO.contents(ofFile: path, limit: Self.sizeLimit)
+            bytes = try BlockingIO.contents(ofFile: path, limit: Self.sizeLimit).bytes
         } catch {
             throw KeyFileError(unreadable: path, error)
         }

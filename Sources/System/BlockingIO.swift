@@ -82,11 +82,18 @@ package enum BlockingIO {
 
     /// Reads to the end of a file or stream.
     ///
-    /// - Parameter limit: The most bytes that are read.
-    package static func read(from descriptor: Int32, limit: Int = .max) throws(SystemError) -> [UInt8] {
+    /// What fits into one buffer is never moved to another, which would leave a copy that nobody wipes.
+    ///
+    /// - Parameters:
+    ///   - limit: The most bytes that are read.
+    ///   - size: How many bytes the first buffer has room for, unless 64 KiB are more.
+    package static func read(
+        from descriptor: Int32, limit: Int = .max, expecting size: Int = 0
+    ) throws(SystemError) -> [UInt8] {
         var bytes: [UInt8] = []
         while bytes.count < limit {
-            let room = min(1 << 16, limit - bytes.count)
+            let left = bytes.capacity - bytes.count
+            let room = min(left > 0 ? left : max(1 << 16, size), limit - bytes.count)
             var count = 0
             bytes.append(addingCapacity: room) { span in
                 unsafe span.withUnsafeMutableBufferPointer { free, initialized in
@@ -102,12 +109,17 @@ package enum BlockingIO {
     }
 
     /// Reads a whole regular file, which is opened without waiting; fails with `EFBIG` if it is longer than the limit.
-    package static func contents(ofFile path: String, limit: Int) throws(SystemError) -> [UInt8] {
-        let descriptor = try FileDescriptor(openingFile: path)
-        // Does not rely on the file's size, which some file systems report as 0 for files with contents.
-        let bytes = try read(from: descriptor.number, limit: limit + 1)
+    ///
+    /// - Returns: The bytes, which are in one buffer that the caller can wipe, and the file's status.
+    package static func contents(
+        ofFile path: String, _ flags: Int32 = O_RDONLY, limit: Int
+    ) throws(SystemError) -> (bytes: [UInt8], status: FileStatus) {
+        let descriptor = try FileDescriptor(openingFile: path, flags)
+        let status = try FileStatus.read(descriptor.number)
+        // Does not rely on the size, which some file systems report as 0 for files with contents.
+        let bytes = try read(from: descriptor.number, limit: limit + 1, expecting: min(status.size, limit) + 1)
         guard bytes.count <= limit else { throw SystemError(call: "read", code: EFBIG) }
-        return bytes
+        return (bytes, status)
     }
 
     /// Reads a part of a file without moving its position; returns fewer bytes only at the end of the file.

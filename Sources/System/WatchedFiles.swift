@@ -101,16 +101,11 @@ extension WatchedFiles where Names == String {
 ///
 /// They contain no secrets, so everybody may read them; but whoever may write to one could let himself in.
 package enum TrustedFile {
-    /// Largest file that is read, in bytes.
-    package static let sizeLimit = 1 << 20
-
     /// The text of a file, without a byte order mark.
     package static func read(_ path: String) throws(KeyFileError) -> [UInt8] {
         let (bytes, status): ([UInt8], FileStatus)
         do throws(SystemError) {
-            let descriptor = try FileDescriptor(openingFile: path)
-            status = try FileStatus.read(descriptor.number)
-            bytes = try BlockingIO.read(from: descriptor.number, limit: sizeLimit + 1)
+            (bytes, status) = try BlockingIO.contents(ofFile: path, limit: 1 << 20)
         } catch {
             throw KeyFileError(unreadable: path, error)
         }
@@ -122,7 +117,6 @@ package enum TrustedFile {
                 do not know
                 """)
         }
-        guard bytes.count <= sizeLimit else { throw KeyFileError(path, "has more than \(sizeLimit >> 20) MiB") }
         return Array(bytes.withoutByteOrderMark)
     }
 }

@@ -36,6 +36,17 @@ import Testing
         close(reading)
     }
 
+    @Test(arguments: [1_000, 200_000])
+    func `a file is read into one buffer, as a secret in a former one would not be wiped`(_ count: Int) throws {
+        let folder = try TemporaryDirectory()
+        let file = try FileDescriptor(opening: folder.path + "/file", O_RDWR | O_CREAT, mode: 0o600)
+        try BlockingIO.write([UInt8](repeating: 7, count: count), to: file.number)
+        let bytes = try BlockingIO.contents(ofFile: folder.path + "/file", limit: 1 << 20).bytes
+        var buffer: [UInt8] = []
+        buffer.reserveCapacity(max(1 << 16, count + 1))
+        #expect(bytes.count == count && bytes.capacity == buffer.capacity)
+    }
+
     @Test func `a part of a file ends with the file`() throws {
         let file = try FileDescriptor(opening: "/proc/self/exe", O_RDONLY)
         let size = try FileStatus.read(file.number).size

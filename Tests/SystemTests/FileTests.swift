@@ -66,7 +66,7 @@ import Testing
         let isHindered = Mutex(false)
         let file = try WatchedFiles(path) { path throws(SystemError) in
             guard !isHindered.withLock(\.self) else { throw SystemError(call: "open", code: EMFILE) }
-            return String(decoding: try BlockingIO.contents(ofFile: path, limit: 10), as: UTF8.self)
+            return String(decoding: try BlockingIO.contents(ofFile: path, limit: 10).bytes, as: UTF8.self)
         }
         #expect(file.content == "1" && !file.haveChanged)
         _ = try makeFile("watched", "22")

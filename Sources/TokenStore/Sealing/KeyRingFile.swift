@@ -46,21 +46,18 @@ package struct KeyRingFile: Hashable, Sendable {
 
     /// Reads the ring; nil when there is no such file.
     package func load() throws(KeyRingError) -> KeyRing? {
-        guard let descriptor = try open() else { return nil }
-        guard let status = try? FileStatus.read(descriptor.number) else {
-            throw .file(path: path, .last("fstat"))
+        let target = try followed
+        var (text, status): ([UInt8], FileStatus)
+        do throws(SystemError) {
+            (text, status) = try BlockingIO.contents(ofFile: target, O_RDONLY | O_NOFOLLOW, limit: Self.sizeLimit)
+        } catch {
+            if error.code == ENOENT { return nil }
+            throw .file(path: path, error)
         }
+        defer { SecretKey.wipe(&text) }
         guard isCredential || !status.isOpenToOthers else {
             throw .open(path: path, mode: status.mode & 0o777)
         }
-        guard status.size <= Self.sizeLimit else { throw .malformed(path: path, line: 0, reason: "it is too long") }
-        var text: [UInt8]
-        do throws(SystemError) {
-            text = try BlockingIO.read(from: descriptor.number, at: 0, count: status.size + 1)
-        } catch {
-            throw .file(path: path, SystemError(call: "read", code: error.code))
-        }
-        defer { SecretKey.wipe(&text) }
         do throws(KeyRingText.Malformed) {
             return try KeyRingText.ring(of: text)
         } catch {
@@ -77,17 +74,6 @@ package struct KeyRingFile: Hashable, Sendable {
 
     /// The group of a Kubernetes pod's volume, if that group may read the ring as well; nil otherwise.
     package var volumeGroup: UInt32? { isCredential ? nil : FileStatus(path)?.volumeGroup }
-
-    /// Nil if there is no such file.
-    private func open() throws(KeyRingError) -> FileDescriptor? {
-        let target = try followed
-        do throws(SystemError) {
-            return try FileDescriptor(openingFile: target, O_RDONLY | O_NOFOLLOW)
-        } catch {
-            if error.code == ENOENT { return nil }
-            throw .file(path: path, error)
-        }
-    }
 
     /// The path without links.
     private var followed: String {

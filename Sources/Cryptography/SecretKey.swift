@@ -34,9 +34,6 @@ internal import Glibc
         return SecretKey(bytes.span)
     }
 
-    /// Identifies this object among those in use.
-    package var identity: ObjectIdentifier { ObjectIdentifier(self) }
-
     /// Whether the bytes are equal; takes constant time.
     package func hasBytes(of other: SecretKey) -> Bool {
         unsafe CRYPTO_memcmp(storage, other.storage, Self.length) == 0

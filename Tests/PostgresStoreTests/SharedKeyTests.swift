@@ -153,7 +153,7 @@ import Testing
         try connection.transaction { () throws(PostgresError) in
             let row = Row(
                 key: RowKey(bytes: stale.key), value: stale.value ?? [], keyNumber: stale.keyNumber, times: stale.times,
-                id: [], index: ObjectIdentifier(server))
+                id: [])
             try connection.replace([(row: row, version: stale.version)])
         }
         #expect(try await server.get("replaced") == "new")

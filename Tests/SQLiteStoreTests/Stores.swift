@@ -39,8 +39,7 @@ extension Row {
     /// A row in the clear, for `WriterConnection.commit`.
     init(_ key: RowKey, _ value: [UInt8]) {
         self.init(
-            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [],
-            index: ObjectIdentifier(Row.self))
+            key: key, value: value, keyNumber: 0, times: RowTimes(writtenAt: 1, expiresAt: nil), id: [])
     }
 }
 

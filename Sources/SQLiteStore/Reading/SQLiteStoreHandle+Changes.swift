@@ -26,8 +26,8 @@ extension SQLiteStoreHandle {
             .other(completion) { if case .removed(let wasThere) = $0 { wasThere } else { nil } }
         ) { (coder) throws(SealingError) in
             var key = RowKey()
-            let index = try coder.key(of: id, into: &key).identity
-            return .remove(RowRemoval(key: key, id: id, index: index, condition: try coder.condition(condition)))
+            try coder.key(of: id, into: &key)
+            return .remove(key, id: id, try coder.condition(condition))
         }
     }
 
@@ -73,8 +73,8 @@ extension SQLiteStoreHandle {
     func endSessions(of user: [UInt8], completion: Completion<Int>) {
         gather(Self.waitingBytes + user.count, .count(completion)) { (coder) throws(SealingError) in
             var key = RowKey()
-            let index = try coder.key(of: user, into: &key).identity
-            return .endSessions(userKey: key.bytes, index: index)
+            try coder.key(of: user, into: &key)
+            return .endSessions(userKey: key.bytes)
         }
     }
 }

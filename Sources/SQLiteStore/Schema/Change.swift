@@ -5,11 +5,12 @@ enum Change: Sendable {
     /// Stores a token; the usual one, so it is not boxed.
     case store(Row)
     indirect case storeIf(Row, RowCondition)
-    indirect case remove(RowRemoval)
+    /// Removes a token; the id is for the observer of writes.
+    indirect case remove(RowKey, id: [UInt8], RowCondition)
     indirect case createSession(SessionRow, perUser: Int)
     case endSession(SessionID)
-    /// All sessions of a user, named by the key of its row, which was made with an index key.
-    indirect case endSessions(userKey: [UInt8], index: ObjectIdentifier)
+    /// All sessions of a user, named by the key of its row.
+    case endSessions(userKey: [UInt8])
     /// The keys of sessions' rows, and when they were used in seconds since 1970.
     indirect case noteUses([(key: [UInt8], usedAt: Int64)])
 
@@ -17,7 +18,7 @@ enum Change: Sendable {
     var writtenID: [UInt8]? {
         switch self {
         case .store(let row), .storeIf(let row, _): row.id
-        case .remove(let removal): removal.id
+        case .remove(_, let id, _): id
         case .createSession, .endSession, .endSessions, .noteUses: nil
         }
     }
@@ -37,16 +38,6 @@ struct RowCondition: Sendable {
     var match: WriteCondition.Match
     /// The key of the session's row; nil for none.
     var session: [UInt8]?
-}
-
-/// A token to be removed.
-struct RowRemoval: Sendable {
-    let key: RowKey
-    /// For the observer of writes.
-    let id: [UInt8]
-    /// The index key that `key` was made with.
-    let index: ObjectIdentifier
-    let condition: RowCondition
 }
 
 /// What a change has done.

@@ -50,24 +50,22 @@ extension WriterConnection {
     ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
         switch change {
         case .store(let row):
-            guard rules.acceptance.accepts(row) else { return .failure(.staleKey) }
+            guard rules.acceptance.accepts(keyNumber: row.keyNumber) else { return .failure(.staleKey) }
             return try store(row)
         case .storeIf(let row, let condition):
-            guard rules.acceptance.accepts(row) else { return .failure(.staleKey) }
+            guard rules.acceptance.accepts(keyNumber: row.keyNumber) else { return .failure(.staleKey) }
             if let error = try fault(of: condition, row.key, rules) { return .failure(error) }
             return try store(row)
-        case .remove(let removal):
-            guard rules.acceptance.accepts(index: removal.index) else { return .failure(.staleKey) }
-            if let error = try fault(of: removal.condition, removal.key, rules) { return .failure(error) }
-            let wasThere = try find(removal.key, rules) != nil
-            if try table.remove(removal.key) { noteRemoved(1) }
+        case .remove(let key, _, let condition):
+            if let error = try fault(of: condition, key, rules) { return .failure(error) }
+            let wasThere = try find(key, rules) != nil
+            if try table.remove(key) { noteRemoved(1) }
             return .success(.removed(wasThere))
         case .createSession(let row, let perUser): return try create(row, perUser, rules)
         case .endSession(let id):
             guard let row = try sessions.remove(id: id) else { return .success(.ended(nil)) }
             return .success(.ended(EndedSession(id: id, user: noteEnded([row])[0]?.session.user)))
-        case .endSessions(let userKey, let index):
-            guard rules.acceptance.accepts(index: index) else { return .failure(.staleKey) }
+        case .endSessions(let userKey):
             return .success(.endedSome(noteEnded(try sessions.remove(userKey: userKey)).count))
         case .noteUses(let uses):
             for use in uses { try sessions.noteUse(of: use.key, at: use.usedAt) }
@@ -112,7 +110,7 @@ extension WriterConnection {
     private func create(
         _ row: SessionRow, _ perUser: Int, _ rules: WriteRules
     ) throws(SQLiteError) -> Result<ChangeOutcome, StoreError> {
-        guard rules.acceptance.accepts(index: row.index, keyNumber: row.keyNumber) else { return .failure(.staleKey) }
+        guard rules.acceptance.accepts(keyNumber: row.keyNumber) else { return .failure(.staleKey) }
         if let reachedLimit { return .failure(.full(reachedLimit)) }
         var row = row
         row.number = versions.next().rawValue

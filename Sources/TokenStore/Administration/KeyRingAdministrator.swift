@@ -131,8 +131,7 @@ extension Sealing {
             for key in present.keys where found.key(numbered: key.number)?.hasBytes(of: key.key) != true {
                 throw .lacksKey(number: key.number, path: file.path)
             }
-            // Keeps the index key's object, to which rows that wait to be written refer.
-            return KeyRing(index: present.index, keys: found.keys, active: present.active.number)
+            return found.activating(present.active.number)
         } catch {
             throw .keyRing(error)
         }

@@ -1,4 +1,4 @@
-package import Cryptography
+internal import Cryptography
 internal import Glibc
 internal import Synchronization
 
@@ -37,24 +37,13 @@ package struct Row: Sendable {
     package var keepsNewer = false
     /// The unique id, for the observer of writes.
     package let id: [UInt8]
-    /// The index key that `key` was made with.
-    package let index: ObjectIdentifier
 
-    package init(
-        key: RowKey, value: [UInt8], keyNumber: Int, times: RowTimes, id: [UInt8], index: ObjectIdentifier
-    ) {
+    package init(key: RowKey, value: [UInt8], keyNumber: Int, times: RowTimes, id: [UInt8]) {
         self.key = key
         self.value = value
         self.keyNumber = keyNumber
         self.times = times
         self.id = id
-        self.index = index
-    }
-}
-
-extension Sealing.Acceptance {
-    package func accepts(_ row: Row) -> Bool {
-        accepts(index: row.index, keyNumber: row.keyNumber)
     }
 }
 
@@ -80,15 +69,10 @@ package struct RowCoder: ~Copyable {
     }
 
     /// Makes the key that finds an id's row.
-    ///
-    /// - Returns: The index key that was used. A caller that read it separately could get a later one.
-    @discardableResult
-    package mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) -> SecretKey {
-        let hash = try refresh()
-        try hash.hash(id, into: &key.bytes)
+    package mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) {
+        try refresh().hash(id, into: &key.bytes)
         key.hashPrefix = RowKey.prefix(of: key.bytes)
         if sealer == nil { key.bytes = id }
-        return hash.key
     }
 
     /// - Parameter writtenAt: In seconds since 1970; nil for now.
@@ -99,13 +83,13 @@ package struct RowCoder: ~Copyable {
 
     package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
-        let index = try self.key(of: token.id, into: &key).identity
+        try self.key(of: token.id, into: &key)
         if let refusal = sealing.refusal { throw refusal }
         let value = try sealer?.seal(
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
             key: key, value: value ?? token.info, keyNumber: sealer?.ring.active.number ?? 0, times: times,
-            id: token.id, index: index
+            id: token.id
         )
     }
 

@@ -19,8 +19,6 @@ package struct SessionRow: Sendable {
     package let usedAt: Int64
     /// Larger than the numbers of all earlier sessions.
     package var number: Int64
-    /// The index key that `key` was made with; nil for a row that was read.
-    package var index: ObjectIdentifier?
 
     /// The times that a sealed user is bound to; the time of the last use changes without sealing the user again.
     var times: RowTimes { RowTimes(writtenAt: createdAt, expiresAt: expiresAt) }
@@ -88,7 +86,7 @@ extension RowCoder {
         of session: UserSession, _ key: SessionKey, number: Int64 = 0
     ) throws(SealingError) -> SessionRow {
         var user = RowKey()
-        let index = try self.key(of: session.user, into: &user).identity
+        try self.key(of: session.user, into: &user)
         if let refusal = sealing.refusal { throw refusal }
         let rowKey = try rowKey(of: key)
         let times = RowTimes(writtenAt: session.createdAt, expiresAt: session.expiresAt)
@@ -98,7 +96,7 @@ extension RowCoder {
         return SessionRow(
             key: rowKey, id: session.id.bytes, userKey: user.bytes, keyNumber: sealer?.ring.active.number ?? 0,
             user: sealed ?? session.user, createdAt: session.createdAt, expiresAt: session.expiresAt,
-            usedAt: session.lastUsedAt, number: number, index: index
+            usedAt: session.lastUsedAt, number: number
         )
     }
 

@@ -42,22 +42,16 @@ package final class Sealing: Sendable {
     }
 
     /// The rows that may be written at present.
-    package var acceptance: Acceptance { Acceptance(keys: keys, retiring: retiring.load(ordering: .acquiring)) }
+    package var acceptance: Acceptance { Acceptance(ring: ring, retiring: retiring.load(ordering: .acquiring)) }
 
-    /// Decides whether rows that were sealed earlier may still be written: their keys must be this store's, and not
-    /// being retired.
+    /// Decides whether rows that were sealed earlier may still be written: their key must be in the ring, and not being
+    /// retired.
     package struct Acceptance {
-        fileprivate let keys: StoreKeys
+        fileprivate let ring: KeyRing?
         fileprivate let retiring: Int
 
-        /// For a row that is only looked for or removed.
-        package func accepts(index: ObjectIdentifier?) -> Bool {
-            index == keys.index.identity
-        }
-
-        package func accepts(index: ObjectIdentifier?, keyNumber: Int) -> Bool {
-            guard accepts(index: index) else { return false }
-            guard let ring = keys.ring else { return true }
+        package func accepts(keyNumber: Int) -> Bool {
+            guard let ring else { return true }
             return keyNumber != retiring && ring.key(numbered: keyNumber) != nil
         }
     }

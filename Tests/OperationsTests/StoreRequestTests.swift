@@ -25,7 +25,7 @@ import TokenStore
     }
 
     @Test func `JSON keys are snake_case when encoding and decoding`() throws {
-        let request = ListTokens(after: StoreCursor("1"), limit: 2, showsIDs: true, showsTokenInfos: false)
+        let request = ListTokens(after: "1", limit: 2, showsIDs: true, showsTokenInfos: false)
         let text = String(decoding: try OperationsJSON.encode(request), as: UTF8.self)
         #expect(text == #"{"after":"1","limit":2,"shows_ids":true,"shows_token_infos":false}"#)
         #expect(try OperationsJSON.decode(ListTokens.self, from: Data(text.utf8)).showsIDs)

@@ -36,7 +36,7 @@ import Testing
         let half = [UInt8](repeating: 65, count: WriterConnection.stepBytes / 2)
         let outcomes = await administrator.store((0..<count).map { (Token(id: [UInt8(65 + $0)], info: half), nil) })
         for outcome in outcomes { try outcome.get() }
-        var (cursor, sizes): (StoreCursor?, [Int]) = (nil, [])
+        var (cursor, sizes): (String?, [Int]) = (nil, [])
         while true {
             let page = try await administrator.page(after: cursor, limit: 100)
             sizes.append(page.entries.count)

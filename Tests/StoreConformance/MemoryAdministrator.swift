@@ -14,11 +14,11 @@ struct MemoryAdministrator: StoreAdministrator {
         WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }
     }
 
-    func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
+    func page(after cursor: String?, limit: Int) throws(StoreError) -> TokenPage {
         var start: [UInt8]?
         if let cursor {
-            guard cursor.text.hasPrefix("after ") else { throw .refused("the cursor is not one of this store's") }
-            start = cursor.text.dropFirst(6).split(separator: ",").compactMap { UInt8($0) }
+            guard cursor.hasPrefix("after ") else { throw .refused("the cursor is not one of this store's") }
+            start = cursor.dropFirst(6).split(separator: ",").compactMap { UInt8($0) }
         }
         let (rows, isLast) = store.page(after: start, limit: limit)
         var page = TokenPage()
@@ -29,7 +29,7 @@ struct MemoryAdministrator: StoreAdministrator {
             )
         }
         if !isLast, let last = rows.last {
-            page.next = StoreCursor("after " + last.id.map(String.init).joined(separator: ","))
+            page.next = "after " + last.id.map(String.init).joined(separator: ",")
         }
         return page
     }

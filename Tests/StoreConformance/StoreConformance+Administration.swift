@@ -21,7 +21,7 @@ extension StoreConformance {
             }
             for outcome in await store.administrator.users.store(tokens, keepsNewer: false) { try outcome.get() }
             for limit in [1, 10, 105, 1_000] {
-                var (cursor, found): (StoreCursor?, [Token]) = (nil, [])
+                var (cursor, found): (String?, [Token]) = (nil, [])
                 repeat {
                     let page = try await store.administrator.page(after: cursor, limit: limit)
                     try expect(page.entries.count <= limit, "a page has \(page.entries.count) tokens")
@@ -38,7 +38,7 @@ extension StoreConformance {
             let store = try open { _ in }
             let page = try await store.administrator.page(after: nil, limit: 10)
             try expect(page.entries.isEmpty && page.next == nil, "there is something")
-            let error = try await error { _ = try await store.administrator.page(after: StoreCursor("?"), limit: 10) }
+            let error = try await error { _ = try await store.administrator.page(after: "?", limit: 10) }
             try expectEqual(error.cause, .refused, "the cause")
             store.close()
         },

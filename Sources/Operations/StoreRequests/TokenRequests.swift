@@ -152,7 +152,7 @@ package struct RemoveTokens: StoreRequest {
 package struct ListTokens: StoreRequest {
     package static let name = StoreRequestName.page
     /// The position to continue from: `next` of the previous page; nil for the first page.
-    package var after: StoreCursor?
+    package var after: String?
     /// The largest number of tokens; a page has fewer if they are large.
     package var limit: Int
     package var showsIDs: Bool
@@ -173,7 +173,7 @@ package struct ListTokens: StoreRequest {
     package struct Reply: Codable, Sendable {
         package var tokens: [Entry]
         /// Where the next page begins; nil after the last page.
-        package var next: StoreCursor?
+        package var next: String?
     }
 
     private enum CodingKeys: String, CodingKey {
@@ -188,7 +188,7 @@ package struct ListTokens: StoreRequest {
         return showsTokenInfos ? ("export", "begun") : showsIDs ? ("list with ids", "begun") : nil
     }
 
-    package init(after: StoreCursor?, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
+    package init(after: String?, limit: Int, showsIDs: Bool, showsTokenInfos: Bool = false) {
         self.after = after
         self.limit = limit
         self.showsIDs = showsIDs

@@ -45,7 +45,7 @@ package struct PostgresAdministrator: StoreAdministrator {
 
     // MARK: - Listing
 
-    package func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage {
+    package func page(after cursor: String?, limit: Int) async throws(StoreError) -> TokenPage {
         let start = try cursor.map { (cursor) throws(StoreError) in try Self.key(of: cursor) } ?? []
         let stored = try await reading { (connection) throws(PostgresError) in
             try connection.tokens(after: start, limit: limit)
@@ -62,12 +62,12 @@ package struct PostgresAdministrator: StoreAdministrator {
             page.entries.append(
                 TokenPage.Entry(writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt, token: token))
         }
-        page.next = stored.next.map { StoreCursor(Base64URL.encode($0.span)) }
+        page.next = stored.next.map { Base64URL.encode($0.span) }
         return page
     }
 
-    private static func key(of cursor: StoreCursor) throws(StoreError) -> [UInt8] {
-        guard let key = Base64URL.decode(Array(cursor.text.utf8).span), !key.isEmpty else {
+    private static func key(of cursor: String) throws(StoreError) -> [UInt8] {
+        guard let key = Base64URL.decode(Array(cursor.utf8).span), !key.isEmpty else {
             throw .refused("the cursor is not one of this store's")
         }
         return key

@@ -42,10 +42,10 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
 }
 
 extension SQLiteAdministrator {
-    package func page(after cursor: StoreCursor?, limit: Int) throws(StoreError) -> TokenPage {
+    package func page(after cursor: String?, limit: Int) throws(StoreError) -> TokenPage {
         var start: Int64 = 0
         if let cursor {
-            guard let slot = Int64(cursor.text) else { throw .refused("the cursor is not one of this store's") }
+            guard let slot = Int64(cursor) else { throw .refused("the cursor is not one of this store's") }
             start = slot
         }
         return try reading { (connection) throws(SQLiteError) in
@@ -54,7 +54,7 @@ extension SQLiteAdministrator {
             var bytes = 0
             while case .token(let row, let token)? = try rows.next() {
                 if page.entries.count == limit || bytes >= WriterConnection.stepBytes {
-                    page.next = StoreCursor("\(start)")
+                    page.next = "\(start)"
                     break
                 }
                 (start, bytes) = (row.slot, rows.valueBytes)

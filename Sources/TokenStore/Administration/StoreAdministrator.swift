@@ -17,7 +17,7 @@ package protocol StoreAdministrator: Sendable {
     /// - Parameters:
     ///   - cursor: The `next` of the previous page; nil for the first page.
     ///   - limit: The maximum number of rows; fewer are returned when they are large.
-    func page(after cursor: StoreCursor?, limit: Int) async throws(StoreError) -> TokenPage
+    func page(after cursor: String?, limit: Int) async throws(StoreError) -> TokenPage
 
     /// - Parameter exactly: Whether to count the tokens even if that takes long; otherwise a store may estimate their
     ///   number.
@@ -33,29 +33,11 @@ extension StoreAdministrator {
     package func statistics() async throws(StoreError) -> StoreStatistics { try await statistics(exactly: false) }
 }
 
-/// Where a listing continues; only the store that made it can interpret it.
-package struct StoreCursor: Hashable, Sendable, Codable {
-    package let text: String
-
-    package init(_ text: String) {
-        self.text = text
-    }
-
-    package init(from decoder: any Decoder) throws {
-        text = try decoder.singleValueContainer().decode(String.self)
-    }
-
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.singleValueContainer()
-        try container.encode(text)
-    }
-}
-
 /// A page of a listing.
 package struct TokenPage: Sendable {
     package var entries: [Entry] = []
-    /// Where the next page begins; nil when there is none.
-    package var next: StoreCursor?
+    /// The cursor with which the next page begins, which only this store can interpret; nil when there is none.
+    package var next: String?
 
     package init() {}
 

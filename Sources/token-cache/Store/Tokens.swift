@@ -135,7 +135,7 @@ struct List: AsyncParsableCommand {
     func run() async throws {
         let now = Int64(Date.now.timeIntervalSince1970)
         let count = try await options.withStore(for: .list) { store in
-            var (cursor, count, bytes): (StoreCursor?, Int, Int) = (nil, 0, 0)
+            var (cursor, count, bytes): (String?, Int, Int) = (nil, 0, 0)
             while true {
                 let page = try await store.perform(ListTokens(after: cursor, limit: Self.page, showsIDs: showIDs))
                 let lines = try page.tokens.map { token in

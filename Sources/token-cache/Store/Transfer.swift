@@ -156,7 +156,7 @@ struct Export: AsyncParsableCommand {
         let writer = try TokenPHPFolderWriter(directory)
         let total = try await store.perform(StatisticsOfStore()).tokens
         var summary = TransferSummary()
-        var (cursor, seen): (StoreCursor?, Int) = (nil, 0)
+        var (cursor, seen): (String?, Int) = (nil, 0)
         while true {
             let page = try await store.perform(
                 ListTokens(after: cursor, limit: Self.page, showsIDs: true, showsTokenInfos: true)

@@ -16,7 +16,7 @@ import Testing
     private let ends: [Int]
 
     private static let ids = ["one", "two", "three", "four"]
-    private static let frameSize = PageSize.ofNew + 24
+    private static let frameSize = SQLiteConnection.pageSize + 24
 
     init() throws {
         folder = try TemporaryDirectory()
@@ -88,7 +88,7 @@ import Testing
     func overwrittenGroup() throws {
         let path = folder.path + "/rounds.db"
         let connection = try SQLiteConnection(path: path, mode: .readWriteCreate)
-        try connection.execute("PRAGMA page_size = \(PageSize.ofNew)")
+        try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
         #expect(try connection.text("PRAGMA journal_mode = WAL") == "wal")
         try connection.execute("PRAGMA wal_autocheckpoint = 0")
         try Schema.create(connection)
@@ -285,7 +285,7 @@ import Testing
         #expect(found.movedFrames > 0 && found.movedFrames < found.frames)
         try FileManager.default.copyItem(atPath: data, toPath: copy)
         try FileManager.default.removeItem(atPath: copy + "/lock")
-        return (copy, 32 + found.movedFrames * found.frameSize)
+        return (copy, 32 + found.movedFrames * Self.frameSize)
     }
 
     @Test("a database that has more of a damaged WAL than can be read accepts no more tokens", arguments: [1, 10])

@@ -103,6 +103,14 @@ import Testing
         #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
 
+    @Test("a database whose page size another program has changed is refused")
+    func pageSize() throws {
+        try open().close()
+        try edit("PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA journal_mode = WAL")
+        let error = try #require(#expect(throws: SQLiteOpenError.self) { try open() })
+        #expect(error.description.contains("from 2048 to 4096 bytes"))
+    }
+
     @Test("a database of another program is not touched")
     func foreign() throws {
         try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
@@ -134,6 +142,7 @@ import Testing
     init() throws {
         folder = try TemporaryDirectory()
         connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
+        try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
         try Schema.create(connection)
     }
 

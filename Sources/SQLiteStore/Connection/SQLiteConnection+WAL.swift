@@ -13,14 +13,11 @@ extension SQLiteConnection {
         var frames: Int
         /// Frames that are in the database already.
         var movedFrames: Int
-        var pageSize: Int
 
         /// The least length of the WAL in bytes; 0 if it has no valid frame.
-        var size: Int { frames == 0 ? 0 : WALIndex.headSize + frames * frameSize }
+        var size: Int { frames == 0 ? 0 : 32 + frames * WALIndex.frameSize }
 
-        var frameSize: Int { 24 + pageSize }
-
-        static let headSize = 32
+        static let frameSize = 24 + SQLiteConnection.pageSize
     }
 
     /// Bytes of the index that are mapped at a time.
@@ -31,12 +28,9 @@ extension SQLiteConnection {
         var found: WALIndex?
         _ = unsafe withIndex { index in
             guard unsafe index.load(fromByteOffset: 12, as: UInt8.self) != 0 else { return }
-            let pageSize = unsafe Int(index.load(fromByteOffset: 14, as: UInt16.self))
             found = WALIndex(
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
-                movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
-                // 1 stands for 65,536, which does not fit.
-                pageSize: pageSize == 1 ? 65_536 : pageSize
+                movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self))
             )
         }
         return found

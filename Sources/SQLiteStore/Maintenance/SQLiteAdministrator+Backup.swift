@@ -95,15 +95,15 @@ extension SQLiteAdministrator {
 
     private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
         while true {
-            let (remaining, total, pageSize) = try await withCopy {
-                (writer) throws(SQLiteError) -> Result<(Int, Int, Int), StoreError> in
+            let (remaining, total) = try await withCopy {
+                (writer) throws(SQLiteError) -> Result<(remaining: Int, total: Int), StoreError> in
                 guard let copy = writer.copy else {
                     return .failure(.refused("the database was opened again after a fault; start the backup again"))
                 }
-                let (remaining, total) = try copy.step(pages: Int32(Self.backupStep / writer.pageSize))
-                return .success((remaining, total, writer.pageSize))
+                return .success(try copy.step(pages: Int32(Self.backupStep / SQLiteConnection.pageSize)))
             }
-            progress(StoreProgress(done: (total - remaining) * pageSize, total: total * pageSize))
+            let size = SQLiteConnection.pageSize
+            progress(StoreProgress(done: (total - remaining) * size, total: total * size))
             if remaining == 0 { return }
             if Task.isCancelled { throw BackupFile.interrupted }
         }

@@ -173,16 +173,6 @@ enum Schema {
     }
 }
 
-/// Bytes of a database's page.
-enum PageSize {
-    /// The page size of new databases.
-    ///
-    /// A commit writes every page that it changes as a whole, so small pages write less. Compared with pages of 4 KiB, those of
-    /// 2 KiB wrote half as much per POST for tokens of 330 bytes, and two thirds as much for a mixture of up to 8 KiB. Pages of
-    /// 1 KiB write still less for short tokens, but cost more processor time for long ones, which span several pages.
-    static let ofNew = 2_048
-}
-
 /// The numbers of the keys that rows are sealed with, as far as a look at the first rows shows.
 ///
 /// No index has them, so looking at every row would take as long as reading the whole database. The first tokens are a random

@@ -68,8 +68,6 @@ struct WALExaminer {
     }
 
     private let descriptor: Int32
-    /// The page size of all our databases; the one in the header may be damaged.
-    private let pageSize = PageSize.ofNew
     private let isBigEndian: Bool
     private let isHeaderSound: Bool
     private var salts: UInt64
@@ -110,7 +108,8 @@ struct WALExaminer {
         var checksum = Checksum()
         checksum.add(beginning[..<24], isBigEndian: isBigEndian)
         let stored = Checksum(first: Self.number(beginning, 24), second: Self.number(beginning, 28))
-        isHeaderSound = magic | 1 == Self.magic | 1 && Int(Self.number(beginning, 8)) == pageSize && checksum == stored
+        isHeaderSound =
+            magic | 1 == Self.magic | 1 && Self.number(beginning, 8) == SQLiteConnection.pageSize && checksum == stored
         self.checksum = stored
         // If the header is damaged, the salts are taken from the first frame, which repeats them.
         salts = Self.salts(beginning, isHeaderSound ? 16 : Self.headerSize + 8)
@@ -155,7 +154,8 @@ struct WALExaminer {
     private func forEachFrame(
         _ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void
     ) throws(SQLiteError) {
-        let frameSize = Self.frameHeaderSize + pageSize
+        // The page size in the header may be damaged.
+        let frameSize = Self.frameHeaderSize + SQLiteConnection.pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
         var offset = Self.headerSize
         while true {

@@ -16,7 +16,6 @@ final class WriterConnection {
     var versions: VersionCounter
     private let pageCount: SQLiteStatement
     private let freePageCount: SQLiteStatement
-    let pageSize: Int
     let options: StoreOptions
     /// Tokens in the store, including the open transaction.
     var tokenCount: Int
@@ -51,7 +50,6 @@ final class WriterConnection {
         versions = try VersionCounter(connection)
         pageCount = try SQLiteStatement("PRAGMA page_count", on: connection)
         freePageCount = try SQLiteStatement("PRAGMA freelist_count", on: connection)
-        pageSize = try connection.integer("PRAGMA page_size")
         let counts = try Schema.counts(of: connection)
         (tokenCount, sessionCount) = (counts.tokens, counts.sessions)
     }
@@ -108,7 +106,7 @@ final class WriterConnection {
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.
-    var walSize: Int { connection.walPages * pageSize }
+    var walSize: Int { connection.walPages * SQLiteConnection.pageSize }
 
     /// Counts rows that a statement has just removed.
     func noteRemoved(_ count: Int) {
@@ -117,12 +115,12 @@ final class WriterConnection {
 
     /// Bytes of the database without its free pages.
     func usedBytes() throws(SQLiteError) -> Int {
-        (try value(of: pageCount) - value(of: freePageCount)) * pageSize
+        (try value(of: pageCount) - value(of: freePageCount)) * SQLiteConnection.pageSize
     }
 
     /// Bytes of free pages in the database.
     func freeBytes() throws(SQLiteError) -> Int {
-        try value(of: freePageCount) * pageSize
+        try value(of: freePageCount) * SQLiteConnection.pageSize
     }
 
     private func value(of statement: SQLiteStatement) throws(SQLiteError) -> Int {

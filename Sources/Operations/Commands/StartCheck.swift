@@ -67,7 +67,7 @@ package enum StartCheck {
         guard settings.sealing.isEnabled else { return }
         let file = StoreSelection.keyRing(settings)
         do throws(KeyRingError) {
-            guard try KeyRingExamination.examine(file) == nil else { return }
+            guard try file.load() == nil else { return }
             // The start creates the data folder if it is missing, but no other folder.
             let folder = URL(filePath: Path.folder(of: file.path)).standardizedFileURL.path
             guard folder == settings.dataDirectoryPath || FileStatus(folder) != nil else {

@@ -58,7 +58,7 @@ struct StoreCheck {
     private func inspect(_ check: DatabaseCheck, _ file: KeyRingFile) -> [Finding] {
         let isSealed = settings.sealing.isEnabled
         // `ring` reports a key ring that cannot be read.
-        let numbers = isSealed ? (try? KeyRingExamination.examine(file))?.numbers : nil
+        let numbers = isSealed ? (try? file.load())?.keys.map(\.number) : nil
         return check.findings + ring(file, of: check.keyRing, hasStore: check.keyRing != nil)
             + check.keyFindings(isSealed: isSealed, numbers: numbers)
     }
@@ -125,9 +125,10 @@ struct StoreCheck {
         }
         findings += ring(file, of: found.keyRing, hasStore: !found.isEmpty)
         // The line above reports a key ring that cannot be read or is another store's.
-        let ring = try? KeyRingExamination.examine(file)
-        if let ring, ring.fingerprint == found.keyRing {
-            findings += found.keyNumbers.filter { !ring.numbers.contains($0) }.sorted().map(Self.missing)
+        if let ring = try? file.load(), let identity = try? ring.identity(),
+            KeyRing.fingerprint(identity) == found.keyRing
+        {
+            findings += found.keyNumbers.filter { ring.key(numbered: $0) == nil }.sorted().map(Self.missing)
         }
         return findings
     }
@@ -148,7 +149,7 @@ struct StoreCheck {
     ) -> [Finding] {
         guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: no key ring is needed")] }
         do throws(KeyRingError) {
-            guard let ring = try KeyRingExamination.examine(file) else {
+            guard let ring = try file.load() else {
                 guard hasStore && fingerprint != nil else {
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
@@ -162,10 +163,11 @@ struct StoreCheck {
                 }
                 return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
             }
-            if hasStore, let fingerprint, fingerprint != ring.fingerprint {
+            let own = KeyRing.fingerprint(try ring.identity())
+            if hasStore, let fingerprint, fingerprint != own {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
-            return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.numbers)), fingerprint \(ring.fingerprint)")]
+            return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.keys.map(\.number))), fingerprint \(own)")]
         } catch {
             return [.problem(Self.ringTopic, error)]
         }

@@ -249,18 +249,3 @@ extension KeyRingFile {
         }
     }
 }
-
-/// Facts about a key ring that are not secret.
-package struct KeyRingExamination: Sendable {
-    /// The numbers of its keys, the newest last.
-    package let numbers: [Int]
-    /// Identifies the ring.
-    package let fingerprint: String
-
-    /// Reads a ring; nil if there is no such file.
-    package static func examine(_ file: KeyRingFile) throws(KeyRingError) -> KeyRingExamination? {
-        guard let ring = try file.load() else { return nil }
-        return KeyRingExamination(
-            numbers: ring.keys.map(\.number), fingerprint: KeyRing.fingerprint(try ring.identity()))
-    }
-}

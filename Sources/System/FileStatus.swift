@@ -129,12 +129,10 @@ package struct FileIdentity: Hashable, Sendable {
     /// Unlike `FileStatus`, does not ask for times, which would make the file's next sync slower (see CLinux.h).
     package static func read(_ path: String) throws(SystemError) -> (identity: FileIdentity, size: UInt64) {
         var (identity, size) = (FileIdentity(device: 0, number: 0), UInt64(0))
-        let code = unsafe clinux_file_identity(path, &identity.device, &identity.number, &size)
-        if code == 0 { return (identity, size) }
-        // System call filters, such as those of containers before 2018, can refuse statx.
-        guard errno == EPERM || errno == ENOSYS else { throw SystemError.last("statx") }
-        let status = try FileStatus.read(path)
-        return (status.identity, UInt64(status.size))
+        guard unsafe clinux_file_identity(path, &identity.device, &identity.number, &size) == 0 else {
+            throw SystemError.last("statx")
+        }
+        return (identity, size)
     }
 
     /// Whether two paths lead to one file.

@@ -44,15 +44,9 @@ package final class SQLiteTokenStore: TokenStore {
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(opened, opener, state: state, directory: directory)
-        let writerThread: WriterThread
-        do throws(ThreadShortage) {
-            writerThread = try WriterThread(
-                database, state: state,
-                admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report
-            )
-        } catch {
-            throw .shared(.store(StoreFault("\(error)")))
-        }
+        let writerThread = WriterThread(
+            database, state: state,
+            admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report)
         let open = OpenDatabase(
             directory: directory, path: file.path, options: options, state: state, writerThread: writerThread)
         self.open = open

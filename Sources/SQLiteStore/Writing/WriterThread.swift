@@ -47,14 +47,14 @@ final class WriterThread: Sendable {
     init(
         _ database: RecoveringDatabase, state: StoreState, admission: WriteAdmission,
         report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(ThreadShortage) {
+    ) {
         self.state = state
         self.admission = admission
         self.report = report
         state.clock.use { $0 = ExpiryClock(saved: database.lastClockLook, at: .now) }
         // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)
-        try NamedThread.start("writer") { [self] in
+        NamedThread.startOrExit("writer") { [self] in
             run(handedOver.take())
             // By now the database is closed.
             finished.signal()

@@ -15,8 +15,9 @@ class Operation {
     let rows: RowAccess
     /// The key of the user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
     ///
-    /// All transactions lock the rows of users in this order, and of each user first the sessions and then the token, so no two of
-    /// them wait for each other.
+    /// All transactions lock the rows of users in this order, so they never wait for each other because of different users. Because of
+    /// one user they can, if one has locked the token and the other a session, and each of them has another operation: PostgreSQL
+    /// ends one of them after a second (`deadlock_timeout`), and its operations are sent again.
     let lockOrder: [UInt8]
     /// Whether the connection was lost after sending, so that the database may have carried it out, or may still do so.
     var mayHaveLanded = false

@@ -19,11 +19,6 @@ import TokenStore
         #expect((size...(size + 64)).contains(entry.encodedSize))
     }
 
-    @Test(arguments: StoreRequestName.allCases)
-    func `each name belongs to the request with that name`(_ name: StoreRequestName) {
-        #expect(name.type.name == name)
-    }
-
     @Test func `JSON keys are snake_case when encoding and decoding`() throws {
         let request = ListTokens(after: "1", limit: 2, showsIDs: true, showsTokenInfos: false)
         let text = String(decoding: try OperationsJSON.encode(request), as: UTF8.self)

@@ -71,17 +71,23 @@ struct ControlConnection: ~Copyable {
     // MARK: - Answering
 
     private static let prefix = "/store/"
+    /// All requests; the server refuses any that is missing here.
+    private static let requests: [any StoreRequest.Type] = [
+        FetchToken.self, StoreTokens.self, RemoveTokens.self, ListTokens.self, StatisticsOfStore.self, VerifyStore.self,
+        BackUpStore.self, RecordBackup.self, RekeyStore.self, ListKeys.self, AddKey.self, UseKey.self, RetireKey.self,
+        AddSession.self, ListSessions.self, RemoveSessions.self, EraseUser.self,
+    ]
 
     private mutating func answer(_ method: String, _ path: String) async {
         if path == APIKeyChange.path && method == "POST" { return await noteAPIKeyChange() }
         guard path.hasPrefix(Self.prefix),
-            let name = StoreRequestName(rawValue: String(path.dropFirst(Self.prefix.count)))
+            let type = Self.requests.first(where: { $0.name == path.dropFirst(Self.prefix.count) })
         else {
-            let names = StoreRequestName.allCases.map { Self.prefix + $0.rawValue }.joined(separator: ", ")
+            let names = Self.requests.map { Self.prefix + $0.name }.joined(separator: ", ")
             return await refuse(.notFound, "there is nothing at this path; there are \(names)")
         }
         guard method == "POST" else { return await refuse(.badRequest, "the method is \(method); allowed is POST") }
-        await run(name.type)
+        await run(type)
     }
 
     private mutating func run<Request: StoreRequest>(_ type: Request.Type) async {
@@ -111,7 +117,7 @@ struct ControlConnection: ~Copyable {
                     logger.notice("\(command) requested by \(requester): \(text)")
                 }
             } catch {
-                let command = type.name.rawValue.replacing("/", with: " ")
+                let command = type.name.replacing("/", with: " ")
                 logger.notice("\(command) requested by \(requester) failed: \(error)")
                 line = ControlLine(error: "\(error)")
             }

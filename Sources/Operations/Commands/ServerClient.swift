@@ -183,7 +183,7 @@ extension ServerClient {
             )
         }
         var reply: Request.Reply?
-        try post("/store/\(Request.name.rawValue)", body) { (text) throws(Failure) in
+        try post("/store/\(Request.name)", body) { (text) throws(Failure) in
             // The reply may be the one of another version, to a request that was carried out.
             guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
                 throw .unreadable

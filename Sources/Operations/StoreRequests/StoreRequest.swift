@@ -5,7 +5,7 @@ package protocol StoreRequest: Codable, Sendable {
     associatedtype Reply: Codable & Sendable
 
     /// The last part of the request's path on the control socket: `/store/NAME`.
-    static var name: StoreRequestName { get }
+    static var name: String { get }
     /// What the log says about a request that was performed: the command and what it has done, without ids, users and tokens. Nil
     /// if nothing is logged, as for a request that changes nothing.
     func act(_ reply: Reply) -> OperatorAct?
@@ -27,45 +27,6 @@ extension StoreRequest {
 
 /// What the log says of a request.
 package typealias OperatorAct = (command: String, text: String)
-
-/// The names of all requests.
-///
-/// A request needs a case here to compile, and each case needs its request.
-package enum StoreRequestName: String, CaseIterable, Sendable {
-    case get, put, delete, page, stats, verify, backup, rekey
-    case recordBackup = "backup/record"
-    case listKeys = "keyring/list"
-    case addKey = "keyring/add"
-    case useKey = "keyring/use"
-    case retireKey = "keyring/retire"
-    case addSession = "sessions/add"
-    case listSessions = "sessions/list"
-    case removeSessions = "sessions/remove"
-    case erase
-
-    /// The request of this name.
-    package var type: any StoreRequest.Type {
-        switch self {
-        case .get: FetchToken.self
-        case .put: StoreTokens.self
-        case .delete: RemoveTokens.self
-        case .page: ListTokens.self
-        case .stats: StatisticsOfStore.self
-        case .verify: VerifyStore.self
-        case .backup: BackUpStore.self
-        case .recordBackup: RecordBackup.self
-        case .rekey: RekeyStore.self
-        case .listKeys: ListKeys.self
-        case .addKey: AddKey.self
-        case .useKey: UseKey.self
-        case .retireKey: RetireKey.self
-        case .addSession: AddSession.self
-        case .listSessions: ListSessions.self
-        case .removeSessions: RemoveSessions.self
-        case .erase: EraseUser.self
-        }
-    }
-}
 
 /// A line of an answer on the control socket: the progress of the work, or, in the last line, the reply or the error.
 struct ControlLine<Reply: Codable & Sendable>: Codable, Sendable {

@@ -4,7 +4,7 @@ package import TokenStore
 
 /// Reads one token.
 package struct FetchToken: StoreRequest {
-    package static let name = StoreRequestName.get
+    package static let name = "get"
     package var id: String
 
     package struct Reply: Codable, Sendable {
@@ -31,7 +31,7 @@ package struct FetchToken: StoreRequest {
 
 /// Stores tokens without changing them.
 package struct StoreTokens: StoreRequest {
-    package static let name = StoreRequestName.put
+    package static let name = "put"
     package var tokens: [Entry]
     /// Whether to keep stored tokens that were written later; nil means no.
     package var keepsNewer: Bool?
@@ -117,7 +117,7 @@ package struct StoreTokens: StoreRequest {
 
 /// Removes tokens.
 package struct RemoveTokens: StoreRequest {
-    package static let name = StoreRequestName.delete
+    package static let name = "delete"
     package var ids: [String]
 
     package struct Reply: Codable, Sendable {
@@ -150,7 +150,7 @@ package struct RemoveTokens: StoreRequest {
 
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
-    package static let name = StoreRequestName.page
+    package static let name = "page"
     /// The position to continue from: `next` of the previous page; nil for the first page.
     package var after: String?
     /// The largest number of tokens; a page has fewer if they are large.

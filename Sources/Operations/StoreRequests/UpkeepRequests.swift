@@ -3,7 +3,7 @@ package import TokenStore
 
 /// Reads the store's figures.
 package struct StatisticsOfStore: StoreRequest {
-    package static let name = StoreRequestName.stats
+    package static let name = "stats"
     /// Whether tokens are counted rather than estimated, whatever time that takes; nil means no.
     package var exactly: Bool?
 
@@ -20,7 +20,7 @@ package struct StatisticsOfStore: StoreRequest {
 
 /// Checks the whole store.
 package struct VerifyStore: StoreRequest {
-    package static let name = StoreRequestName.verify
+    package static let name = "verify"
 
     package init() {}
 
@@ -33,7 +33,7 @@ package struct VerifyStore: StoreRequest {
 
 /// Writes a copy of the store.
 package struct BackUpStore: StoreRequest {
-    package static let name = StoreRequestName.backup
+    package static let name = "backup"
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
 
@@ -58,7 +58,7 @@ package struct BackUpStore: StoreRequest {
 
 /// Notes how the last backup has ended, after it was verified and copied elsewhere.
 package struct RecordBackup: StoreRequest {
-    package static let name = StoreRequestName.recordBackup
+    package static let name = "backup/record"
     package var isSuccessful: Bool
     /// Where the backup is, if it got its name only after it was written and verified; otherwise nil.
     package var path: String?
@@ -87,7 +87,7 @@ package struct RecordBackup: StoreRequest {
 
 /// Encrypts all tokens again, with the key that seals new ones.
 package struct RekeyStore: StoreRequest {
-    package static let name = StoreRequestName.rekey
+    package static let name = "rekey"
 
     package init() {}
 
@@ -108,7 +108,7 @@ package struct RekeyStore: StoreRequest {
 
 /// Lists the keys, without the keys themselves.
 package struct ListKeys: StoreRequest {
-    package static let name = StoreRequestName.listKeys
+    package static let name = "keyring/list"
 
     package struct Reply: Codable, Sendable {
         package var keys: [SealingKey]
@@ -128,7 +128,7 @@ package struct ListKeys: StoreRequest {
 
 /// Creates a key, which seals from now on if no other server shares the store.
 package struct AddKey: StoreRequest {
-    package static let name = StoreRequestName.addKey
+    package static let name = "keyring/add"
 
     package init() {}
 
@@ -148,7 +148,7 @@ package struct AddKey: StoreRequest {
 
 /// Makes a key the one that seals.
 package struct UseKey: StoreRequest {
-    package static let name = StoreRequestName.useKey
+    package static let name = "keyring/use"
     package var number: Int
 
     package init(number: Int) {
@@ -169,7 +169,7 @@ package struct UseKey: StoreRequest {
 
 /// Removes a key from the key ring.
 package struct RetireKey: StoreRequest {
-    package static let name = StoreRequestName.retireKey
+    package static let name = "keyring/retire"
     package var number: Int
 
     package struct Reply: Codable, Sendable {

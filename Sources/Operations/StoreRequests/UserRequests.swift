@@ -6,7 +6,7 @@ package import TokenStore
 
 /// Makes a session for a user.
 package struct AddSession: StoreRequest {
-    package static let name = StoreRequestName.addSession
+    package static let name = "sessions/add"
     package var user: String
     /// How long it is valid, in seconds.
     package var maxAge: Int64
@@ -66,7 +66,7 @@ package struct AddSession: StoreRequest {
 
 /// Lists the sessions of a user, without their secrets.
 package struct ListSessions: StoreRequest {
-    package static let name = StoreRequestName.listSessions
+    package static let name = "sessions/list"
     package var user: String
 
     /// A session; all times are in seconds since 1970.
@@ -103,7 +103,7 @@ package struct ListSessions: StoreRequest {
 
 /// Ends one session, or all sessions of a user.
 package struct RemoveSessions: StoreRequest {
-    package static let name = StoreRequestName.removeSessions
+    package static let name = "sessions/remove"
     /// The session's id; nil to end all sessions of a user.
     package var id: String?
     /// The user; nil to end one session.
@@ -155,7 +155,7 @@ package struct RemoveSessions: StoreRequest {
 
 /// Erases a user.
 package struct EraseUser: StoreRequest {
-    package static let name = StoreRequestName.erase
+    package static let name = "erase"
     package var user: String
 
     package func act(_ reply: Erasure) -> OperatorAct? { ("erase", "one user") }

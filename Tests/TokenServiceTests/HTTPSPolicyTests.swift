@@ -9,10 +9,8 @@ private func outcome(
     _ mode: HTTPSPolicy.Mode, from address: String?, isTLS: Bool = false, _ request: String,
     trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080
 ) -> String {
-    let proxies = HTTPSPolicy.TrustedProxies(
-        ranges: trusted.compactMap(AddressRange.init), includesUnixSockets: true
-    )
-    let policy = HTTPSPolicy(mode: mode, trusted: proxies, publicHost: publicHost)
+    let policy = HTTPSPolicy(
+        mode: mode, trusted: (trusted + ["unix"]).compactMap(TrustedProxy.init), publicHost: publicHost)
     var reader = RequestReader(limits: RequestLimits())
     reader.bytes = Array(request.utf8)
     guard case .request = reader.next() else { return "no request" }
@@ -190,8 +188,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
 
     @Test
     func `a request of a page is still recognized when a connection's head repeats`() {
-        let policy = HTTPSPolicy(
-            mode: .strict, trusted: HTTPSPolicy.TrustedProxies(ranges: [], includesUnixSockets: true), publicHost: "")
+        let policy = HTTPSPolicy(mode: .strict, trusted: [.unixSockets], publicHost: "")
         let peer = policy.peer(address: IPAddress("127.0.0.1"), isTLS: false)
         for (fields, refusal) in [
             ("Host: a\r\nOrigin: http://b\r\n", Refusal.foreignPage), ("Host: a.b\r\n", .foreignHost),
@@ -274,8 +271,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
         ]
     )
     func `the client is the rightmost hop that is not trusted`(address: String, headers: String, expected: String) {
-        let ranges = ["127.0.0.0/8", "10.0.0.0/8"].compactMap(AddressRange.init)
-        let trusted = HTTPSPolicy.TrustedProxies(ranges: ranges, includesUnixSockets: false)
+        let trusted = ["127.0.0.0/8", "10.0.0.0/8"].compactMap(TrustedProxy.init)
         let policy = HTTPSPolicy(mode: .strict, trusted: trusted, publicHost: "")
         var reader = RequestReader(limits: RequestLimits(head: 1 << 20))
         reader.bytes = Array(get(headers).utf8)

@@ -15,7 +15,7 @@ import TokenStore
             paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
         let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
-        let policy = HTTPSPolicy(mode: .off, trusted: .init(ranges: [], includesUnixSockets: false), publicHost: "")
+        let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
         let source = RequestSource(
             peer: policy.peer(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
         var reader = RequestReader(limits: RequestLimits())

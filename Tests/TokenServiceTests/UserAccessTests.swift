@@ -40,8 +40,7 @@ import TokenStore
         _ = reader.makeRoom()
         reader.bytes.append(contentsOf: Array(head.utf8))
         guard case .request = reader.next() else { return "unread" }
-        let policy = HTTPSPolicy(
-            mode: .off, trusted: .init(ranges: [], includesUnixSockets: trusted), publicHost: "")
+        let policy = HTTPSPolicy(mode: .off, trusted: trusted ? [.unixSockets] : [], publicHost: "")
         let source = RequestSource(
             peer: policy.peer(address: nil, isTLS: false), https: policy, certificate: certificate)
         let finding = UserAccess(mode).find(

@@ -34,3 +34,35 @@ package struct AddressRange: Hashable, Sendable, CustomStringConvertible {
         return bits >= 96 ? "\(first)/\(bits - 96)" : "::ffff:\(first)/\(bits)"
     }
 }
+
+/// A peer, or a block of them, whose forwarded headers and PROXY headers are believed.
+package enum TrustedProxy: Hashable, Sendable, CustomStringConvertible {
+    case addresses(AddressRange)
+    case unixSockets
+
+    /// Reads an address, a block of addresses, or `unix` for the clients of Unix sockets; nil if the text is none of them.
+    package init?(_ text: String) {
+        if text == "unix" {
+            self = .unixSockets
+        } else if let range = AddressRange(text) {
+            self = .addresses(range)
+        } else {
+            return nil
+        }
+    }
+
+    /// - Parameter address: The peer's; nil for a Unix socket.
+    package func contains(_ address: IPAddress?) -> Bool {
+        switch self {
+        case .addresses(let range): address.map(range.contains) ?? false
+        case .unixSockets: address == nil
+        }
+    }
+
+    package var description: String {
+        switch self {
+        case .addresses(let range): "\(range)"
+        case .unixSockets: "unix"
+        }
+    }
+}

@@ -27,7 +27,8 @@ final class ConnectionSettings {
         plainService = router.plainService
         limits = settings.limits
         deadlines = Deadlines(settings.timeouts)
-        https = HTTPSPolicy(settings)
+        https = HTTPSPolicy(
+            mode: settings.https.mode, trusted: settings.trustedProxies, publicHost: settings.https.publicHost)
         self.accessLog = accessLog
     }
 

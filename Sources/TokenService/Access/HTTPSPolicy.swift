@@ -17,23 +17,6 @@ package struct HTTPSPolicy: Sendable {
         case off
     }
 
-    /// The peers whose forwarded headers are believed.
-    package struct TrustedProxies: Sendable {
-        package var ranges: [AddressRange]
-        package var includesUnixSockets: Bool
-
-        package init(ranges: [AddressRange], includesUnixSockets: Bool) {
-            self.ranges = ranges
-            self.includesUnixSockets = includesUnixSockets
-        }
-
-        /// - Parameter address: The peer's; nil for a Unix socket.
-        package func contains(_ address: IPAddress?) -> Bool {
-            guard let address else { return includesUnixSockets }
-            return ranges.contains { $0.contains(address) }
-        }
-    }
-
     /// What is known about a connection; the same for all its requests.
     package struct Peer: Sendable {
         /// Nil for a Unix socket.
@@ -58,11 +41,12 @@ package struct HTTPSPolicy: Sendable {
     }
 
     private let mode: Mode
-    private let trusted: TrustedProxies
+    /// The peers whose forwarded headers are believed.
+    private let trusted: [TrustedProxy]
     /// The host of redirects; empty to use the request's host.
     private let publicHost: [UInt8]
 
-    package init(mode: Mode, trusted: TrustedProxies, publicHost: String) {
+    package init(mode: Mode, trusted: [TrustedProxy], publicHost: String) {
         self.mode = mode
         self.trusted = trusted
         self.publicHost = Array(publicHost.utf8)
@@ -74,8 +58,10 @@ package struct HTTPSPolicy: Sendable {
     ) -> Peer {
         Peer(
             address: address, isTLS: isTLS, hidesClient: hidesClient,
-            isTrusted: !hidesClient && trusted.contains(address), port: port)
+            isTrusted: !hidesClient && isTrusted(address), port: port)
     }
+
+    private func isTrusted(_ address: IPAddress?) -> Bool { trusted.contains { $0.contains(address) } }
 
     // MARK: - Decision
 
@@ -183,7 +169,7 @@ package struct HTTPSPolicy: Sendable {
             // An invalid address proves nothing, and neither do the hops before it.
             guard let hop = IPAddress.hop(bytes.text(element)) else { break }
             client = hop
-            if !trusted.contains(hop) { break }
+            if !isTrusted(hop) { break }
         }
         return client
     }

@@ -2,29 +2,25 @@ internal import JSON
 
 /// What is required of a token, beside a signature with a known key.
 package struct JWTRules: Hashable, Sendable {
-    /// The value of `iss`, compared byte by byte.
+    /// The value of `iss`, compared byte by byte; not empty when a token is verified.
     ///
     /// There is only one: the key set does not say to which issuer a key belongs, so each of several issuers could sign tokens
     /// for the others' users (RFC 9068, section 4).
-    package let issuer: String
-    /// `aud` has to contain one of them.
-    package let audiences: [String]
-    /// The algorithms that keys may have; an RSA key without `alg` has the first one for RSA.
-    package let algorithms: [JWTAlgorithm]
-    /// The claim that names the user, for example `sub`.
-    package let userClaim: String
+    package var issuer: String
+    /// `aud` has to contain one of them; at least one when a token is verified.
+    package var audiences: [String]
+    /// The algorithms that keys may have, at least one; an RSA key without `alg` has the first one for RSA.
+    package var algorithms: [JWTAlgorithm]
+    /// The claim that names the user; not empty.
+    package var userClaim: String
 
     /// Seconds by which the issuer's clock may differ from this one.
     package static let leeway: Int64 = 30
 
-    /// - Parameters:
-    ///   - issuer: Not empty.
-    ///   - audiences: At least one.
-    ///   - algorithms: At least one, the preferred ones first.
-    ///   - userClaim: Not empty.
-    package init(issuer: String, audiences: [String], algorithms: [JWTAlgorithm], userClaim: String) {
-        precondition(!issuer.isEmpty && !audiences.isEmpty && !algorithms.isEmpty, "something is accepted")
-        precondition(!userClaim.isEmpty, "the claim has a name")
+    package init(
+        issuer: String = "", audiences: [String] = [], algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA],
+        userClaim: String = "sub"
+    ) {
         self.issuer = issuer
         self.audiences = audiences
         self.algorithms = algorithms

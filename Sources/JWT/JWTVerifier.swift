@@ -18,6 +18,9 @@ package final class JWTVerifier: Sendable {
     ///   - rules: What is required of tokens.
     ///   - keys: Read with the algorithms of the rules.
     package init(rules: JWTRules, keys: JWTKeySet) {
+        precondition(
+            !rules.issuer.isEmpty && !rules.audiences.isEmpty && !rules.algorithms.isEmpty, "something is accepted")
+        precondition(!rules.userClaim.isEmpty, "the claim has a name")
         self.rules = rules
         self.keys = keys
     }

@@ -43,7 +43,7 @@ package final class AccessResources: Sendable {
             apiKeys = path.isEmpty ? nil : try APIKeyFile(path, APIKeys.loadExisting)
             setting = "access.bearer.keys_file"
             if settings.access.mode == .bearer {
-                let rules = JWTRules(settings.access.bearer)
+                let rules = settings.access.bearer.rules
                 jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(KeyFileError) in
                     VerifiedTokens(try JWTVerifier(keysOf: path, rules))
                 }

@@ -50,7 +50,7 @@ extension Setting {
 
     private static let bearer = [
         Setting(
-            "access.bearer.issuer", \.access.bearer.issuer,
+            "access.bearer.issuer", \.access.bearer.rules.issuer,
             // No issuer contains a comma or a space: a text with one names several issuers.
             .text(
                 """
@@ -63,7 +63,7 @@ extension Setting {
             "The issuer of JWTs, exactly as in their claim iss. A server has one; the user is access.bearer.user_claim alone."
         ),
         Setting(
-            "access.bearer.audience", \.access.bearer.audiences, .texts("audiences, such as token-cache"),
+            "access.bearer.audience", \.access.bearer.rules.audiences, .texts("audiences, such as token-cache"),
             takesEffect: .atStart,
             """
             The audiences of which the claim aud of a JWT must contain one; otherwise a token that was made for another
@@ -79,7 +79,7 @@ extension Setting {
             """
         ),
         Setting(
-            "access.bearer.algorithms", \.access.bearer.algorithms,
+            "access.bearer.algorithms", \.access.bearer.rules.algorithms,
             .list(
                 JWTAlgorithm.allCases.map(\.rawValue).joined(separator: ", "), { JWTAlgorithm(name: $0.utf8) },
                 \.rawValue
@@ -91,7 +91,7 @@ extension Setting {
             """
         ),
         Setting(
-            "access.bearer.user_claim", \.access.bearer.userClaim,
+            "access.bearer.user_claim", \.access.bearer.rules.userClaim,
             .text("the name of a claim, such as sub", where: { !$0.isEmpty }), takesEffect: .atStart,
             "The claim of a JWT that is the user. Choose one that the issuer never gives to another person."
         ),

@@ -1,4 +1,5 @@
 internal import HTTP
+internal import JWT
 internal import TokenService
 
 extension Settings {
@@ -64,11 +65,11 @@ extension Settings {
             )
         case .bearer:
             try require(
-                access.bearer.issuer, "access.bearer.issuer",
+                access.bearer.rules.issuer, "access.bearer.issuer",
                 "no JWT could be accepted; name the issuer exactly as in the claim iss of its tokens"
             )
             try require(
-                access.bearer.audiences.first, "access.bearer.audience",
+                access.bearer.rules.audiences.first, "access.bearer.audience",
                 """
                 tokens made for other services of the same issuer would be accepted; name the value that the claim aud has \
                 in tokens for this server

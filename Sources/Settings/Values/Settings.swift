@@ -154,15 +154,10 @@ extension Settings {
 
     /// Which JWTs are accepted in mode `bearer`.
     package struct Bearer: Sendable {
-        /// The claim `iss` of a token; empty if none is set.
-        package var issuer = ""
-        /// Values of which the claim `aud` must contain at least one.
-        package var audiences: [String] = []
+        /// Without an issuer and audiences if none are set.
+        package var rules = JWTRules()
         /// The path of the issuer's public keys, a JWKS; empty if none is set.
         package var keysFile = ""
-        package var algorithms: [JWTAlgorithm] = [.rs256, .es256, .edDSA]
-        /// The claim that is the user.
-        package var userClaim = "sub"
         /// Whether a token may also be in `unique_id`.
         package var isReadInUniqueID = false
     }
@@ -187,17 +182,6 @@ extension Settings {
         package var events = AuditEvents.changes
         /// Whether a request that cannot be recorded fails.
         package var isRequired = true
-    }
-}
-
-extension JWTRules {
-    /// What the settings ask of tokens.
-    ///
-    /// - Parameter bearer: Settings of mode `bearer`, with which reading the settings succeeded.
-    package init(_ bearer: Settings.Bearer) {
-        self.init(
-            issuer: bearer.issuer, audiences: bearer.audiences, algorithms: bearer.algorithms,
-            userClaim: bearer.userClaim)
     }
 }
 

@@ -3,6 +3,8 @@ package struct MetricsText: Sendable {
     package static let mediaType = "text/plain; version=0.0.4; charset=utf-8"
 
     package private(set) var text = ""
+    /// The name of the current family.
+    private var name = ""
 
     package init() {}
 
@@ -22,6 +24,7 @@ package struct MetricsText: Sendable {
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         precondition(
             name.hasSuffix("_total") == (kind == .counter), "counters, and nothing else, end in _total")
+        self.name = name
         let escaped = help.replacing("\\", with: "\\\\").replacing("\n", with: "\\n")
         text += "# HELP \(name) \(escaped)\n# TYPE \(name) \(kind.rawValue)\n"
     }
@@ -29,51 +32,50 @@ package struct MetricsText: Sendable {
     /// Adds a sample to the current family.
     ///
     /// - Parameter value: A negative one, which a count may be for a moment, is written as 0.
-    package mutating func add(_ name: String, _ labels: Labels = [:], _ value: some BinaryInteger) {
-        line(name, labels, "\(max(0, value))")
+    package mutating func add(_ labels: Labels, _ value: some BinaryInteger) {
+        line("", labels, "\(max(0, value))")
     }
 
-    package mutating func add(_ name: String, _ labels: Labels = [:], _ value: Double) {
-        line(name, labels, "\(value)")
+    package mutating func add(_ labels: Labels, _ value: Double) {
+        line("", labels, "\(value)")
     }
 
     /// Writes a family with a single sample.
     package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: some BinaryInteger) {
         begin(name, kind, help)
-        add(name, [:], value)
+        add([:], value)
     }
 
     package mutating func single(_ name: String, _ kind: Kind, _ help: String, _ value: Double) {
         begin(name, kind, help)
-        add(name, [:], value)
+        add([:], value)
     }
 
     /// Writes a family with a single histogram.
     package mutating func histogram(_ name: String, _ help: String, _ reading: Histogram.Reading) {
         begin(name, .histogram, help)
-        addHistogram(name, [], reading)
+        addHistogram([], reading)
     }
 
     /// Adds the samples of one histogram to the current family.
     ///
     /// - Parameter labels: Labels of all samples; those of buckets also have `le`.
-    package mutating func addHistogram(
-        _ name: String, _ labels: [(key: String, value: String)], _ reading: Histogram.Reading
-    ) {
+    package mutating func addHistogram(_ labels: [(key: String, value: String)], _ reading: Histogram.Reading) {
         var count: UInt64 = 0
         for (index, bound) in reading.bounds.enumerated() {
             count += reading.counts[index]
-            line("\(name)_bucket", labels + [("le", "\(reading.inUnit(bound))")], "\(count)")
+            line("_bucket", labels + [("le", "\(reading.inUnit(bound))")], "\(count)")
         }
         count += reading.counts[reading.bounds.count]
-        line("\(name)_bucket", labels + [("le", "+Inf")], "\(count)")
-        line("\(name)_sum", labels, "\(Double(reading.sum) * reading.scale)")
-        line("\(name)_count", labels, "\(count)")
+        line("_bucket", labels + [("le", "+Inf")], "\(count)")
+        line("_sum", labels, "\(Double(reading.sum) * reading.scale)")
+        line("_count", labels, "\(count)")
     }
 
-    private mutating func line(_ name: String, _ labels: some Collection<(key: String, value: String)>, _ value: String)
-    {
-        text += name
+    private mutating func line(
+        _ suffix: String, _ labels: some Collection<(key: String, value: String)>, _ value: String
+    ) {
+        text += name + suffix
         if !labels.isEmpty { text += "{\(Self.text(labels))}" }
         text += " \(value)\n"
     }

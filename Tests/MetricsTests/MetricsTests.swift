@@ -66,8 +66,8 @@ struct MetricsTests {
     @Test func `a family is written in the Prometheus text format`() {
         var text = MetricsText()
         text.begin("a_total", .counter, "Things.")
-        text.add("a_total", ["kind": "odd \"\\\n"], UInt64(3))
-        text.add("a_total", [:], -1)
+        text.add(["kind": "odd \"\\\n"], UInt64(3))
+        text.add([:], -1)
         let histogram = Histogram(bounds: [10_000, 25_000], scale: 1e-9)
         histogram.add(20_000)
         histogram.add(30_000)

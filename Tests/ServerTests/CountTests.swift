@@ -10,7 +10,8 @@ import Testing
         for response in responses { counts.note(response, to: method) }
         let rows = RequestCounts.rows([counts])
         var text = MetricsText()
-        RequestCounts.write(rows, "r", to: &text)
+        text.begin("r_total", .counter, "Requests.")
+        RequestCounts.write(rows, to: &text)
         let errors = rows.filter { [.refused, .failed].contains($0.outcome.kind) }
         return (text.text, errors.reduce(0) { $0 + $1.count })
     }
@@ -19,7 +20,7 @@ import Testing
     func codes(code: ErrorCode) {
         let (text, errors) = samples([Response(body: [], code: code)])
         let label = code == .none ? "none" : "\(code.rawValue)"
-        #expect(text.contains("r{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
+        #expect(text.contains("r_total{method=\"GET\",status=\"200\",code=\"\(label)\"} 1\n"))
         #expect(errors == ([.none, .notFound].contains(code) ? 0 : 1))
     }
 
@@ -27,14 +28,14 @@ import Testing
     func methods(method: Method) {
         let label = method.name.map { "\($0)" } ?? "other"
         let lines = samples([Response(body: [])], to: method).text.split(separator: "\n").filter { $0.hasSuffix(" 1") }
-        #expect(lines == ["r{method=\"\(label)\",status=\"200\",code=\"none\"} 1"])
+        #expect(lines == ["r_total{method=\"\(label)\",status=\"200\",code=\"none\"} 1"])
     }
 
     @Test("each status has a count of its own", arguments: Status.allCases)
     func statuses(status: Status) {
         let (text, errors) = samples([Response(status: status, body: [])])
         let code = status.rawValue < 400 ? "none" : "\(status.rawValue * 100)"
-        #expect(text.contains("r{method=\"GET\",status=\"\(status.rawValue)\",code=\"\(code)\"} 1\n"))
+        #expect(text.contains("r_total{method=\"GET\",status=\"\(status.rawValue)\",code=\"\(code)\"} 1\n"))
         #expect(errors == (status.rawValue < 400 ? 0 : 1))
     }
 }

@@ -6,20 +6,19 @@ extension MetricsReport {
     mutating func write(_ remote: RemoteStoreMetrics) {
         writeConnections(remote)
         writeQueue(remote)
-        let time = "token_cache_database_round_trip_duration_seconds"
         text.begin(
-            time, .histogram,
+            "token_cache_database_round_trip_duration_seconds", .histogram,
             """
             From sending statements to their answer, by kind: groups of reads, and proofs that the server is the primary. \
             Writes are in token_cache_store_commit_duration_seconds.
             """
         )
-        text.addHistogram(time, [("kind", "read")], remote.readTime)
-        text.addHistogram(time, [("kind", "proof")], remote.proofTime)
-        let retries = "token_cache_database_retries_total"
+        text.addHistogram([("kind", "read")], remote.readTime)
+        text.addHistogram([("kind", "proof")], remote.proofTime)
         text.begin(
-            retries, .counter, "Requests that had to be sent again, by SQLSTATE, or connection if that was lost.")
-        for (cause, count) in remote.retries { text.add(retries, ["cause": cause], count) }
+            "token_cache_database_retries_total", .counter,
+            "Requests that had to be sent again, by SQLSTATE, or connection if that was lost.")
+        for (cause, count) in remote.retries { text.add(["cause": cause], count) }
         text.single(
             "token_cache_database_unacknowledged_writes_total", .counter,
             "Writes that were committed with a warning, such as without a standby; clients got 50001.",
@@ -35,19 +34,18 @@ extension MetricsReport {
     }
 
     private mutating func writeConnections(_ remote: RemoteStoreMetrics) {
-        let connections = "token_cache_database_connections"
-        text.begin(connections, .gauge, "Connections for requests: open, attempts under way, and how many are wanted.")
-        text.add(connections, ["state": "open"], remote.connections.open)
-        text.add(connections, ["state": "pending"], remote.connections.pending)
-        text.add(connections, ["state": "wanted"], remote.connections.wanted)
-        let hosts = "token_cache_database_host_connections"
         text.begin(
-            hosts, .gauge,
+            "token_cache_database_connections", .gauge,
+            "Connections for requests: open, attempts under way, and how many are wanted.")
+        text.add(["state": "open"], remote.connections.open)
+        text.add(["state": "pending"], remote.connections.pending)
+        text.add(["state": "wanted"], remote.connections.wanted)
+        text.begin(
+            "token_cache_database_host_connections", .gauge,
             "Open connections to each host; the labels are what it was when it was last asked: role, version."
         )
         for host in remote.hosts {
             text.add(
-                hosts,
                 ["host": host.name, "role": host.role.rawValue, "version": host.version],
                 host.connections
             )
@@ -63,10 +61,11 @@ extension MetricsReport {
             "token_cache_database_waiting_requests_limit", .gauge, "How many requests may wait for the database.",
             remote.requestLimit
         )
-        let refusals = "token_cache_database_refusals_total"
-        text.begin(refusals, .counter, "Requests that were refused because too many waited, or too many bytes.")
-        text.add(refusals, ["limit": "requests"], remote.refusedByCount)
-        text.add(refusals, ["limit": "bytes"], remote.refusedByBytes)
+        text.begin(
+            "token_cache_database_refusals_total", .counter,
+            "Requests that were refused because too many waited, or too many bytes.")
+        text.add(["limit": "requests"], remote.refusedByCount)
+        text.add(["limit": "bytes"], remote.refusedByBytes)
         text.single(
             "token_cache_database_dropped_requests_total", .counter,
             "Requests that were never sent to the database, as their clients disconnected while they waited.",
@@ -95,10 +94,11 @@ extension MetricsReport {
     }
 
     private mutating func writeProofs(_ remote: RemoteStoreMetrics) {
-        let proofs = "token_cache_database_proofs_total"
-        text.begin(proofs, .counter, "Commits that show that a server is still the primary, by outcome.")
-        text.add(proofs, ["outcome": "proven"], remote.proofs)
-        text.add(proofs, ["outcome": "failed"], remote.failedProofs)
+        text.begin(
+            "token_cache_database_proofs_total", .counter,
+            "Commits that show that a server is still the primary, by outcome.")
+        text.add(["outcome": "proven"], remote.proofs)
+        text.add(["outcome": "failed"], remote.failedProofs)
         if let age = remote.proofAge {
             text.single(
                 "token_cache_database_proof_age_seconds", .gauge,

@@ -66,16 +66,16 @@ extension MetricsReport {
 extension MetricsReport {
     /// Writes who was not served, and what is remembered of those who were.
     mutating func writeAccess() {
-        let failures = "token_cache_access_failures_total"
-        text.begin(failures, .counter, "Requests that were not served although they could be read, by reason.")
+        text.begin(
+            "token_cache_access_failures_total", .counter,
+            "Requests that were not served although they could be read, by reason.")
         for reason in AccessFailure.allCases {
-            text.add(failures, ["reason": reason.rawValue], contexts.sum { $0.accessFailures.value(reason) })
+            text.add(["reason": reason.rawValue], contexts.sum { $0.accessFailures.value(reason) })
         }
         if let tokens = server.access.jwtKeys?.content.counts {
-            let rejections = "token_cache_jwt_rejections_total"
-            text.begin(rejections, .counter, "JWTs that were not accepted, by reason.")
+            text.begin("token_cache_jwt_rejections_total", .counter, "JWTs that were not accepted, by reason.")
             for reason in JWTRejection.allCases {
-                text.add(rejections, ["reason": reason.rawValue], contexts.sum { $0.tokenRejections.value(reason) })
+                text.add(["reason": reason.rawValue], contexts.sum { $0.tokenRejections.value(reason) })
             }
             text.single(
                 "token_cache_jwt_cache_hits_total", .counter, "JWTs that had been verified before.", tokens.hits

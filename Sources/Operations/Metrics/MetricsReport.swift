@@ -43,7 +43,6 @@ struct MetricsReport {
     private mutating func writeServer() {
         text.begin("token_cache_build_info", .gauge, "Always 1; the labels are the versions of program and libraries.")
         text.add(
-            "token_cache_build_info",
             [
                 "version": version, .init(server.store.software.name.lowercased()): server.store.software.version,
                 "openssl": TLSContext.libraryVersion,
@@ -66,14 +65,13 @@ struct MetricsReport {
         text.begin(
             "token_cache_requests_total", .counter, "Answered requests, by method, status and contract error code."
         )
-        RequestCounts.write(contexts.requests, "token_cache_requests_total", to: &text)
-        let name = "token_cache_request_duration_seconds"
+        RequestCounts.write(contexts.requests, to: &text)
         text.begin(
-            name, .histogram,
+            "token_cache_request_duration_seconds", .histogram,
             "Time in the server: for GET until the end of the loop's turn, for POST until the end of its commit."
         )
-        text.addHistogram(name, [("method", "GET")], contexts.reading(\.getTime))
-        text.addHistogram(name, [("method", "POST")], contexts.reading(\.postTime))
+        text.addHistogram([("method", "GET")], contexts.reading(\.getTime))
+        text.addHistogram([("method", "POST")], contexts.reading(\.postTime))
     }
 
     private mutating func writeConnections() {
@@ -86,10 +84,11 @@ struct MetricsReport {
             "Accepted connections, including those refused afterwards.",
             contexts.sum { $0.accepted.value }
         )
-        let refused = "token_cache_connections_refused_total"
-        text.begin(refused, .counter, "Connections beyond limits.connections: answered with 503, or closed at once.")
-        text.add(refused, ["cause": "limit"], contexts.sum { $0.refused.value })
-        text.add(refused, ["cause": "overflow"], contexts.sum { $0.dropped.value })
+        text.begin(
+            "token_cache_connections_refused_total", .counter,
+            "Connections beyond limits.connections: answered with 503, or closed at once.")
+        text.add(["cause": "limit"], contexts.sum { $0.refused.value })
+        text.add(["cause": "overflow"], contexts.sum { $0.dropped.value })
         text.single(
             "token_cache_buffers_bytes", .gauge,
             "Bytes of limits.buffers in use: by requests, answers and tokens that wait to be written.",
@@ -104,10 +103,9 @@ struct MetricsReport {
             "token_cache_tls_handshakes_total", .counter, "Successful TLS handshakes.",
             contexts.sum { $0.handshakes.value }
         )
-        let failures = "token_cache_tls_handshake_failures_total"
-        text.begin(failures, .counter, "Failed TLS handshakes, by cause.")
+        text.begin("token_cache_tls_handshake_failures_total", .counter, "Failed TLS handshakes, by cause.")
         for cause in TLSError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], contexts.sum { $0.handshakeFailures.value(cause) })
+            text.add(["cause": cause.rawValue], contexts.sum { $0.handshakeFailures.value(cause) })
         }
     }
 
@@ -131,10 +129,9 @@ struct MetricsReport {
                 limit
             )
         }
-        let failures = "token_cache_store_failures_total"
-        text.begin(failures, .counter, "Failed reads and writes of clients, by cause.")
+        text.begin("token_cache_store_failures_total", .counter, "Failed reads and writes of clients, by cause.")
         for cause in StoreError.Cause.allCases {
-            text.add(failures, ["cause": cause.rawValue], contexts.sum { $0.storeFailures.value(cause) })
+            text.add(["cause": cause.rawValue], contexts.sum { $0.storeFailures.value(cause) })
         }
         if let reading = metrics.commitTime {
             text.histogram(

@@ -81,13 +81,14 @@ package final class RequestCounts: Sendable {
         }
     }
 
-    /// Writes samples: those of GET and POST with status 200 also where they are 0, so that their first increase is seen.
-    package static func write(_ rows: [Row], _ name: String, to text: inout MetricsText) {
+    /// Adds samples to the current family: those of GET and POST with status 200 also where they are 0, so that their first increase
+    /// is seen.
+    package static func write(_ rows: [Row], to text: inout MetricsText) {
         for (method, outcome, count) in rows
         where count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) {
             let labels = outcome.labels
             let label = method.name.map { "\($0)" } ?? "other"
-            text.add(name, ["method": label, "status": labels.status, "code": labels.code], count)
+            text.add(["method": label, "status": labels.status, "code": labels.code], count)
         }
     }
 }

@@ -169,8 +169,7 @@ struct AuditVerify: AsyncParsableCommand {
 
         private enum CodingKeys: String, CodingKey {
             case isSound = "sound"
-            case lastTime = "last_time"
-            case first, last, head, gaps, fault
+            case first, last, lastTime, head, gaps, fault
         }
     }
 }
@@ -221,7 +220,7 @@ struct AuditPseudonymOf: AsyncParsableCommand {
         } catch let error as AuditError {
             StandardError.print("\(error)")
             throw ExitCode.failure
-        } catch let error as StandardInput.Failure {
+        } catch let error as SystemError {
             StandardError.print("standard input cannot be read: \(error.reason)")
             throw ExitCode.failure
         }

@@ -114,7 +114,7 @@ struct StoreCommandOptions: ParsableArguments {
             let store = try StoreAccess.open(settings, for: action, creates: creates, logger: logger)
             defer { store.close() }
             return try await body(store)
-        } catch let failure as StoreAccess.Failure {
+        } catch let failure as CommandFailure {
             throw configuration.fault("\(failure)")
         }
     }
@@ -137,7 +137,7 @@ struct StoreCommandOptions: ParsableArguments {
     ///   - what: Names the argument in error texts, such as `the id`.
     func text(_ argument: String, of what: String) throws -> String {
         guard argument == "-" else { return argument }
-        do throws(StandardInput.Failure) {
+        do throws(SystemError) {
             if let text = try StandardInput.text() { return text }
         } catch {
             throw configuration.fault("\(what) cannot be read from standard input: \(error.reason)")
@@ -148,23 +148,12 @@ struct StoreCommandOptions: ParsableArguments {
 
 /// Reads ids and token infos from standard input, so that they do not appear in the process list.
 enum StandardInput {
-    /// Standard input cannot be read: for example, it is closed or a folder.
-    struct Failure: Error {
-        let reason: String
-    }
-
     /// The whole input as text, without the newline that `echo` adds; nil if it is not UTF-8.
-    static func text() throws(Failure) -> String? {
-        guard let text = String(validating: try bytes(), as: UTF8.self) else { return nil }
+    ///
+    /// Throws if standard input cannot be read: for example, if it is closed or a folder.
+    static func text() throws(SystemError) -> String? {
+        guard let text = String(validating: try BlockingIO.read(from: STDIN_FILENO), as: UTF8.self) else { return nil }
         return text.unicodeScalars.last == "\n" ? withoutReturn(text.unicodeScalars.dropLast()) : text
-    }
-
-    private static func bytes() throws(Failure) -> [UInt8] {
-        do throws(SystemError) {
-            return try BlockingIO.read(from: STDIN_FILENO)
-        } catch {
-            throw Failure(reason: error.reason)
-        }
     }
 
     /// The non-empty lines of a text.

@@ -44,7 +44,7 @@ struct BackupRetentionTests {
         "", "hourly", "hourly=0", "hourly=-1", "hourly=x", "yearly=1", "hourly=1,", "hourly=1,hourly=2", "daily=100001",
     ])
     func `what is no rule is refused`(_ text: String) {
-        #expect(throws: BackupRetention.Malformed.self) { try BackupRetention(text) }
+        #expect(throws: CommandFailure.self) { try BackupRetention(text) }
     }
 
     @Test func `names are those that are made here`() {

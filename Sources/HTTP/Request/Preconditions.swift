@@ -11,9 +11,7 @@ package struct Preconditions: Hashable, Sendable {
     }
 
     /// A header that is not `*` or a list of entity tags.
-    package struct Malformed: Error {
-        package let field: HeaderField
-    }
+    package struct Malformed: Error {}
 
     /// Reads the preconditions of a request; several lines of a field form one list.
     package init(of head: RequestHead, in bytes: Span<UInt8>) throws(Malformed) {
@@ -30,9 +28,9 @@ package struct Preconditions: Hashable, Sendable {
         if lines.count == 1, bytes.equals(lines[0], "*") { return .any }
         var tags: [EntityTag] = []
         for line in lines {
-            guard EntityTag.appendList(line, of: bytes, to: &tags) else { throw Malformed(field: field) }
+            guard EntityTag.appendList(line, of: bytes, to: &tags) else { throw Malformed() }
         }
-        guard !tags.isEmpty else { throw Malformed(field: field) }
+        guard !tags.isEmpty else { throw Malformed() }
         return .tags(tags)
     }
 }

@@ -8,8 +8,6 @@ internal import TokenStore
 
 /// Queries and controls a running server through its control socket.
 package enum ServerControl {
-    package typealias Failure = StoreAccess.Failure
-
     /// The limit for connecting and for each wait for bytes, so that the probe detects a server that hangs.
     static let timeoutInSeconds = 5
 
@@ -26,13 +24,13 @@ package enum ServerControl {
     }
 
     /// Makes the server read its settings and files again, and waits for the outcome.
-    package static func reload(_ settings: Settings) throws(Failure) -> ReloadOutcome {
+    package static func reload(_ settings: Settings) throws(CommandFailure) -> ReloadOutcome {
         let path = ControlSocketAddress.path(settings)
         do throws(ServerClient.Failure) {
             return try ServerClient(path: path).answer("POST", "/reload")
         } catch {
-            guard error.isAbsence else { throw Failure("\(path): \(error)") }
-            throw Failure(
+            guard error.isAbsence else { throw CommandFailure("\(path): \(error)") }
+            throw CommandFailure(
                 """
                 no server uses the data folder \(settings.dataDirectoryPath); start it, or name the folder of another server with \
                 --data-directory or --config
@@ -61,8 +59,6 @@ package enum ServerControl {
 }
 
 extension APIKeyChange {
-    package typealias Failure = StoreAccess.Failure
-
     /// Changes the file of API keys, and has the change recorded in the audit log: by the server that uses the data folder, or by
     /// this process if none does.
     ///
@@ -77,33 +73,33 @@ extension APIKeyChange {
         }
         // After the log is closed.
         defer { directory.unlock() }
-        let audit: CommandAuditLog?
+        let audit: OperatorTrail?
         do throws(StartError) {
-            audit = try CommandAuditLog.open(settings, for: action, logger)
+            audit = try OperatorTrail.open(settings, for: action, logger)
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
-        defer { audit?.close() }
+        defer { audit?.log.close() }
         do {
             try body()
         } catch {
             // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
-            try? audit?.trail.record([.init(action, .failed, key: name)])
+            try? audit?.record([.init(action, .failed, key: name)])
             throw error
         }
         do throws(StoreError) {
-            try audit?.trail.record([.init(action, .ok, key: name)])
+            try audit?.record([.init(action, .ok, key: name)])
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
         return nil
     }
 
     /// Nil if a server uses the folder.
-    private static func lock(_ settings: Settings) throws(Failure) -> DataDirectory? {
+    private static func lock(_ settings: Settings) throws(CommandFailure) -> DataDirectory? {
         let path = settings.dataDirectoryPath
         guard FileStatus.exists(path) else {
-            throw Failure(
+            throw CommandFailure(
                 """
                 nothing was done, because the audit log could not record it without the data folder \(path), which does not \
                 exist; name the server's with --data-directory or --config, or start the server once, which makes it
@@ -113,10 +109,10 @@ extension APIKeyChange {
         do throws(DataDirectoryError) {
             return try DataDirectory(path: path, creates: false)
         } catch {
-            guard case .inUse(_, let processID) = error else { throw Failure(.directory(error)) }
+            guard case .inUse(_, let processID) = error else { throw CommandFailure(.directory(error)) }
             guard !isServerReachable(settings) else { return nil }
             let process = processID.map { "process \($0)" } ?? "another process"
-            throw Failure(
+            throw CommandFailure(
                 """
                 nothing was done, because the audit log could not record it: the data folder \(path) is in use by \(process), \
                 which is not a running server; try again when it has ended

@@ -30,7 +30,7 @@ package enum CopyPlace: Equatable, Sendable {
     ///
     /// - Parameter other: The other store of the copy. If it is a folder, a database uses the key ring there, unless the one of the
     ///   settings exists.
-    package func naming(in settings: Settings, beside other: CopyPlace) throws(StoreAccess.Failure) -> Settings {
+    package func naming(in settings: Settings, beside other: CopyPlace) throws(CommandFailure) -> Settings {
         var own = settings
         switch self {
         case .settings: return settings
@@ -43,7 +43,7 @@ package enum CopyPlace: Equatable, Sendable {
             do throws(StoreURL.Fault) {
                 _ = try StoreURL(url)
             } catch {
-                throw StoreAccess.Failure("the URL \(error)")
+                throw CommandFailure("the URL \(error)")
             }
             own.store.url = url
             // It limits SQLite only.
@@ -68,11 +68,11 @@ extension StoreAccess {
     package static func copy(
         from source: Settings, to target: Settings, skipsUnreadable: Bool, logger: Logger,
         _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
-    ) async throws(Failure) -> CopySummary {
+    ) async throws(CommandFailure) -> CopySummary {
         func place(_ settings: Settings) -> String {
             settings.store.url.isEmpty ? Path.resolved(settings.dataDirectoryPath) : settings.store.url
         }
-        guard place(source) != place(target) else { throw Failure("both are the same store") }
+        guard place(source) != place(target) else { throw CommandFailure("both are the same store") }
         let from = try CopySide("source", source, .copyFrom, logger)
         defer { from.directory.unlock() }
         let to = try CopySide("target", target, .copyTo, logger)
@@ -90,7 +90,7 @@ extension StoreAccess {
                 }
             }
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 
@@ -106,7 +106,7 @@ extension StoreAccess {
 
         init(
             _ name: String, _ settings: Settings, _ action: AuditEvent.Action, _ logger: Logger
-        ) throws(Failure) {
+        ) throws(CommandFailure) {
             (self.name, self.settings, self.action, self.logger) = (name, settings, action, logger)
             do throws(StoreOpenError) {
                 provider = try StoreSelection.provider(settings)
@@ -137,8 +137,8 @@ extension StoreAccess {
             return try await StoreAccess.recording(action, settings, logger, body)
         }
 
-        private static func failure(of name: String, _ error: StoreOpenError) -> Failure {
-            Failure("the \(name): \(Failure(error))")
+        private static func failure(of name: String, _ error: StoreOpenError) -> CommandFailure {
+            CommandFailure("the \(name): \(CommandFailure(error))")
         }
     }
 }

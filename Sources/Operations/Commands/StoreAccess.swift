@@ -17,7 +17,7 @@ package enum StoreAccess: Sendable {
         /// Locked until the store is closed, unless servers elsewhere may have it open too.
         let directory: DataDirectory
         /// Nil if nothing is recorded.
-        let audit: CommandAuditLog?
+        let audit: OperatorTrail?
     }
 
     /// A running server, reached over its control socket.
@@ -25,47 +25,6 @@ package enum StoreAccess: Sendable {
         let client: ServerClient
         let path: String
         let processID: Int?
-    }
-
-    /// Why a command failed; the description says what to do.
-    package struct Failure: Error, CustomStringConvertible {
-        package let description: String
-
-        package init(_ description: String) {
-            self.description = description
-        }
-
-        /// Describes an error of opening the store.
-        ///
-        /// The advice differs from the server's: a command without permissions runs as the wrong user, and if its file system is
-        /// read-only, that is not the sandbox of a service: the disk has failed.
-        init(_ error: StoreOpenError) {
-            let advice = "run this as root or as the server's user"
-            switch error {
-            case .directory(.unusable(let path, let call, let code)) where Self.isRefusal(code):
-                description = """
-                    this user may not access the data directory \(path) (\(call): \(Self.text(code))); \(advice), \
-                    or name another one with --data-directory
-                    """
-            case .directory(.unusable(let path, let call, let code)) where code == EROFS:
-                description = """
-                    the data directory \(path) cannot be used (\(call): \(Self.text(code))); mount its file system for writing or, if \
-                    its disk has failed, copy tokens.db, tokens.db-wal and keys to another disk, and name that folder with \
-                    --data-directory
-                    """
-            case .keyRing(.file(let path, let error)) where error.isPermissionDenied:
-                description = "this user may not read the key ring \(path) (\(error)); \(advice)"
-            default: description = "\(error)"
-            }
-        }
-
-        private static func isRefusal(_ code: Int32) -> Bool {
-            code == EACCES || code == EPERM
-        }
-
-        private static func text(_ code: Int32) -> String {
-            SystemError.reason(code)
-        }
     }
 
     /// Opens the store, or finds the server that uses it.
@@ -77,20 +36,20 @@ package enum StoreAccess: Sendable {
     ///   - logger: Receives the store's events.
     package static func open(
         _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger
-    ) throws(Failure) -> StoreAccess {
+    ) throws(CommandFailure) -> StoreAccess {
         let isShared: Bool
         do throws(StoreOpenError) {
             let provider = try StoreSelection.provider(settings)
             if let path = provider.missingPath, !creates { throw .missing(path: path) }
             isShared = provider.isShared
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
         do throws(StartError) {
             return .own(try isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
         } catch {
-            guard let fault = error.ofStore else { throw Failure("\(error)") }
-            guard case .directory(.inUse(_, let processID)) = fault else { throw Failure(fault) }
+            guard let fault = error.ofStore else { throw CommandFailure("\(error)") }
+            guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
             let path = ControlSocketAddress.path(settings)
             let client = ServerClient(path: path)
             return .running(ControlAccess(client: client, path: path, processID: processID))
@@ -128,13 +87,13 @@ package enum StoreAccess: Sendable {
     private static func open(
         _ settings: Settings, in directory: DataDirectory, _ action: AuditEvent.Action?, _ logger: Logger
     ) throws(StartError) -> OwnStore {
-        var audit: CommandAuditLog?
+        var audit: OperatorTrail?
         do throws(StartError) {
-            audit = try CommandAuditLog.open(settings, for: action, logger)
+            audit = try OperatorTrail.open(settings, for: action, logger)
             let store = try StoreSelection.open(settings, in: directory, logger: logger)
             return OwnStore(store: store, directory: directory, audit: audit)
         } catch {
-            audit?.close()
+            audit?.log.close()
             directory.unlock()
             throw error
         }
@@ -143,22 +102,22 @@ package enum StoreAccess: Sendable {
     /// Performs a request, in this process or by the server.
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
-    ) async throws(Failure) -> Request.Reply {
+    ) async throws(CommandFailure) -> Request.Reply {
         switch self {
         case .own(let own):
-            own.audit?.keepUp()
+            own.audit?.log.keepUp()
             do throws(StoreError) {
-                return try await request.answer(AuditedStore(own.store.administrator, own.audit?.trail), progress)
+                return try await request.answer(AuditedStore(own.store.administrator, own.audit), progress)
             } catch {
-                throw Failure("\(error)")
+                throw CommandFailure("\(error)")
             }
         case .running(let access):
             let process = access.processID.map { "process \($0)" } ?? "another process"
             do throws(ServerClient.Failure) {
                 return try access.client.perform(request, progress)
             } catch {
-                guard case .unreachable = error else { throw Failure("\(error)") }
-                throw Failure("the store is in use by \(process), and \(access.path) cannot be used: \(error)")
+                guard case .unreachable = error else { throw CommandFailure("\(error)") }
+                throw CommandFailure("the store is in use by \(process), and \(access.path) cannot be used: \(error)")
             }
         }
     }
@@ -176,7 +135,7 @@ package enum StoreAccess: Sendable {
     package func close() {
         guard case .own(let own) = self else { return }
         // The audit log first: once the store is closed, a waiting process may take the folder and open the log.
-        own.audit?.close()
+        own.audit?.log.close()
         own.store.close()
         own.directory.unlock()
     }
@@ -186,33 +145,28 @@ extension StoreAccess {
     /// Verifies a backup in this process, whether or not a server runs.
     package static func verifyBackup(
         _ settings: Settings, at path: String, _ progress: (StoreProgress) -> Void
-    ) throws(Failure) -> BackupVerification {
+    ) throws(CommandFailure) -> BackupVerification {
         let verifier = try backupVerifier(settings)
         do throws(StoreError) {
             return try verifier.verify(path, progress)
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 
     /// Locks a folder for backups that are named by their time.
-    package static func backupFolder(_ settings: Settings, _ path: String) throws(Failure) -> BackupFolder {
-        let verifier = try backupVerifier(settings)
-        do throws(BackupFolder.Failure) {
-            return try BackupFolder(path, verifier)
-        } catch {
-            throw Failure("\(error)")
-        }
+    package static func backupFolder(_ settings: Settings, _ path: String) throws(CommandFailure) -> BackupFolder {
+        try BackupFolder(path, backupVerifier(settings))
     }
 
-    private static func backupVerifier(_ settings: Settings) throws(Failure) -> any BackupVerifier {
+    private static func backupVerifier(_ settings: Settings) throws(CommandFailure) -> any BackupVerifier {
         do throws(StoreOpenError) {
             guard let verifier = try StoreSelection.provider(settings).backupVerifier else {
                 throw .store(StoreFault(StoreCapability.backup.absence))
             }
             return verifier
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 }
@@ -223,13 +177,13 @@ extension StoreAccess {
     /// - Parameters:
     ///   - settings: The servers', with their database and role.
     ///   - url: The database, with the role that owns the tables; nil for those of the settings.
-    package static func migrate(_ settings: Settings, url: String?) throws(Failure) -> SchemaMigration {
+    package static func migrate(_ settings: Settings, url: String?) throws(CommandFailure) -> SchemaMigration {
         var own = settings
         if let url {
             do throws(StoreURL.Fault) {
                 _ = try StoreURL(url)
             } catch {
-                throw Failure("the URL of --url \(error)")
+                throw CommandFailure("the URL of --url \(error)")
             }
             own.store.url = url
         }
@@ -238,7 +192,7 @@ extension StoreAccess {
             guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
             return try migrator.migrate()
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 }
@@ -248,21 +202,21 @@ extension StoreAccess {
     package static func restore(
         _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
         _ progress: (StoreProgress) -> Void
-    ) async throws(Failure) -> StoreReplacement {
+    ) async throws(CommandFailure) -> StoreReplacement {
         do {
             let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
             let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
                 logger.log(level: event.severity.level, "\(event)")
             }
-            guard let store else { throw Failure(StoreCapability.restore.absence) }
+            guard let store else { throw CommandFailure(StoreCapability.restore.absence) }
             return try await recording(.restore, settings, logger) { () throws(StoreError) in
                 try store.restore(path, keepsSessions: keepsSessions, progress)
             }
         } catch let error as StoreOpenError {
-            throw Failure(error)
+            throw CommandFailure(error)
         } catch {
-            throw Failure("\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 
@@ -271,14 +225,47 @@ extension StoreAccess {
         _ action: AuditEvent.Action, _ settings: Settings, _ logger: Logger,
         _ body: () async throws(StoreError) -> Value
     ) async throws(StoreError) -> Value {
-        let audit: CommandAuditLog?
+        let audit: OperatorTrail?
         do throws(StartError) {
-            audit = try CommandAuditLog.open(settings, for: action, logger)
+            audit = try OperatorTrail.open(settings, for: action, logger)
         } catch {
             throw .refused("\(error)")
         }
         guard let audit else { return try await body() }
-        defer { audit.close() }
-        return try await audit.trail.recording(action, body)
+        defer { audit.log.close() }
+        return try await audit.recording(action, body)
+    }
+}
+
+/// Why a command failed; the description says what to do.
+package struct CommandFailure: Error, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) {
+        self.description = description
+    }
+
+    /// Describes an error of opening the store.
+    ///
+    /// The advice differs from the server's: a command without permissions runs as the wrong user, and if its file system is
+    /// read-only, that is not the sandbox of a service: the disk has failed.
+    init(_ error: StoreOpenError) {
+        let advice = "run this as root or as the server's user"
+        switch error {
+        case .directory(.unusable(let path, let call, let code)) where [EACCES, EPERM].contains(code):
+            description = """
+                this user may not access the data directory \(path) (\(call): \(SystemError.reason(code))); \(advice), \
+                or name another one with --data-directory
+                """
+        case .directory(.unusable(let path, let call, let code)) where code == EROFS:
+            description = """
+                the data directory \(path) cannot be used (\(call): \(SystemError.reason(code))); mount its file system for writing or, if \
+                its disk has failed, copy tokens.db, tokens.db-wal and keys to another disk, and name that folder with \
+                --data-directory
+                """
+        case .keyRing(.file(let path, let error)) where error.isPermissionDenied:
+            description = "this user may not read the key ring \(path) (\(error)); \(advice)"
+        default: description = "\(error)"
+        }
     }
 }

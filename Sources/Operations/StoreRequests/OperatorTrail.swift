@@ -10,7 +10,7 @@ internal import TokenStore
 ///
 /// Any thread; calls wait for the disk.
 struct OperatorTrail: Sendable {
-    private let log: AuditLog
+    let log: AuditLog
     private let actor: AuditEvent.Actor
     private let settings: @Sendable () -> Settings.Audit
 
@@ -142,17 +142,11 @@ package struct AuditedStore: Sendable {
     }
 }
 
-/// The audit log of a server that does not run, opened by a command that does what the server would record.
-///
-/// Any thread; calls wait for the disk.
-struct CommandAuditLog: Sendable {
-    /// Records what the command's user does.
-    let trail: OperatorTrail
-    private let log: AuditLog
-
-    /// Opens the log before the command changes anything, so that nothing happens that cannot be recorded.
+extension OperatorTrail {
+    /// Opens the audit log of a server that does not run, for a command that does what the server would record.
     ///
-    /// The caller has locked the data folder, as a server that runs there has the log open itself.
+    /// It is opened before the command changes anything, so that nothing happens that cannot be recorded. The caller closes it, and
+    /// has locked the data folder, as a server that runs there has the log open itself.
     ///
     /// - Parameters:
     ///   - settings: The server's.
@@ -161,15 +155,14 @@ struct CommandAuditLog: Sendable {
     /// - Returns: Nil if the settings name no audit log, or leave this action out.
     static func open(
         _ settings: Settings, for action: AuditEvent.Action?, _ logger: Logger
-    ) throws(StartError) -> CommandAuditLog? {
+    ) throws(StartError) -> OperatorTrail? {
         guard let action, settings.audit.events.includes(action, .ok) else { return nil }
         do throws(StartError) {
             guard let log = try Server.openAuditLog(settings, logger) else {
                 warnOfMissingSetting(settings, logger)
                 return nil
             }
-            return CommandAuditLog(
-                trail: OperatorTrail(log, by: .operator(uid: getuid())) { settings.audit }, log: log)
+            return OperatorTrail(log, by: .operator(uid: getuid())) { settings.audit }
         } catch {
             throw StartError("nothing was done: \(error)")
         }
@@ -183,14 +176,5 @@ struct CommandAuditLog: Sendable {
             audit log; give commands the server's settings with --config
             """
         )
-    }
-
-    /// Retries failed writes and replaces an old key, as a server does each second; called before each request.
-    func keepUp() {
-        log.keepUp()
-    }
-
-    func close() {
-        log.close()
     }
 }

@@ -35,5 +35,5 @@ struct ControlLine<Reply: Codable & Sendable>: Codable, Sendable {
     var error: String?
 }
 
-/// The reply type of lines that contain only progress or an error.
-struct NoReply: Codable, Sendable {}
+/// The reply to a request that has nothing to tell, and of lines that contain only progress or an error.
+package struct NoReply: Codable, Sendable {}

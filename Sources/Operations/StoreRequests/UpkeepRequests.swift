@@ -63,14 +63,12 @@ package struct RecordBackup: StoreRequest {
     /// Where the backup is, if it got its name only after it was written and verified; otherwise nil.
     package var path: String?
 
-    package struct Reply: Codable, Sendable {}
-
     package init(isSuccessful: Bool, path: String? = nil) {
         self.isSuccessful = isSuccessful
         self.path = path
     }
 
-    package func act(_ reply: Reply) -> OperatorAct? {
+    package func act(_ reply: NoReply) -> OperatorAct? {
         path.map { path in
             ("backup", "verified and named \(path)\(isSuccessful ? "" : ", but not copied elsewhere")")
         }
@@ -78,10 +76,10 @@ package struct RecordBackup: StoreRequest {
 
     package func answer(
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    ) async throws(StoreError) -> NoReply {
         guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
         await backups.recordBackup(isSuccessful: isSuccessful)
-        return Reply()
+        return NoReply()
     }
 }
 

@@ -76,7 +76,7 @@ package struct APIKeys: Sendable {
     package enum Lookup: Hashable, Sendable {
         /// No key has this secret, or the text cannot be a secret.
         case unknown
-        case expired(APIKey)
+        case expired
         case found(APIKey)
     }
 
@@ -87,7 +87,7 @@ package struct APIKeys: Sendable {
         guard let digest = try APIKeySecret.digest(of: presented), let key = keysByDigest[digest] else {
             return .unknown
         }
-        return key.hasExpired(at: unixTime) ? .expired(key) : .found(key)
+        return key.hasExpired(at: unixTime) ? .expired : .found(key)
     }
 
     package enum AdditionError: String, Error {

@@ -87,9 +87,7 @@ struct ListAccessKeys: AsyncParsableCommand {
         }
 
         private enum CodingKeys: String, CodingKey {
-            case name, scopes
-            case createdAt = "created_at"
-            case expiresAt = "expires_at"
+            case name, scopes, createdAt, expiresAt
             case isExpired = "expired"
         }
     }
@@ -222,7 +220,7 @@ struct AccessKeyOptions: ParsableArguments {
         let fault: String?
         do {
             fault = try change.perform(settings, logger: LogOutput(level: .warning, format: .text).logger, body)
-        } catch let failure as StoreAccess.Failure {
+        } catch let failure as CommandFailure {
             throw configuration.fault("\(failure)")
         }
         guard let fault else { return }

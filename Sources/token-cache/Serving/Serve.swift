@@ -166,7 +166,7 @@ struct Reload: AsyncParsableCommand {
             let outcome = try ServerControl.reload(try options.load())
             try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
             if !outcome.isReloaded { throw ExitCode.failure }
-        } catch let failure as ServerControl.Failure {
+        } catch let failure as CommandFailure {
             throw options.fault("\(failure)")
         }
     }

@@ -135,8 +135,7 @@ struct Backup: AsyncParsableCommand {
     ///   - folderPath: The folder.
     ///   - note: Set when the backup is written, and its path when it has its name.
     /// - Returns: Why earlier backups could not be removed; nil if they could.
-    private func backUp(into folderPath: String, noting note: inout RecordBackup?) async throws -> BackupFolder.Failure?
-    {
+    private func backUp(into folderPath: String, noting note: inout RecordBackup?) async throws -> CommandFailure? {
         let settings = try options.load()
         do {
             // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
@@ -159,9 +158,7 @@ struct Backup: AsyncParsableCommand {
             }
             try show(found, path, removed)
             return failure
-        } catch let failure as StoreAccess.Failure {
-            throw options.configuration.fault("\(failure)")
-        } catch let failure as BackupFolder.Failure {
+        } catch let failure as CommandFailure {
             throw options.configuration.fault("\(failure)")
         }
     }
@@ -183,7 +180,7 @@ struct Backup: AsyncParsableCommand {
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {
             let reasons = Verify.findings(found).joined(separator: "; ")
-            throw StoreAccess.Failure(
+            throw CommandFailure(
                 """
                 the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \
                 stay as they are; token-cache verify tells whether the store itself is damaged

@@ -48,7 +48,7 @@ struct Copy: AsyncParsableCommand {
         do {
             summary = try await copied(
                 from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))
-        } catch let failure as StoreAccess.Failure {
+        } catch let failure as CommandFailure {
             throw options.configuration.fault("\(failure)")
         }
         let seconds = Int64((MonotonicTime.now - began).count / 1_000_000_000)
@@ -62,7 +62,7 @@ struct Copy: AsyncParsableCommand {
         return try place.naming(in: try configuration.load(), beside: other)
     }
 
-    private func copied(from source: Settings, to target: Settings) async throws(StoreAccess.Failure) -> CopySummary {
+    private func copied(from source: Settings, to target: Settings) async throws(CommandFailure) -> CopySummary {
         let bars = StoreCopy.Stage.allCases.map { ($0, ProgressBar($0.rawValue)) }
         defer { for (_, bar) in bars { bar.finish() } }
         return try await StoreAccess.copy(
@@ -125,7 +125,7 @@ struct Migrate: AsyncParsableCommand {
     func run() async throws {
         let settings = try configuration.load()
         let migration: SchemaMigration
-        do throws(StoreAccess.Failure) {
+        do throws(CommandFailure) {
             migration = try StoreAccess.migrate(settings, url: url)
         } catch {
             throw configuration.fault("\(error)")

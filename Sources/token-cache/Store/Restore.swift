@@ -33,7 +33,7 @@ struct Restore: AsyncParsableCommand {
         let settings = try options.load()
         let bar = ProgressBar("Checking")
         let outcome: StoreReplacement
-        do throws(StoreAccess.Failure) {
+        do throws(CommandFailure) {
             defer { bar.finish() }
             let path = URL(filePath: file).standardizedFileURL.path
             outcome = try await StoreAccess.restore(
@@ -127,7 +127,7 @@ extension StoreCommandOptions {
     /// Verifies a backup, with a progress bar; on an error, prints it and ends the command with status 1.
     func verifyBackup(_ settings: Settings, at path: String) throws -> BackupVerification {
         let bar = ProgressBar("Verifying")
-        do throws(StoreAccess.Failure) {
+        do throws(CommandFailure) {
             defer { bar.finish() }
             return try StoreAccess.verifyBackup(settings, at: path) { bar.show($0) }
         } catch {

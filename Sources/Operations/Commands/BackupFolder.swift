@@ -13,32 +13,27 @@ package struct BackupFolder: ~Copyable {
     /// The open folder; the lock lasts as long as it is open.
     private let descriptor: FileDescriptor
 
-    /// Why something cannot be done in the folder; says what to do about it.
-    package struct Failure: Error, CustomStringConvertible {
-        package let description: String
-    }
-
     /// Locks the folder.
-    init(_ path: String, _ verifier: any BackupVerifier) throws(Failure) {
+    init(_ path: String, _ verifier: any BackupVerifier) throws(CommandFailure) {
         descriptor = try Self.locked(path)
         self.path = path
         self.verifier = verifier
     }
 
-    private static func locked(_ path: String) throws(Failure) -> FileDescriptor {
+    private static func locked(_ path: String) throws(CommandFailure) -> FileDescriptor {
         let descriptor: FileDescriptor
         do throws(SystemError) {
             descriptor = try FileDescriptor(opening: path, O_RDONLY | O_DIRECTORY)
         } catch {
-            throw Failure(
-                description: error.code == ENOENT
+            throw CommandFailure(
+                error.code == ENOENT
                     ? "there is no folder \(path); make it, so that the server's user can write in it"
                     : "the folder \(path) cannot be opened: \(error.reason)"
             )
         }
         // A folder that cannot be locked, as on some network file systems, is used all the same.
         guard flock(descriptor.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
-            throw Failure(description: "another process is backing up into \(path); try again when it is done")
+            throw CommandFailure("another process is backing up into \(path); try again when it is done")
         }
         return descriptor
     }
@@ -47,10 +42,10 @@ package struct BackupFolder: ~Copyable {
     package var unverified: String { path + "/unverified.db" }
 
     /// Removes what an earlier backup has left there, which frees its disk space.
-    package func removeUnverified() throws(Failure) {
+    package func removeUnverified() throws(CommandFailure) {
         guard FileStatus(unverified, followingLinks: false) != nil else { return }
         guard verifier.isBackup(unverified) else {
-            throw Failure(description: "\(unverified) is there and is no backup; remove it first")
+            throw CommandFailure("\(unverified) is there and is no backup; remove it first")
         }
         try remove(unverified)
     }
@@ -58,7 +53,7 @@ package struct BackupFolder: ~Copyable {
     /// Gives the verified backup its name, durably.
     ///
     /// - Returns: Its time, in seconds since 1970, and its path.
-    package func accept() throws(Failure) -> (time: Int64, path: String) {
+    package func accept() throws(CommandFailure) -> (time: Int64, path: String) {
         var now = Int64(Glibc.time(nil))
         // Another backup of the same second may have the name already.
         while FileStatus(path(of: now), followingLinks: false) != nil {
@@ -69,7 +64,7 @@ package struct BackupFolder: ~Copyable {
         do throws(StoreError) {
             try PrivateFile.rename(unverified, to: target)
         } catch {
-            throw Failure(description: "\(error)")
+            throw CommandFailure("\(error)")
         }
         return (now, target)
     }
@@ -79,11 +74,11 @@ package struct BackupFolder: ~Copyable {
     /// - Returns: The paths of the removed ones, the earliest first, and why another one could not be removed.
     package func removeSuperfluous(
         _ retention: BackupRetention, newest: Int64
-    ) -> (removed: [String], failure: Failure?) {
+    ) -> (removed: [String], failure: CommandFailure?) {
         var removed: [String] = []
-        var failure: Failure?
+        var failure: CommandFailure?
         for time in retention.superfluous(of: times, newest: newest).sorted() {
-            do throws(Failure) {
+            do throws(CommandFailure) {
                 try remove(path(of: time))
                 removed.append(path(of: time))
             } catch {
@@ -104,11 +99,11 @@ package struct BackupFolder: ~Copyable {
         return times
     }
 
-    private func remove(_ path: String) throws(Failure) {
+    private func remove(_ path: String) throws(CommandFailure) {
         do throws(StoreError) {
             try PrivateFile.remove(path)
         } catch {
-            throw Failure(description: "\(error)")
+            throw CommandFailure("\(error)")
         }
     }
 

@@ -24,30 +24,25 @@ package struct BackupRetention: Hashable, Sendable {
         }
     }
 
-    /// Why a text is no rule; says what one looks like.
-    package struct Malformed: Error, Hashable, CustomStringConvertible {
-        package let description: String
-    }
-
     /// A larger number is taken for a typing error.
     private static let limit = 100_000
 
     /// Reads a rule such as `hourly=24,daily=7,weekly=4`.
-    package init(_ text: String) throws(Malformed) {
+    package init(_ text: String) throws(CommandFailure) {
         for part in text.split(separator: ",", omittingEmptySubsequences: false) {
             let sides = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             guard sides.count == 2, let period = Period(rawValue: String(sides[0])), let count = Int(sides[1]),
                 (1...Self.limit).contains(count)
             else {
-                throw Malformed(
-                    description: """
-                        "\(part)" is not one of last=N, hourly=N, daily=N and weekly=N with N from 1 to \(Self.limit); \
-                        write for example hourly=24,daily=7,weekly=4
-                        """
+                throw CommandFailure(
+                    """
+                    "\(part)" is not one of last=N, hourly=N, daily=N and weekly=N with N from 1 to \(Self.limit); \
+                    write for example hourly=24,daily=7,weekly=4
+                    """
                 )
             }
             guard counts.updateValue(count, forKey: period) == nil else {
-                throw Malformed(description: "\(period.rawValue) is there twice")
+                throw CommandFailure("\(period.rawValue) is there twice")
             }
         }
     }

@@ -2,6 +2,7 @@ import ArgumentParser
 import Audit
 import Cryptography
 import Glibc
+import Operations
 import Settings
 import System
 import TokenStore
@@ -23,7 +24,7 @@ struct AuditCommand: AsyncParsableCommand {
 }
 
 /// The command `token-cache audit key`.
-struct AuditKey: AsyncParsableCommand {
+struct AuditKey: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "key", abstract: "Make the keys of a new audit log.",
         discussion: """
@@ -49,24 +50,20 @@ struct AuditKey: AsyncParsableCommand {
     func run() async throws {
         let settings = try configuration.load()
         let path = settings.auditKeyPath
+        let isThere = FileStatus.exists(path)
+        guard replace || !isThere else { throw AuditError.runningKeyExists(path: path) }
+        // A running server would put its own key back.
+        let lock = isThere ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
+        defer { withExtendedLifetime(lock) {} }
+        try Folder.create(Path.folder(of: path))
+        let first = try AuditFirstKey.random()
+        try first.save(to: file)
         do {
-            let isThere = FileStatus.exists(path)
-            guard replace || !isThere else { throw AuditError.runningKeyExists(path: path) }
-            // A running server would put its own key back.
-            let lock = isThere ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
-            defer { withExtendedLifetime(lock) {} }
-            try Folder.create(Path.folder(of: path))
-            let first = try AuditFirstKey.random()
-            try first.save(to: file)
-            do {
-                try RunningKey(first, at: Int64(time(nil))).install(path)
-            } catch {
-                // Without a running key, the first key would verify nothing.
-                _ = unsafe unlink(file)
-                throw error
-            }
+            try RunningKey(first, at: Int64(time(nil))).install(path)
         } catch {
-            throw configuration.fault("\(error)")
+            // Without a running key, the first key would verify nothing.
+            _ = unsafe unlink(file)
+            throw error
         }
         try StandardOutput.print(
             """
@@ -201,28 +198,16 @@ struct AuditPseudonymOf: AsyncParsableCommand {
     var key: String
 
     func run() async throws {
-        do {
-            guard let text = identifier == "-" ? try StandardInput.text() : identifier else {
-                StandardError.print("standard input is not UTF-8")
-                throw ExitCode.failure
+        let text = try StandardInput.text(identifier, of: "the identifier")
+        var bytes = Array(text.utf8)
+        if session {
+            guard let id = Base64URL.decode(bytes.span), id.count == 16 else {
+                throw CommandFailure(
+                    "\(Text.visible(text)) is no session's id, which has 22 letters, digits, - and _")
             }
-            var bytes = Array(text.utf8)
-            if session {
-                guard let id = Base64URL.decode(bytes.span), id.count == 16 else {
-                    StandardError.print(
-                        "\(Text.visible(text)) is no session's id, which has 22 letters, digits, - and _")
-                    throw ExitCode.failure
-                }
-                bytes = id
-            }
-            let hasher = try AuditHasher(AuditFirstKey(contentsOf: key).pseudonymKey())
-            try StandardOutput.print(hasher.pseudonym(session ? .session : .user, of: bytes.span).text)
-        } catch let error as AuditError {
-            StandardError.print("\(error)")
-            throw ExitCode.failure
-        } catch let error as SystemError {
-            StandardError.print("standard input cannot be read: \(error.reason)")
-            throw ExitCode.failure
+            bytes = id
         }
+        let hasher = try AuditHasher(AuditFirstKey(contentsOf: key).pseudonymKey())
+        try StandardOutput.print(hasher.pseudonym(session ? .session : .user, of: bytes.span).text)
     }
 }

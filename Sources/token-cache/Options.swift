@@ -52,18 +52,10 @@ struct ConfigurationOptions: ParsableArguments {
         do throws(SettingsError) {
             return try loader.loadWithOrigins()
         } catch {
-            for other in error.each.dropLast() { StandardError.print("\(other)") }
-            throw fault("\(error.each.last ?? error)")
+            for fault in error.each { StandardError.print("\(fault)") }
+            noteForgottenFile()
+            throw ExitCode.failure
         }
-    }
-
-    /// Prints an error, and returns the exit status 1, to be thrown.
-    ///
-    /// Names the installed settings file if that was probably forgotten.
-    func fault(_ text: String) -> ExitCode {
-        StandardError.print(text)
-        noteForgottenFile()
-        return ExitCode.failure
     }
 
     /// Names the installed settings file if it was probably forgotten.
@@ -82,6 +74,20 @@ struct ListenOptions: ParsableArguments {
         )
     )
     var listen: [String] = []
+}
+
+/// A command with settings: when it fails, the installed settings file is named if it was probably forgotten.
+protocol ConfiguredCommand: AsyncParsableCommand {
+    var configuration: ConfigurationOptions { get }
+}
+
+/// A command that works on the store.
+protocol StoreCommand: ConfiguredCommand {
+    var options: StoreCommandOptions { get }
+}
+
+extension StoreCommand {
+    var configuration: ConfigurationOptions { options.configuration }
 }
 
 /// The flags of all commands that work on the store.
@@ -110,13 +116,9 @@ struct StoreCommandOptions: ParsableArguments {
     ) async throws -> Result {
         let settings = try load()
         if creates { configuration.noteForgottenFile() }
-        do {
-            let store = try StoreAccess.open(settings, for: action, creates: creates, logger: logger)
-            defer { store.close() }
-            return try await body(store)
-        } catch let failure as CommandFailure {
-            throw configuration.fault("\(failure)")
-        }
+        let store = try StoreAccess.open(settings, for: action, creates: creates, logger: logger)
+        defer { store.close() }
+        return try await body(store)
     }
 
     /// Performs a request that takes long, with a progress bar.
@@ -129,30 +131,27 @@ struct StoreCommandOptions: ParsableArguments {
             return try await store.perform(request) { bar.show($0) }
         }
     }
-
-    /// The text of an argument; `-` stands for standard input.
-    ///
-    /// - Parameters:
-    ///   - argument: The argument.
-    ///   - what: Names the argument in error texts, such as `the id`.
-    func text(_ argument: String, of what: String) throws -> String {
-        guard argument == "-" else { return argument }
-        do throws(SystemError) {
-            if let text = try StandardInput.text() { return text }
-        } catch {
-            throw configuration.fault("\(what) cannot be read from standard input: \(error.reason)")
-        }
-        throw configuration.fault("\(what) from standard input is not UTF-8")
-    }
 }
 
 /// Reads ids and token infos from standard input, so that they do not appear in the process list.
 enum StandardInput {
-    /// The whole input as text, without the newline that `echo` adds; nil if it is not UTF-8.
+    /// The text of an argument, or if that is `-`, all of standard input without the newline that `echo` adds.
     ///
-    /// Throws if standard input cannot be read: for example, if it is closed or a folder.
-    static func text() throws(SystemError) -> String? {
-        guard let text = String(validating: try BlockingIO.read(from: STDIN_FILENO), as: UTF8.self) else { return nil }
+    /// - Parameters:
+    ///   - argument: The argument.
+    ///   - what: Names the argument in error texts, such as `the id`.
+    static func text(_ argument: String, of what: String) throws -> String {
+        guard argument == "-" else { return argument }
+        let bytes: [UInt8]
+        do throws(SystemError) {
+            bytes = try BlockingIO.read(from: STDIN_FILENO)
+        } catch {
+            // For example, it is closed or a folder.
+            throw CommandFailure("\(what) cannot be read from standard input: \(error.reason)")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw CommandFailure("\(what) from standard input is not UTF-8")
+        }
         return text.unicodeScalars.last == "\n" ? withoutReturn(text.unicodeScalars.dropLast()) : text
     }
 

@@ -73,10 +73,17 @@ struct TokenCache: AsyncParsableCommand {
         }
         do {
             var command = try await asyncParseAsRoot(arguments)
-            if var command = command as? any AsyncParsableCommand {
-                try await command.run()
-            } else {
-                try command.run()
+            let configuration = (command as? any ConfiguredCommand)?.configuration
+            do {
+                if var command = command as? any AsyncParsableCommand {
+                    try await command.run()
+                } else {
+                    try command.run()
+                }
+            } catch where !(error is ExitCode || error is CleanExit) {
+                StandardError.print("\(error)")
+                configuration?.noteForgottenFile()
+                return ExitCode.failure.rawValue
             }
             return ExitCode.success.rawValue
         } catch {

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 internal import System
-internal import TokenStore
+package import TokenStore
 
 /// A folder of backups that are named by their time, such as `tokens-20261123T071500Z.db`; locked against other processes that
 /// back up into it.
@@ -42,18 +42,18 @@ package struct BackupFolder: ~Copyable {
     package var unverified: String { path + "/unverified.db" }
 
     /// Removes what an earlier backup has left there, which frees its disk space.
-    package func removeUnverified() throws(CommandFailure) {
+    package func removeUnverified() throws {
         guard FileStatus(unverified, followingLinks: false) != nil else { return }
         guard verifier.isBackup(unverified) else {
             throw CommandFailure("\(unverified) is there and is no backup; remove it first")
         }
-        try remove(unverified)
+        try PrivateFile.remove(unverified)
     }
 
     /// Gives the verified backup its name, durably.
     ///
     /// - Returns: Its time, in seconds since 1970, and its path.
-    package func accept() throws(CommandFailure) -> (time: Int64, path: String) {
+    package func accept() throws -> (time: Int64, path: String) {
         var now = Int64(Glibc.time(nil))
         // Another backup of the same second may have the name already.
         while FileStatus(path(of: now), followingLinks: false) != nil {
@@ -61,11 +61,7 @@ package struct BackupFolder: ~Copyable {
             now = max(now + 1, Int64(Glibc.time(nil)))
         }
         let target = path(of: now)
-        do throws(StoreError) {
-            try PrivateFile.rename(unverified, to: target)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+        try PrivateFile.rename(unverified, to: target)
         return (now, target)
     }
 
@@ -74,12 +70,12 @@ package struct BackupFolder: ~Copyable {
     /// - Returns: The paths of the removed ones, the earliest first, and why another one could not be removed.
     package func removeSuperfluous(
         _ retention: BackupRetention, newest: Int64
-    ) -> (removed: [String], failure: CommandFailure?) {
+    ) -> (removed: [String], failure: StoreError?) {
         var removed: [String] = []
-        var failure: CommandFailure?
+        var failure: StoreError?
         for time in retention.superfluous(of: times, newest: newest).sorted() {
-            do throws(CommandFailure) {
-                try remove(path(of: time))
+            do throws(StoreError) {
+                try PrivateFile.remove(path(of: time))
                 removed.append(path(of: time))
             } catch {
                 failure = error
@@ -97,14 +93,6 @@ package struct BackupFolder: ~Copyable {
             times.append(time)
         }
         return times
-    }
-
-    private func remove(_ path: String) throws(CommandFailure) {
-        do throws(StoreError) {
-            try PrivateFile.remove(path)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
     }
 
     private func path(of time: Int64) -> String {

@@ -73,12 +73,7 @@ extension APIKeyChange {
         }
         // After the log is closed.
         defer { directory.unlock() }
-        let audit: OperatorTrail?
-        do throws(StartError) {
-            audit = try OperatorTrail.open(settings, for: action, logger)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+        let audit = try OperatorTrail.open(settings, for: action, logger)
         defer { audit?.log.close() }
         do {
             try body()
@@ -87,11 +82,7 @@ extension APIKeyChange {
             try? audit?.record([.init(action, .failed, key: name)])
             throw error
         }
-        do throws(StoreError) {
-            try audit?.record([.init(action, .ok, key: name)])
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+        try audit?.record([.init(action, .ok, key: name)])
         return nil
     }
 

@@ -68,7 +68,7 @@ extension StoreAccess {
     package static func copy(
         from source: Settings, to target: Settings, skipsUnreadable: Bool, logger: Logger,
         _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void
-    ) async throws(CommandFailure) -> CopySummary {
+    ) async throws -> CopySummary {
         func place(_ settings: Settings) -> String {
             settings.store.url.isEmpty ? Path.resolved(settings.dataDirectoryPath) : settings.store.url
         }
@@ -77,20 +77,16 @@ extension StoreAccess {
         defer { from.directory.unlock() }
         let to = try CopySide("target", target, .copyTo, logger)
         defer { to.directory.unlock() }
-        do throws(StoreError) {
-            return try await from.recording { () async throws(StoreError) in
-                try await to.recording { () throws(StoreError) in
-                    let reader = try from.open { (provider, directory, report) throws(StoreOpenError) in
-                        try provider.copySource(in: directory, report: report)
-                    }
-                    let filler = try to.open { (provider, directory, report) throws(StoreOpenError) in
-                        try provider.copyTarget(in: directory, report: report)
-                    }
-                    return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
+        return try await from.recording { () async throws(StoreError) in
+            try await to.recording { () throws(StoreError) in
+                let reader = try from.open { (provider, directory, report) throws(StoreOpenError) in
+                    try provider.copySource(in: directory, report: report)
                 }
+                let filler = try to.open { (provider, directory, report) throws(StoreOpenError) in
+                    try provider.copyTarget(in: directory, report: report)
+                }
+                return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
             }
-        } catch {
-            throw CommandFailure("\(error)")
         }
     }
 

@@ -36,19 +36,14 @@ package enum StoreAccess: Sendable {
     ///   - logger: Receives the store's events.
     package static func open(
         _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger
-    ) throws(CommandFailure) -> StoreAccess {
-        let isShared: Bool
-        do throws(StoreOpenError) {
-            let provider = try StoreSelection.provider(settings)
-            if let path = provider.missingPath, !creates { throw .missing(path: path) }
-            isShared = provider.isShared
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+    ) throws -> StoreAccess {
+        let provider = try StoreSelection.provider(settings)
+        if let path = provider.missingPath, !creates { throw StoreOpenError.missing(path: path) }
         do throws(StartError) {
-            return .own(try isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
+            return .own(
+                try provider.isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
         } catch {
-            guard let fault = error.ofStore else { throw CommandFailure("\(error)") }
+            guard let fault = error.ofStore else { throw error }
             guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
             let path = ControlSocketAddress.path(settings)
             let client = ServerClient(path: path)
@@ -102,21 +97,17 @@ package enum StoreAccess: Sendable {
     /// Performs a request, in this process or by the server.
     package func perform<Request: StoreRequest>(
         _ request: Request, _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
-    ) async throws(CommandFailure) -> Request.Reply {
+    ) async throws -> Request.Reply {
         switch self {
         case .own(let own):
             own.audit?.log.keepUp()
-            do throws(StoreError) {
-                return try await request.answer(AuditedStore(own.store.administrator, own.audit), progress)
-            } catch {
-                throw CommandFailure("\(error)")
-            }
+            return try await request.answer(AuditedStore(own.store.administrator, own.audit), progress)
         case .running(let access):
             let process = access.processID.map { "process \($0)" } ?? "another process"
             do throws(ServerClient.Failure) {
                 return try access.client.perform(request, progress)
             } catch {
-                guard case .unreachable = error else { throw CommandFailure("\(error)") }
+                guard case .unreachable = error else { throw error }
                 throw CommandFailure("the store is in use by \(process), and \(access.path) cannot be used: \(error)")
             }
         }
@@ -145,29 +136,20 @@ extension StoreAccess {
     /// Verifies a backup in this process, whether or not a server runs.
     package static func verifyBackup(
         _ settings: Settings, at path: String, _ progress: (StoreProgress) -> Void
-    ) throws(CommandFailure) -> BackupVerification {
-        let verifier = try backupVerifier(settings)
-        do throws(StoreError) {
-            return try verifier.verify(path, progress)
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+    ) throws -> BackupVerification {
+        try backupVerifier(settings).verify(path, progress)
     }
 
     /// Locks a folder for backups that are named by their time.
-    package static func backupFolder(_ settings: Settings, _ path: String) throws(CommandFailure) -> BackupFolder {
+    package static func backupFolder(_ settings: Settings, _ path: String) throws -> BackupFolder {
         try BackupFolder(path, backupVerifier(settings))
     }
 
-    private static func backupVerifier(_ settings: Settings) throws(CommandFailure) -> any BackupVerifier {
-        do throws(StoreOpenError) {
-            guard let verifier = try StoreSelection.provider(settings).backupVerifier else {
-                throw .store(StoreFault(StoreCapability.backup.absence))
-            }
-            return verifier
-        } catch {
-            throw CommandFailure("\(error)")
+    private static func backupVerifier(_ settings: Settings) throws -> any BackupVerifier {
+        guard let verifier = try StoreSelection.provider(settings).backupVerifier else {
+            throw CommandFailure(StoreCapability.backup.absence)
         }
+        return verifier
     }
 }
 
@@ -177,7 +159,7 @@ extension StoreAccess {
     /// - Parameters:
     ///   - settings: The servers', with their database and role.
     ///   - url: The database, with the role that owns the tables; nil for those of the settings.
-    package static func migrate(_ settings: Settings, url: String?) throws(CommandFailure) -> SchemaMigration {
+    package static func migrate(_ settings: Settings, url: String?) throws -> SchemaMigration {
         var own = settings
         if let url {
             do throws(StoreURL.Fault) {
@@ -187,13 +169,9 @@ extension StoreAccess {
             }
             own.store.url = url
         }
-        do throws(StoreOpenError) {
-            let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
-            guard let migrator = provider.migrator else { throw .store(StoreFault(StoreCapability.migration.absence)) }
-            return try migrator.migrate()
-        } catch {
-            throw CommandFailure("\(error)")
-        }
+        let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
+        guard let migrator = provider.migrator else { throw CommandFailure(StoreCapability.migration.absence) }
+        return try migrator.migrate()
     }
 }
 
@@ -202,7 +180,7 @@ extension StoreAccess {
     package static func restore(
         _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
         _ progress: (StoreProgress) -> Void
-    ) async throws(CommandFailure) -> StoreReplacement {
+    ) async throws -> StoreReplacement {
         do {
             let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
@@ -215,8 +193,6 @@ extension StoreAccess {
             }
         } catch let error as StoreOpenError {
             throw CommandFailure(error)
-        } catch {
-            throw CommandFailure("\(error)")
         }
     }
 

@@ -4,7 +4,6 @@ import Logging
 import Operations
 import Server
 import Settings
-import System
 import TokenService
 import TokenStore
 
@@ -37,22 +36,17 @@ struct AccessKeys: AsyncParsableCommand {
 }
 
 /// The command `token-cache access keys list`.
-struct ListAccessKeys: AsyncParsableCommand {
+struct ListAccessKeys: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "list", abstract: "List names, scopes and times of the keys, never the keys themselves."
     )
 
-    @OptionGroup var options: AccessKeyOptions
+    @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let path = try options.path()
-        let keys: [APIKey]
-        do throws(KeyFileError) {
-            keys = try APIKeys.load(path)?.all ?? []
-        } catch {
-            throw options.configuration.fault("\(error)")
-        }
+        let path = try configuration.apiKeysFile()
+        let keys = try APIKeys.load(path)?.all ?? []
         let now = Int64(Date().timeIntervalSince1970)
         let lines = keys.map { Self.line($0, now) }
         try output.print(
@@ -94,7 +88,7 @@ struct ListAccessKeys: AsyncParsableCommand {
 }
 
 /// The command `token-cache access keys add`.
-struct AddAccessKey: AsyncParsableCommand {
+struct AddAccessKey: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "add", abstract: "Make a key and print it, alone, on standard output.",
         discussion: """
@@ -121,7 +115,7 @@ struct AddAccessKey: AsyncParsableCommand {
     )
     var expires: KeyExpiry?
 
-    @OptionGroup var options: AccessKeyOptions
+    @OptionGroup var configuration: ConfigurationOptions
 
     func validate() throws {
         guard APIKey.isName(name) else {
@@ -136,16 +130,16 @@ struct AddAccessKey: AsyncParsableCommand {
     func run() async throws {
         let now = Int64(Date().timeIntervalSince1970)
         let key = APIKey(name: name, scopes: Set(scope), createdAt: now, expiresAt: expires?.date(from: now))
-        guard !key.hasExpired(at: now) else { throw options.configuration.fault("--expires is in the past") }
+        guard !key.hasExpired(at: now) else { throw CommandFailure("--expires is in the past") }
         let secret = try APIKeySecret.random()
         guard let digest = try APIKeySecret.digest(of: Array(secret.utf8).span) else {
             preconditionFailure("a new secret has the form of one")
         }
-        try options.recordingChange(isAddition: true, name) { try add(key, secret, digest) }
+        try configuration.recordingChange(isAddition: true, name) { try add(key, secret, digest) }
     }
 
     private func add(_ key: APIKey, _ secret: String, _ digest: [UInt8]) throws {
-        try options.change { keys in
+        try configuration.change { keys in
             do throws(APIKeys.AdditionError) {
                 try keys.add(key, digest: digest)
             } catch {
@@ -153,14 +147,14 @@ struct AddAccessKey: AsyncParsableCommand {
                     error == .tooMany
                     ? "there are \(APIKeys.limit) keys already; remove those that are not used"
                     : "there is a key \(name) already; choose another name, or remove that key first"
-                throw options.configuration.fault(fault)
+                throw CommandFailure(fault)
             }
         }
         do {
             try StandardOutput.print(secret)
         } catch {
             // The key is useless, as nobody has seen its secret.
-            _ = try? options.change { $0.remove(named: name) }
+            _ = try? configuration.change { $0.remove(named: name) }
             throw error
         }
         StandardError.print(
@@ -173,7 +167,7 @@ struct AddAccessKey: AsyncParsableCommand {
 }
 
 /// The command `token-cache access keys remove`.
-struct RemoveAccessKey: AsyncParsableCommand {
+struct RemoveAccessKey: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "remove", abstract: "Remove a key; a running server refuses it within two seconds."
     )
@@ -181,13 +175,13 @@ struct RemoveAccessKey: AsyncParsableCommand {
     @Argument(help: "The key's name, as token-cache access keys list shows it.")
     var name: String
 
-    @OptionGroup var options: AccessKeyOptions
+    @OptionGroup var configuration: ConfigurationOptions
 
     func run() async throws {
-        try options.recordingChange(isAddition: false, name) {
-            try options.change { keys in
+        try configuration.recordingChange(isAddition: false, name) {
+            try configuration.change { keys in
                 guard keys.remove(named: name) == nil else { return }
-                throw options.configuration.fault(
+                throw CommandFailure(
                     "there is no API key \(Text.visible(name)); token-cache access keys list shows them")
             }
         }
@@ -195,15 +189,12 @@ struct RemoveAccessKey: AsyncParsableCommand {
     }
 }
 
-/// The options of the commands for API keys.
-struct AccessKeyOptions: ParsableArguments {
-    @OptionGroup var configuration: ConfigurationOptions
-
-    /// The file of the settings.
-    func path() throws -> String {
-        let path = try configuration.load().access.apiKeysFile
+extension ConfigurationOptions {
+    /// The file of API keys.
+    fileprivate func apiKeysFile() throws -> String {
+        let path = try load().access.apiKeysFile
         guard path.isEmpty else { return path }
-        throw configuration.fault(
+        throw CommandFailure(
             """
             access.api.keys_file is not set, so there is no place for API keys; name a file there, such as \
             /var/lib/token-cache/api-keys, and give this command the same settings as the server (--config)
@@ -213,34 +204,21 @@ struct AccessKeyOptions: ParsableArguments {
 
     /// Runs `body`, which changes the file, and has the change recorded in the audit log.
     ///
-    /// If the change could not be recorded or the server cannot use the file, prints why and ends the command with status 1.
-    func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
-        let settings = try configuration.load()
+    /// Throws if the change could not be recorded or the server cannot use the file.
+    fileprivate func recordingChange(isAddition: Bool, _ name: String, _ body: () throws -> Void) throws {
         let change = APIKeyChange(isAddition: isAddition, name: name)
-        let fault: String?
-        do {
-            fault = try change.perform(settings, logger: LogOutput(level: .warning, format: .text).logger, body)
-        } catch let failure as CommandFailure {
-            throw configuration.fault("\(failure)")
-        }
-        guard let fault else { return }
+        let logger = LogOutput(level: .warning, format: .text).logger
+        guard let fault = try change.perform(try load(), logger: logger, body) else { return }
         let state =
             isAddition
             ? "added to the file, but the running server does not accept it yet"
             : "removed from the file, but the running server still accepts it"
-        throw configuration.fault("the key \(name) is \(state): \(fault)")
+        throw CommandFailure("the key \(name) is \(state): \(fault)")
     }
 
-    /// Reads and replaces the file; on an error, prints it and ends the command with status 1.
-    func change<Result>(_ body: (inout APIKeys) throws -> Result) throws -> Result {
-        let path = try path()
-        do {
-            return try APIKeys.change(path, body)
-        } catch let error as KeyFileError {
-            throw configuration.fault("\(error)")
-        } catch let error as LinkError {
-            throw configuration.fault("\(error)")
-        }
+    /// Reads and replaces the file.
+    fileprivate func change<Result>(_ body: (inout APIKeys) throws -> Result) throws -> Result {
+        try APIKeys.change(apiKeysFile(), body)
     }
 }
 

@@ -23,7 +23,7 @@ struct AccessSessions: AsyncParsableCommand {
     )
 
     /// The command `token-cache access sessions add`.
-    struct AddCommand: AsyncParsableCommand {
+    struct AddCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "add", abstract: "Make a session and print it, alone, on standard output; it is shown once.")
 
@@ -35,7 +35,7 @@ struct AccessSessions: AsyncParsableCommand {
         func run() async throws {
             let session = try options.load().access.session
             let request = AddSession(
-                user: try options.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
+                user: try StandardInput.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
                 perUser: session.perUser)
             let reply = try await options.withStore(for: .createSession, creates: true) {
                 try await $0.perform(request)
@@ -51,7 +51,7 @@ struct AccessSessions: AsyncParsableCommand {
     }
 
     /// The command `token-cache access sessions list`.
-    struct ListCommand: AsyncParsableCommand {
+    struct ListCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "list", abstract: "List ids and times of a user's sessions, never their secrets.")
 
@@ -61,7 +61,7 @@ struct AccessSessions: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let request = ListSessions(user: try options.text(user, of: "the user"))
+            let request = ListSessions(user: try StandardInput.text(user, of: "the user"))
             let reply = try await options.withStore(for: .listSessions) { try await $0.perform(request) }
             let lines = reply.sessions.map {
                 """
@@ -75,7 +75,7 @@ struct AccessSessions: AsyncParsableCommand {
     }
 
     /// The command `token-cache access sessions remove`.
-    struct RemoveCommand: AsyncParsableCommand {
+    struct RemoveCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "remove", abstract: "End a session, or all of a user; the exit status is 1 if there was none.")
 
@@ -96,7 +96,7 @@ struct AccessSessions: AsyncParsableCommand {
         func run() async throws {
             let request: RemoveSessions
             if let user {
-                request = RemoveSessions(user: try options.text(user, of: "the user"))
+                request = RemoveSessions(user: try StandardInput.text(user, of: "the user"))
             } else {
                 request = RemoveSessions(id: id ?? "")
             }
@@ -108,7 +108,7 @@ struct AccessSessions: AsyncParsableCommand {
 }
 
 /// The command `token-cache erase`.
-struct Erase: AsyncParsableCommand {
+struct Erase: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "erase",
         abstract: "Erase a user: the token and all sessions.",
@@ -133,7 +133,7 @@ struct Erase: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let request = EraseUser(user: try options.text(user, of: "the user"))
+        let request = EraseUser(user: try StandardInput.text(user, of: "the user"))
         let reply = try await options.withStore(for: .erase) { try await $0.perform(request) }
         let rest =
             try options.load().store.url.isEmpty

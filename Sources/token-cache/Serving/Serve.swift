@@ -6,7 +6,7 @@ import Settings
 import System
 
 /// The command `token-cache serve`.
-struct Serve: AsyncParsableCommand {
+struct Serve: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
         abstract: "Serve requests until SIGTERM or SIGINT.",
@@ -25,17 +25,17 @@ struct Serve: AsyncParsableCommand {
     )
 
     @OptionGroup var addresses: ListenOptions
-    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var configuration: ConfigurationOptions
 
     @Flag(
         help: "Start even if the end of tokens.db-wal is damaged; its tokens are lost, and a copy of the WAL is kept.")
     var acceptDamagedWal = false
 
     func run() async throws {
-        let loader = options.loader(listen: addresses.listen)
-        var loaded = try options.loadWithOrigins(loader)
+        let loader = configuration.loader(listen: addresses.listen)
+        var loaded = try configuration.loadWithOrigins(loader)
         guard !acceptDamagedWal || loaded.settings.store.url.isEmpty else {
-            throw options.fault(
+            throw CommandFailure(
                 """
                 --accept-damaged-wal is for SQLite, and store.url is set: that database recovers its WAL by itself; if PostgreSQL \
                 cannot start, promote a standby or restore a backup, with pgBackRest for example
@@ -44,19 +44,14 @@ struct Serve: AsyncParsableCommand {
         }
         loaded.settings.store.acceptsDamagedWAL = acceptDamagedWal
         let log = LogOutput(level: loaded.settings.logLevel, format: loaded.settings.logFormat)
-        let status: Int32
-        do throws(StartError) {
-            let server = try ServerProcess(loaded, from: loader, log: log, version: Version.text)
-            status = try await server.run()
-        } catch {
-            throw options.fault("\(error)")
-        }
+        let server = try ServerProcess(loaded, from: loader, log: log, version: Version.text)
+        let status = try await server.run()
         if status != 0 { throw ExitCode(status) }
     }
 }
 
 /// The command `token-cache check-config`.
-struct CheckConfig: ParsableCommand {
+struct CheckConfig: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "check-config",
         abstract:
@@ -76,19 +71,15 @@ struct CheckConfig: ParsableCommand {
     )
 
     @OptionGroup var addresses: ListenOptions
-    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
     @Flag(help: "Check only the settings themselves, such as those for another machine.")
     var syntaxOnly = false
 
-    func run() throws {
-        let settings = try options.load(listen: addresses.listen)
-        do throws(StartError) {
-            for remark in try StartCheck.check(settings, isSyntaxOnly: syntaxOnly) { StandardError.print(remark) }
-        } catch {
-            throw options.fault("\(error)")
-        }
+    func run() async throws {
+        let settings = try configuration.load(listen: addresses.listen)
+        for remark in try StartCheck.check(settings, isSyntaxOnly: syntaxOnly) { StandardError.print(remark) }
         try output.print(Setting.all.map { Description($0, settings) }, settings.listing)
     }
 
@@ -113,7 +104,7 @@ struct CheckConfig: ParsableCommand {
 }
 
 /// The command `token-cache health`.
-struct Health: AsyncParsableCommand {
+struct Health: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "health",
         abstract: "For probes and scripts: ask the running server whether it is ready.",
@@ -127,23 +118,23 @@ struct Health: AsyncParsableCommand {
             """
     )
 
-    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let readiness = ServerControl.readiness(try options.load())
+        let readiness = ServerControl.readiness(try configuration.load())
         try output.print(
             readiness, readiness.isReady ? "ready" : "not ready: \(readiness.reasons.joined(separator: "; "))"
         )
         guard readiness.isReady else {
-            options.noteForgottenFile()
+            configuration.noteForgottenFile()
             throw ExitCode.failure
         }
     }
 }
 
 /// The command `token-cache reload`.
-struct Reload: AsyncParsableCommand {
+struct Reload: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "reload",
         abstract: "Make the running server read its settings again, and print the result.",
@@ -158,16 +149,12 @@ struct Reload: AsyncParsableCommand {
             """
     )
 
-    @OptionGroup var options: ConfigurationOptions
+    @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        do {
-            let outcome = try ServerControl.reload(try options.load())
-            try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
-            if !outcome.isReloaded { throw ExitCode.failure }
-        } catch let failure as CommandFailure {
-            throw options.fault("\(failure)")
-        }
+        let outcome = try ServerControl.reload(try configuration.load())
+        try output.print(outcome, outcome.isReloaded ? "reloaded: \(outcome.outcome)" : outcome.outcome)
+        if !outcome.isReloaded { throw ExitCode.failure }
     }
 }

@@ -7,7 +7,7 @@ import System
 import TokenStore
 
 /// The command `token-cache backup`.
-struct Backup: AsyncParsableCommand {
+struct Backup: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "backup",
         abstract: "Write a copy of the store to a file, or into a folder where earlier ones are rotated.",
@@ -135,32 +135,28 @@ struct Backup: AsyncParsableCommand {
     ///   - folderPath: The folder.
     ///   - note: Set when the backup is written, and its path when it has its name.
     /// - Returns: Why earlier backups could not be removed; nil if they could.
-    private func backUp(into folderPath: String, noting note: inout RecordBackup?) async throws -> CommandFailure? {
+    private func backUp(into folderPath: String, noting note: inout RecordBackup?) async throws -> StoreError? {
         let settings = try options.load()
+        // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
+        let folder = try StoreAccess.backupFolder(settings, folderPath)
+        try folder.removeUnverified()
+        let found = try await writeVerified(settings, at: folder.unverified, noting: &note)
+        let (time, path) = try folder.accept()
+        note?.path = path
+        var fault: (any Error)?
         do {
-            // Locked until the end: another process's backup could otherwise remove the file while it is being copied.
-            let folder = try StoreAccess.backupFolder(settings, folderPath)
-            try folder.removeUnverified()
-            let found = try await writeVerified(settings, at: folder.unverified, noting: &note)
-            let (time, path) = try folder.accept()
-            note?.path = path
-            var fault: (any Error)?
-            do {
-                try copyElsewhere(path)
-            } catch {
-                fault = error
-            }
-            // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
-            let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
-            if let fault {
-                if let failure { StandardError.print("earlier backups were not all removed: \(failure)") }
-                throw fault
-            }
-            try show(found, path, removed)
-            return failure
-        } catch let failure as CommandFailure {
-            throw options.configuration.fault("\(failure)")
+            try copyElsewhere(path)
+        } catch {
+            fault = error
         }
+        // Also when the copy has failed: until copies succeed again, earlier backups would fill the disk.
+        let (removed, failure) = keep.map { folder.removeSuperfluous($0, newest: time) } ?? ([], nil)
+        if let fault {
+            if let failure { StandardError.print("earlier backups were not all removed: \(failure)") }
+            throw fault
+        }
+        try show(found, path, removed)
+        return failure
     }
 
     private func show(_ found: BackupVerification, _ path: String, _ removed: [String]) throws {
@@ -205,6 +201,6 @@ struct Backup: AsyncParsableCommand {
         } catch {
             reason = "cannot be run: \(error.reason)"
         }
-        throw options.configuration.fault("the backup is written to \(path), but the command of --after \(reason)")
+        throw CommandFailure("the backup is written to \(path), but the command of --after \(reason)")
     }
 }

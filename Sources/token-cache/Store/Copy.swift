@@ -5,7 +5,7 @@ import System
 import TokenStore
 
 /// The command `token-cache copy`.
-struct Copy: AsyncParsableCommand {
+struct Copy: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "copy",
         abstract: "Copy a store to an empty folder or database: sealed, in the clear, or with another key ring.",
@@ -44,13 +44,8 @@ struct Copy: AsyncParsableCommand {
     func run() async throws {
         let (from, to) = (CopyPlace(from), CopyPlace(to))
         let began = MonotonicTime.now
-        let summary: CopySummary
-        do {
-            summary = try await copied(
-                from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))
-        } catch let failure as CommandFailure {
-            throw options.configuration.fault("\(failure)")
-        }
+        let summary = try await copied(
+            from: try settings(of: from, beside: to), to: try settings(of: to, beside: from))
         let seconds = Int64((MonotonicTime.now - began).count / 1_000_000_000)
         try options.output.print(summary, summary.text(after: seconds))
         if !summary.isComplete { throw ExitCode.failure }
@@ -62,7 +57,7 @@ struct Copy: AsyncParsableCommand {
         return try place.naming(in: try configuration.load(), beside: other)
     }
 
-    private func copied(from source: Settings, to target: Settings) async throws(CommandFailure) -> CopySummary {
+    private func copied(from source: Settings, to target: Settings) async throws -> CopySummary {
         let bars = StoreCopy.Stage.allCases.map { ($0, ProgressBar($0.rawValue)) }
         defer { for (_, bar) in bars { bar.finish() } }
         return try await StoreAccess.copy(
@@ -99,7 +94,7 @@ extension CopySummary {
 }
 
 /// The command `token-cache migrate`.
-struct Migrate: AsyncParsableCommand {
+struct Migrate: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "migrate",
         abstract: "Make the tables of the PostgreSQL database of store.url; servers never do.",
@@ -123,13 +118,7 @@ struct Migrate: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let settings = try configuration.load()
-        let migration: SchemaMigration
-        do throws(CommandFailure) {
-            migration = try StoreAccess.migrate(settings, url: url)
-        } catch {
-            throw configuration.fault("\(error)")
-        }
+        let migration = try StoreAccess.migrate(try configuration.load(), url: url)
         let version = migration.version
         try output.print(
             migration,

@@ -28,7 +28,7 @@ struct Keyring: AsyncParsableCommand {
     )
 
     /// The command `token-cache keyring list`.
-    struct ListCommand: AsyncParsableCommand {
+    struct ListCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "list", abstract: "List the numbers of the keys, never the keys themselves."
         )
@@ -67,23 +67,18 @@ struct Keyring: AsyncParsableCommand {
         var file: String
 
         func run() async throws {
-            do {
-                if file == "-" {
-                    // The file's last line ends with the newline that printing adds.
-                    try StandardOutput.print(String(decoding: try KeyRingFile.newText().dropLast(), as: UTF8.self))
-                } else {
-                    let path = URL(filePath: file).standardizedFileURL.path
-                    try KeyRingFile(path: path, credentials: nil, directory: "").create()
-                }
-            } catch let error as KeyRingError {
-                StandardError.print("\(error)")
-                throw ExitCode.failure
+            if file == "-" {
+                // The file's last line ends with the newline that printing adds.
+                try StandardOutput.print(String(decoding: try KeyRingFile.newText().dropLast(), as: UTF8.self))
+            } else {
+                let path = URL(filePath: file).standardizedFileURL.path
+                try KeyRingFile(path: path, credentials: nil, directory: "").create()
             }
         }
     }
 
     /// The command `token-cache keyring rotate`.
-    struct RotateCommand: AsyncParsableCommand {
+    struct RotateCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "rotate",
             abstract: "Replace the key: a new one seals, every token is encrypted with it, and the old one is retired.",
@@ -128,7 +123,7 @@ struct Keyring: AsyncParsableCommand {
             if let waiting = found.waiting { return try await store.perform(UseKey(number: waiting.number)) }
             if found.keys.count > 1, let sealing = found.keys.first(where: \.seals) { return sealing }
             guard !isShared else {
-                throw options.configuration.fault(
+                throw CommandFailure(
                     """
                     the database may have several servers, which need the new key before it seals: make it with token-cache keyring \
                     add, copy the key ring to all servers, and then run this
@@ -183,7 +178,7 @@ struct Keyring: AsyncParsableCommand {
     }
 
     /// The command `token-cache keyring add`.
-    struct AddCommand: AsyncParsableCommand {
+    struct AddCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "add",
             abstract: "Make a key for a PostgreSQL database, which waits until keyring rotate.",
@@ -206,7 +201,7 @@ struct Keyring: AsyncParsableCommand {
     }
 
     /// The command `token-cache keyring retire`.
-    struct RetireCommand: AsyncParsableCommand {
+    struct RetireCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "retire",
             abstract: "Remove a key from the ring; refused while it seals, or a token is sealed with it."

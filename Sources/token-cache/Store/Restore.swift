@@ -5,7 +5,7 @@ import Settings
 import TokenStore
 
 /// The command `token-cache restore`.
-struct Restore: AsyncParsableCommand {
+struct Restore: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "restore",
         abstract: "Replace the store by a backup; the server must be stopped.",
@@ -33,14 +33,12 @@ struct Restore: AsyncParsableCommand {
         let settings = try options.load()
         let bar = ProgressBar("Checking")
         let outcome: StoreReplacement
-        do throws(CommandFailure) {
+        do {
             defer { bar.finish() }
             let path = URL(filePath: file).standardizedFileURL.path
             outcome = try await StoreAccess.restore(
                 settings, from: path, keepsSessions: keepSessions, logger: options.logger
             ) { bar.show($0) }
-        } catch {
-            throw options.configuration.fault("\(error)")
         }
         var lines = ["restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"]
         if let count = outcome.replacedTokens {
@@ -59,7 +57,7 @@ struct Restore: AsyncParsableCommand {
 }
 
 /// The command `token-cache verify`.
-struct Verify: AsyncParsableCommand {
+struct Verify: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify",
         abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
@@ -124,14 +122,10 @@ struct Verify: AsyncParsableCommand {
 }
 
 extension StoreCommandOptions {
-    /// Verifies a backup, with a progress bar; on an error, prints it and ends the command with status 1.
+    /// Verifies a backup, with a progress bar.
     func verifyBackup(_ settings: Settings, at path: String) throws -> BackupVerification {
         let bar = ProgressBar("Verifying")
-        do throws(CommandFailure) {
-            defer { bar.finish() }
-            return try StoreAccess.verifyBackup(settings, at: path) { bar.show($0) }
-        } catch {
-            throw configuration.fault("\(error)")
-        }
+        defer { bar.finish() }
+        return try StoreAccess.verifyBackup(settings, at: path) { bar.show($0) }
     }
 }

@@ -5,7 +5,7 @@ import Operations
 import TokenStore
 
 /// The command `token-cache get`.
-struct Get: AsyncParsableCommand {
+struct Get: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "get",
         abstract: "Print the token info of an id; the exit status is 1 if there is none.",
@@ -22,19 +22,19 @@ struct Get: AsyncParsableCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let id = try options.text(id, of: "the id")
+        let id = try StandardInput.text(id, of: "the id")
         let reply = try await options.withStore(for: .read) { try await $0.perform(FetchToken(id: id)) }
         if options.output.json {
             try StandardOutput.print(try OutputOptions.text(reply))
         } else if let tokenInfo = reply.tokenInfo {
             try StandardOutput.print(tokenInfo)
         }
-        if reply.tokenInfo == nil { throw options.configuration.fault("nothing is stored under this id") }
+        if reply.tokenInfo == nil { throw CommandFailure("nothing is stored under this id") }
     }
 }
 
 /// The command `token-cache put`.
-struct Put: AsyncParsableCommand {
+struct Put: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "put",
         abstract: "Store a token info under an id, as POST does.",
@@ -59,23 +59,23 @@ struct Put: AsyncParsableCommand {
         var (id, tokenInfo) = (id, tokenInfo)
         if id == "-" {
             guard tokenInfo == "-" else {
-                throw options.configuration.fault("with - as the id, the token info is read from standard input too")
+                throw CommandFailure("with - as the id, the token info is read from standard input too")
             }
-            (id, tokenInfo) = StandardInput.firstLine(try options.text("-", of: "the id"))
+            (id, tokenInfo) = StandardInput.firstLine(try StandardInput.text("-", of: "the id"))
         } else {
-            tokenInfo = try options.text(tokenInfo, of: "the token info")
+            tokenInfo = try StandardInput.text(tokenInfo, of: "the token info")
         }
         let entry = StoreTokens.Entry(id: id, tokenInfo: StoredText.tokenInfo(tokenInfo))
         let reply = try await options.withStore(for: .store, creates: true) {
             try await $0.perform(StoreTokens(tokens: [entry]))
         }
-        if let failure = reply.failures.values.first { throw options.configuration.fault(failure) }
+        if let failure = reply.failures.values.first { throw CommandFailure(failure) }
         try options.output.print(reply, "stored")
     }
 }
 
 /// The command `token-cache delete`.
-struct Delete: AsyncParsableCommand {
+struct Delete: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "delete",
         abstract: "Delete tokens, and their traces in the files; the exit status is 1 if there was none.",
@@ -100,7 +100,7 @@ struct Delete: AsyncParsableCommand {
     func run() async throws {
         var ids = ids
         if ids == ["-"] {
-            ids = StandardInput.lines(try options.text("-", of: "the ids"))
+            ids = StandardInput.lines(try StandardInput.text("-", of: "the ids"))
         }
         let named = ids
         let reply = try await options.withStore(for: .remove) { try await $0.perform(RemoveTokens(ids: named)) }
@@ -110,7 +110,7 @@ struct Delete: AsyncParsableCommand {
 }
 
 /// The command `token-cache list`.
-struct List: AsyncParsableCommand {
+struct List: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
         abstract: "List the tokens with their ages and sizes, never with their contents.",
@@ -168,7 +168,7 @@ struct List: AsyncParsableCommand {
 }
 
 /// The command `token-cache stats`.
-struct Stats: AsyncParsableCommand {
+struct Stats: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "stats",
         abstract: "Print figures about the store.",

@@ -6,7 +6,7 @@ import TokenService
 import TokenStore
 
 /// The command `token-cache import`.
-struct Import: AsyncParsableCommand {
+struct Import: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
         abstract: "Store the tokens of token.php's data folder, even while a server runs.",
@@ -38,19 +38,11 @@ struct Import: AsyncParsableCommand {
 
     func run() async throws {
         // A wrong folder is refused before a store is created.
-        do throws(TokenPHPFolderError) {
-            _ = try TokenPHPFolderReader(directory)
-        } catch {
-            throw options.configuration.fault("\(error)")
-        }
+        _ = try TokenPHPFolderReader(directory)
         let summary = try await options.withStore(for: .store, creates: true) { store in
             let bar = ProgressBar("Importing")
             defer { bar.finish() }
-            do {
-                return try await self.store(bar, store)
-            } catch let error as TokenPHPFolderError {
-                throw options.configuration.fault("\(error)")
-            }
+            return try await self.store(bar, store)
         }
         try options.output.print(summary, summary.text("stored"))
     }
@@ -107,14 +99,14 @@ struct Import: AsyncParsableCommand {
         for _ in 0..<reply.newer { summary.skip(.newer) }
         // For example, the disk is full: the tokens stored so far stay, and the next run continues.
         if let failure = reply.failures.values.first {
-            throw options.configuration.fault("after \(Text.count(summary.done, "token")): \(failure)")
+            throw CommandFailure("after \(Text.count(summary.done, "token")): \(failure)")
         }
         batch.removeAll(keepingCapacity: true)
     }
 }
 
 /// The command `token-cache export`.
-struct Export: AsyncParsableCommand {
+struct Export: StoreCommand {
     static let configuration = CommandConfiguration(
         commandName: "export",
         abstract: "Write the tokens as token.php's data files, unencrypted, even while a server runs.",
@@ -141,13 +133,7 @@ struct Export: AsyncParsableCommand {
         let summary = try await options.withStore(for: .export) { store in
             let bar = ProgressBar("Exporting")
             defer { bar.finish() }
-            do {
-                return try await write(bar, store)
-            } catch let error as TokenPHPFolderError {
-                throw options.configuration.fault("\(error)")
-            } catch let error as TokenPHPFolderWriter.Failure {
-                throw options.configuration.fault("\(error)")
-            }
+            return try await write(bar, store)
         }
         try options.output.print(summary, summary.text("written"))
     }

@@ -141,6 +141,12 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     /// Another reason for lines that are missing before a file.
     private var fileIsMissing: String { line == 1 ? ", or the file that has them was not given" : "" }
 
+    /// Why numbers may be used again in a new file: its start knows only the end that was saved.
+    private static let lateStart = """
+        if a crash and then a rotation came before this file, the start that began it may not have known the last lines of the \
+        file before: verify it and the later files without the earlier ones
+        """
+
     private var reason: String {
         switch kind {
         case .malformed:
@@ -159,7 +165,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
         case .misplaced(let expected):
             """
             line \(expected) should be here; lines were reordered or duplicated\
-            \(line == 1 ? ", or the files were not given with the earliest first" : "")
+            \(line == 1 ? ", or the files were not given with the earliest first; \(Self.lateStart)" : "")
             """
         case .cutOff(let head): "the log ends here, but it had a line \(head); the lines between were removed"
         case .otherHead: "this is not the line that the server's metrics have shown"

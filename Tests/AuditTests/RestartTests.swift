@@ -249,6 +249,22 @@ import Testing
         #expect(try fixture.verify(fixture.path, fixture.path).fault?.line == 1)
     }
 
+    @Test("a start after a crash and a rotation may use numbers again, which the verifier explains")
+    func numbersUsedAgain() throws {
+        let fixture = try LogFixture()
+        try run(fixture, events: 1)
+        let head = LogFixture.contents(fixture.keyPath + ".head")
+        try run(fixture)
+        // The process was killed before it could save the end, and the file was renamed before the next start.
+        LogFixture.write(head, to: fixture.keyPath + ".head")
+        rename(fixture.path, fixture.path + ".1")
+        try run(fixture)
+        let fault = try fixture.verify(fixture.path + ".1", fixture.path).fault
+        #expect(fault?.kind == .misplaced(expected: 7) && fault?.line == 1)
+        #expect(fault?.description.contains("without the earlier ones") == true)
+        #expect(try fixture.verify(fixture.path).isSound)
+    }
+
     @Test("files that are not of this log are refused and left as they are")
     func foreignFiles() throws {
         let fixture = try LogFixture()

@@ -50,10 +50,3 @@ def only_problem(report, topic, text):
 def state_of(folder):
     """Everything below a folder that reading could change."""
     return {path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns) for path in folder.rglob("*")}
-
-
-def with_settings(folder, data, **settings):
-    """The settings file of a server with this data folder."""
-    file = folder / "token-cache.yaml"
-    file.write_text(json.dumps({"data_directory": str(data), "listen": "127.0.0.1:0", "admin": {"listen": "off"}, **settings}))
-    return file

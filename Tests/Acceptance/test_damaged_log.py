@@ -5,11 +5,10 @@ import stat
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from doctor import examine, only_problem, with_settings
 from http_client import Connection, exchange, get, post
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
-from store_files import command, kill_with_log, printed, refused
+from store_files import command, printed, refused
 
 FRAME = 2_048 + 24
 HEAD = 32
@@ -92,15 +91,6 @@ def test_it_is_dropped_when_that_is_accepted(serve, crashed):
     assert kept.read_bytes() == content
 
 
-def test_a_log_that_ends_in_the_middle_is_what_a_power_cut_leaves(serve, crashed):
-    log = crashed / "tokens.db-wal"
-    log.write_bytes(log.read_bytes()[:HEAD + 9 * FRAME + 700])
-    server = serve(data=crashed)
-    assert "damaged" not in server.log()
-    assert exchange(server.address, get("id0")).body == found("x" * 5_000)
-    assert not kept_log(crashed).exists()
-
-
 def test_a_restore_takes_the_place_of_a_store_with_a_damaged_log(serve, crashed, tmp_path):
     other = serve()
     assert exchange(other.address, post("other", "1")).body == STORED
@@ -131,25 +121,3 @@ def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
             assert server.stop() == 0
         finally:
             server.kill()
-
-
-def test_a_backup_put_over_the_database_by_hand_is_refused_and_a_restore_helps(serve, tmp_path):
-    """With the WAL of the killed server beside it, SQLite would mix the two."""
-    server, backup = serve(), tmp_path / "backup.db"
-    with Connection(server.address) as connection:
-        for number in range(100):
-            assert connection.exchange(post(f"id{number}", "x" * 500)).body == STORED
-        assert "100 tokens" in printed(server.data, "backup", str(backup))
-    kill_with_log(server, lambda: exchange(server.address, post("late", "x" * 50_000)), least=50_000)
-    files = [server.data / "tokens.db", server.data / "tokens.db-wal"]
-    files[0].write_bytes(backup.read_bytes())
-    before = [file.read_bytes() for file in files]
-    told = start(server.data)
-    assert f"{files[0]} and its WAL {files[1]} do not belong together" in told
-    assert "Nothing was changed" in told and "token-cache restore" in told
-    assert "do not belong together" in refused(server.data, "get", "id1")
-    report = examine("--config", str(with_settings(tmp_path, server.data)))
-    only_problem(report, "Store", f"{files[0]} and its WAL {files[1]} do not belong together")
-    assert [file.read_bytes() for file in files] == before
-    printed(server.data, "restore", str(backup))
-    assert "100 tokens" in printed(server.data, "verify")

@@ -6,8 +6,8 @@ import time
 from administration import last_line
 from contract import NOT_FOUND, STORED, found
 from http_client import ProtocolError, exchange, get, post
-from server_process import UNSEALED, Server, until
-from store_files import holds, printed
+from server_process import Server, until
+from store_files import printed
 
 USERS = 4
 
@@ -136,15 +136,3 @@ def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp
     assert exchange(server.address, get("anna")).body == NOT_FOUND
     assert exchange(server.address, get("berta")).body == found("canary of berta")
     assert "no session" in printed(server.data, "access", "sessions", "list", "berta")
-
-
-def test_nothing_of_an_erased_user_is_in_the_data_folder(serve):
-    server = serve(UNSEALED)
-    for number in range(300):
-        assert exchange(server.address, post(f"user-number-{number}", f"canary-number-{number}." * 50)).body == STORED
-    environment = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
-    printed(server.data, "access", "sessions", "add", "user-number-77", environment=environment)
-    assert holds(server.data, "user-number-77", "canary-number-77")
-    printed(server.data, "erase", "user-number-77", environment=environment)
-    assert not holds(server.data, "user-number-77", "canary-number-77")
-    assert holds(server.data, "canary-number-78")

@@ -194,12 +194,3 @@ def test_under_load_every_request_is_answered_and_nothing_acknowledged_is_lost(s
     with Connection(restarted.address) as connection:
         for unique_id, value in acknowledged.items():
             assert connection.exchange(get(unique_id)).body == found(value)
-
-
-def test_a_stopped_store_is_a_single_file(serve):
-    server = serve()
-    assert exchange(server.address, post(fresh_id(), "a")).body == STORED
-    assert server.stop() == 0
-    left = {file.name: file.stat().st_size for file in server.data.iterdir()}
-    assert left["tokens.db"] > 0
-    assert left.get("tokens.db-wal", 0) == 0, "the log is empty, so that a copy of tokens.db is a backup"

@@ -1,7 +1,4 @@
-"""The limits of the store: by age, by expiration and by size."""
-import threading
-import time
-
+"""The limits of the store: its size, what is left in its files, and the memory for reading all of it."""
 import pytest
 
 from contract import STORED, WRITE_FAILED, found, fresh_id
@@ -44,33 +41,6 @@ def test_what_is_deleted_or_replaced_is_in_no_file_any_more(serve, erase):
             assert exchange(server.address, post(unique_id, "y")).body == STORED
     until(lambda: holds(server.data, "secret4711") == [])
     assert exchange(server.address, get("other")).body == found("x" * 300)
-
-
-def test_the_log_stays_small_under_constant_writing_and_reading(serve):
-    server = serve()
-    stop = threading.Event()
-
-    def work(number):
-        with Connection(server.address) as connection:
-            while not stop.is_set():
-                connection.send(b"".join(post(f"id{number}-{key}", "x" * 8_000) + get("id0-0") for key in range(20)))
-                for _ in range(40):
-                    connection.receive()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    largest = 0
-    deadline = time.monotonic() + 4
-    while time.monotonic() < deadline:
-        largest = max(largest, (server.data / "tokens.db-wal").stat().st_size)
-        time.sleep(0.005)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    # The WAL's limit of 32 MiB and one group commit.
-    assert 1 << 20 < largest < 48 << 20
-    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
 
 
 def test_what_reads_the_whole_store_takes_little_memory_however_large_tokens_are(serve, tmp_path):

@@ -100,24 +100,6 @@ def test_a_request_under_way_is_not_idle(brief):
         assert connection.receive().body == STORED
 
 
-SLOW = {
-    "GET": lambda unique_id: get(unique_id),
-    "POST": lambda unique_id: post(unique_id, "abc"),
-    "chunked POST": lambda unique_id: chunked_post(unique_id, "abc"),
-}
-
-
-@pytest.mark.parametrize("make", SLOW.values(), ids=SLOW)
-def test_a_client_that_sends_a_byte_at_a_time_is_served(plain, make):
-    unique_id = fresh_id()
-    data = make(unique_id)
-    with Connection(plain.address) as connection:
-        connection.send_pieces([data[index:index + 1] for index in range(len(data))], pause=0.002)
-        assert connection.receive().body == (NOT_FOUND if data.startswith(b"GET") else STORED)
-        if not data.startswith(b"GET"):
-            assert connection.exchange(get(unique_id)).body == found("abc")
-
-
 # Clients that read slowly
 
 
@@ -126,16 +108,6 @@ def large_answer(server, size):
     unique_id = fresh_id()
     assert exchange(server.address, post(unique_id, "\x01" * size)).body == STORED
     return unique_id, found("\x01" * size)
-
-
-def test_a_client_that_does_not_read_stalls_no_other_on_the_same_loop(serve):
-    server = serve({"loops": 1})
-    unique_id, _ = large_answer(server, 900_000)
-    with Connection(server.address, receive_buffer=4096) as stuck, Connection(server.address) as other:
-        stuck.send(get(unique_id) * 50)
-        for _ in range(20):
-            assert other.exchange(get("nobody")).body == NOT_FOUND
-        assert exchange(server.address, post(fresh_id(), "a")).body == STORED
 
 
 def test_an_answer_that_is_read_slowly_is_not_cut_off_by_a_stray_line_end(plain):

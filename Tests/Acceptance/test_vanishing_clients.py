@@ -79,12 +79,3 @@ def test_a_client_that_finishes_sending_inside_a_request_is_let_go(watched):
             client.send(data)
             client.finish_sending()
             client.receive_to_end()
-
-
-@pytest.mark.usefixtures("descriptors")
-def test_idle_connections_are_given_back_when_they_end(watched):
-    clients = [Connection(watched.address) for _ in range(200)]
-    for client in clients:
-        assert client.exchange(get("nobody")).body == NOT_FOUND
-    for client in clients:
-        client.close()

@@ -1,4 +1,4 @@
-"""Settings come from flags, the environment, the file and the defaults, in this order; mistakes are reported with their place."""
+"""Settings files and command lines: what they do to a server, and how mistakes in them are told of."""
 import json
 import os
 import re
@@ -10,30 +10,13 @@ from http_client import exchange, get, lines, post
 from server_process import NO_ADMINISTRATION, run
 
 
-def settings(*flags, environment=None, file=None):
-    """The settings in effect, as check-config prints them; they name files that need not exist."""
-    arguments = ["--config", str(file)] if file else []
-    done = run("check-config", "--syntax-only", *arguments, *flags, environment=environment)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
-
-
-def mistake(command, *flags, environment=None, file=None):
-    """The error message about settings that are not allowed."""
-    arguments = ["--config", str(file)] if file else []
-    done = run(command, *arguments, *flags, environment=environment)
-    assert (done.returncode, done.stdout) == (1, ""), done
-    assert done.stderr.startswith("token-cache: ")
-    return done.stderr
-
-
 @pytest.fixture
 def configuration(tmp_path):
     """Writes a configuration file."""
 
     def write(text):
         file = tmp_path / "settings.yaml"
-        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        file.write_text(text)
         return file
 
     return write
@@ -51,21 +34,9 @@ def test_what_check_config_prints_is_a_configuration_file(configuration):
 def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
     file = tmp_path / name
     os.mkfifo(tmp_path / "pipe")
-    message = mistake("serve", file=file)
-    assert f"{file} cannot be read: {reason}" in message
-
-
-# The environment
-
-
-def test_flags_come_before_the_environment_and_that_before_the_file(configuration):
-    file = configuration("log_level: debug\ndata_directory: /file\nlisten: 127.0.0.1:81\nloops: 5")
-    environment = {"TOKEN_CACHE_DATA_DIRECTORY": "/environment", "TOKEN_CACHE_LISTEN": "127.0.0.1:82"}
-    found = settings("--listen", "127.0.0.1:83", environment=environment, file=file)
-    assert found["listen"] == "[127.0.0.1:83]"
-    assert found["data_directory"] == "/environment"
-    assert (found["log_level"], found["loops"]) == ("debug", "5")
-    assert found["limits.body"] == "1 MiB"
+    done = run("serve", "--config", str(file))
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("token-cache: "), done
+    assert f"{file} cannot be read: {reason}" in done.stderr
 
 
 # Effects of settings on a running server

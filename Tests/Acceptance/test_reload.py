@@ -159,7 +159,6 @@ def test_a_setting_that_needs_a_restart_is_named_each_time(serve):
 
 BAD = {
     "a value": ({"limits": {"body": "huge"}}, ["token-cache.yaml, line 1", 'limits.body is "huge"', "from 1 KiB to 64 MiB"]),
-    "a contradiction": ({"limits": {"head": 512}}, ["limits.head is 512", "limits.request_line"]),
     "a file that cannot be opened": (
         {"access_log": "json", "access_log_file": "/nowhere/access.log"}, ["/nowhere/access.log", "No such file"]),
 }
@@ -177,18 +176,6 @@ def test_a_bad_configuration_changes_nothing_and_says_why(serve, what):
     log = reload(server, **{key: None for key in change})
     assert "paths from " in log
     until(lambda: status(server, get("a", path="/other")) == 200)
-
-
-def test_a_file_that_is_gone_or_no_yaml_changes_nothing(serve):
-    server = serve()
-    file = server.folder / "token-cache.yaml"
-    text = file.read_text()
-    file.unlink()
-    assert "there is no such file" in hang_up(server)
-    file.write_text("a: [")
-    assert "cannot be read: line" in hang_up(server)
-    file.write_text(text)
-    assert "no setting has changed" in hang_up(server)
 
 
 def test_a_bad_certificate_leaves_the_other_settings_alone(serve, tmp_path):

@@ -7,7 +7,8 @@ from access import API, api_request, bearer, fetch, session_settings, store, unk
 from administration import metrics
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
 from http_client import Connection, exchange, get, post
-from server_process import run, until
+from server_process import run
+from test_reload import rewrite
 
 LIMITED = {"access": {"failures": "5/h"}}
 
@@ -52,21 +53,14 @@ def test_behind_a_trusted_proxy_the_clients_are_limited_each(serve):
         return [guess(server, f"X-Forwarded-For: {client}").status for _ in range(count)]
 
     assert statuses("192.0.2.1", 7) == [200] * 5 + [429] * 2
-    # The same address in its IPv6 form, and another one.
-    assert statuses("::ffff:192.0.2.1", 1) == [429]
     assert statuses("192.0.2.2", 7) == [200] * 5 + [429] * 2
-    # All of a network with 64 bits is one.
-    assert [statuses(f"2001:db8:0:1::{number}", 1)[0] for number in range(1, 8)] == [200] * 5 + [429] * 2
-    assert statuses("2001:db8:0:2::1", 1) == [200]
 
 
 def test_a_reload_changes_the_rate(serve):
     server = serve(LIMITED)
     assert [guess(server).status for _ in range(7)] == [200] * 5 + [429] * 2
-    file = server.folder / "token-cache.yaml"
     for rate, expected in [("2/h", [200] * 2 + [429] * 5), ("off", [200] * 7)]:
-        settings = json.loads(file.read_text())
-        file.write_text(json.dumps({**settings, "access": {"failures": rate}}))
+        rewrite(server, access={"failures": rate})
         assert run("reload", "--data-directory", str(server.data)).returncode == 0
         assert [guess(server).status for _ in range(7)] == expected
 
@@ -116,33 +110,3 @@ def test_what_is_no_guess_is_never_limited(limited):
             assert connection.exchange(fetch(unique_id=session)).body == NOT_FOUND
             check_http_error(connection.exchange(store("x", bearer(session), 'If-Match: "1"')), 412)
         check_http_error(connection.exchange(fetch(bearer(unknown_session()))), 401)
-
-
-# Files of API keys
-
-def test_api_keys_are_taken_and_refused_as_their_file_changes(serve, tmp_path):
-    file = tmp_path / "api-keys"
-    environment = {"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)}
-
-    def add(name):
-        return run("access", "keys", "add", name, "--scope", "tokens:read", environment=environment).stdout.strip()
-
-    first = add("first")
-    server = serve({"access": {"api": {"keys_file": str(file)}}})
-    path = f"/v1/users/{fresh_id()}/token"
-
-    def status(key):
-        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n"
-        return exchange(server.address, request.encode()).status
-
-    assert status(first) != 401 and status("tck_" + "A" * 43) == 401
-    second = add("second")
-    until(lambda: status(second) != 401)
-    assert status(first) != 401
-    run("access", "keys", "remove", "first", environment=environment)
-    until(lambda: status(first) == 401)
-    # A file that cannot be used leaves the keys as they are, and is reported once.
-    file.write_text("nonsense\n")
-    until(lambda: "the file of API keys cannot be used, so the previous keys stay in use" in server.log())
-    assert status(second) != 401
-    assert first not in server.log() and second not in server.log()

@@ -3,7 +3,6 @@ import gzip
 import json
 import os
 import re
-import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -145,27 +144,3 @@ def test_a_pseudonym_can_be_looked_up(audited):
     session = command("audit", "pseudonym", "--session", "AAAAAAAAAAAAAAAAAAAAAA", "--key", key).stdout
     assert re.fullmatch(r"[\w-]{22}\n", session) and session != user
     assert command("audit", "pseudonym", "--session", "alice", "--key", key).returncode == 1
-
-
-def operate(server, *arguments, stdin=None):
-    return command(*arguments, "--data-directory", server.data, stdin=stdin)
-
-
-@pytest.mark.parametrize("required", ["on", "off"])
-def test_a_command_that_cannot_be_recorded_is_refused(audited, required):
-    server, log, _ = audited(events="all", required=required)
-    assert operate(server, "put", "ann", stdin="the token").returncode == 0
-    limits = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (log.stat().st_size, limits[1]))
-    found = [operate(server, "get", "ann") for _ in range(2)]
-    removed = operate(server, "delete", "bob")
-    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limits)
-    if required == "off":
-        assert all(one.stdout.startswith("the token") for one in found), found
-    else:
-        assert [one.returncode for one in (*found, removed)] == [1, 1, 1] and not any(one.stdout for one in found)
-        assert "the audit log cannot record this, and audit.required is on" in found[0].stderr
-        assert "nothing was done: the audit log cannot be written" in found[1].stderr
-        assert "nothing was done: the audit log cannot be written" in removed.stderr
-    until(lambda: figures(server)["failing"] == 0)
-    assert operate(server, "get", "ann").stdout.startswith("the token")

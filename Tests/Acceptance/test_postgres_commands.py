@@ -15,7 +15,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from http_client import exchange, get, post
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
-from test_transfer import copy, fill, folder_beside
+from test_transfer import copy, fill
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,14 @@ def url(postgres, tmp_path, monkeypatch):
     monkeypatch.setenv("PGPASSFILE", postgres.pass_file(tmp_path / "pass"))
     assert run("migrate", "--url", postgres.url()).returncode == 0
     return postgres.url()
+
+
+def folder_beside(source, tmp_path, name="target"):
+    """An empty data folder with the key ring of another one."""
+    target = tmp_path / name
+    target.mkdir(mode=0o700)
+    shutil.copy(source / "keys", target / "keys")
+    return target
 
 
 def settings_of(url, folder):

@@ -10,7 +10,6 @@ import subprocess
 
 import pytest
 
-from access import API, bearer, fetch, session_settings, store
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, binary, clean_environment, run, until
@@ -187,43 +186,10 @@ def refusal(source, target, *flags, environment=None):
     return done.stderr
 
 
-def folder_beside(source, tmp_path, name="target"):
-    """An empty data folder with the key ring of another one."""
-    target = tmp_path / name
-    target.mkdir(mode=0o700)
-    shutil.copy(source / "keys", target / "keys")
-    return target
-
-
 def fill(server, numbers, text="info"):
     with Connection(server.address) as connection:
         for number in numbers:
             assert connection.exchange(post(f"id{number}", f"{text} {number}")).body == STORED
-
-
-@pytest.mark.parametrize("ring", ["another", "the same"])
-def test_tokens_sessions_and_versions_are_in_the_copy(serve, tmp_path, ring):
-    access, key = session_settings(tmp_path / "keys")
-    server = serve(access)
-    api = API(server, key)
-    session = api.session("anna")
-    assert exchange(server.address, store("of anna", bearer(session))).body == STORED
-    tagged = exchange(server.address, fetch(bearer(session))).headers["etag"]
-    for number in range(TOKENS):
-        assert api.put(f"user{number}", f"info {number}").status == 200
-    target = folder_beside(server.data, tmp_path) if ring == "the same" else tmp_path / "target"
-    assert f"the data directory {server.data} is in use by process {server.process.pid}" in refusal(server.data, target)
-    assert server.stop() == 0
-    assert copy(server.data, target).startswith(f"{TOKENS + 1:,} tokens and 1 session copied and verified in ")
-    assert ((target / "keys").read_bytes() == (server.data / "keys").read_bytes()) == (ring == "the same")
-    copied = serve(access, data=target)
-    response = exchange(copied.address, fetch(bearer(session)))
-    assert (response.body, response.headers["etag"]) == (found("of anna"), tagged)
-    assert API(copied, key).get("user7").status == 200
-    # The token's next version is a later one.
-    assert exchange(copied.address, store("again", bearer(session), f"If-Match: {tagged}")).body == STORED
-    assert exchange(copied.address, fetch(bearer(session))).headers["etag"] != tagged
-    assert "the store is sound" in printed(target, "verify")
 
 
 def test_a_store_is_sealed_and_put_in_the_clear_again(serve, tmp_path):
@@ -278,9 +244,10 @@ def test_refusals_say_what_to_do(serve, tmp_path):
     assert f"the target: there is a store already ({other}/tokens.db)" in message and "into an empty folder only" in message
     (other / "tokens.db").unlink()
     assert f"({other}/tokens.db-wal)" in refusal(data, other)
-    # A server uses the target.
+    # A server uses the target, or the source.
     used = serve()
     assert f"the target: the data directory {used.data} is in use by process" in refusal(data, used.data)
+    assert f"the source: the data directory {used.data} is in use by process" in refusal(used.data, tmp_path / "new")
     # A ring other than that of the source.
     wrong = tmp_path / "wrong"
     assert run("keyring", "create", str(wrong)).returncode == 0

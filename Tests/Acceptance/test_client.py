@@ -92,38 +92,6 @@ def test_devices_work_while_the_server_is_down(begin):
     assert devices.run("B", "fetch") == ["no token"]
 
 
-def test_what_waited_without_a_network_never_replaces_what_is_newer(begin):
-    devices = begin()
-    for name in "AB":
-        devices.run(name, "login")
-    assert devices.server.stop() == 0
-    older, = devices.run("A", "refresh")
-    begin(devices)
-    newer, = devices.run("B", "refresh")
-    assert older != newer
-    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
-    # Nor does a sign-out that is older than a login.
-    assert devices.server.stop() == 0
-    assert devices.run("A", "logout") == ["signed out"]
-    begin(devices)
-    assert devices.run("B", "logout", "login") == ["signed out", LOGGED_IN]
-    newest, = devices.run("B", "token")
-    assert devices.run("A", "fetch") == [newest]
-
-
-def test_a_sign_out_without_a_network_is_not_undone_by_a_refresh_of_another_device(begin):
-    devices = begin()
-    for name in "AB":
-        devices.run(name, "login")
-    assert devices.server.stop() == 0
-    assert devices.run("A", "logout") == ["signed out"]
-    begin(devices)
-    for _ in range(3):
-        devices.run("B", "refresh")
-    assert devices.run("A", "synchronize", "fetch") == ["nothing waits", "no token"]
-    assert devices.run("B", "fetch") == ["no token"]
-
-
 @pytest.mark.parametrize("mode", ["open", "session"], indirect=True)
 def test_a_sign_out_is_sent_by_whoever_uses_the_device_next(begin):
     """The user does not come back, and the app no longer has their credential. A proxy would vouch for the present user only."""

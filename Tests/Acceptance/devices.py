@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from http_client import exchange, lines
-from server_process import run
+from access import API, session_settings
 
 LOGGED_IN, CACHED = "open, after the user has logged in", "open, without a login"
 REPOSITORY = Path(__file__).parents[2]
@@ -87,33 +86,19 @@ class DevicesWithSessions(Devices):
     @staticmethod
     def settings(folder):
         """The server's settings, with the key of the app's server beside them in the file `key`."""
-        keys = folder / "api-keys.json"
-        environment = {"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(keys)}
-        scopes = [part for scope in ("sessions", "tokens:read", "tokens:write", "erase") for part in ("--scope", scope)]
-        done = run("access", "keys", "add", "backend", *scopes, environment=environment)
-        assert done.returncode == 0, done.stderr
-        (folder / "key").write_text(done.stdout)
-        return {"access": {"mode": "session", "api": {"keys_file": str(keys)}}}
+        settings, key = session_settings(folder)
+        (folder / "key").write_text(key)
+        return settings
 
-    def ask(self, method, path, body=None):
-        """The answer to a request of the app's server, and its status."""
-        key = (self.folder.parent / "key").read_text().strip()
-        data = b"" if body is None else json.dumps(body).encode()
-        answer = exchange(self.server.address, lines(
-            f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}",
-            "Content-Type: application/json", f"Content-Length: {len(data)}", body=data), method)
-        return answer.status, json.loads(answer.body) if answer.body else None
-
-    def session(self, name):
-        """The id and the secret of a device's session, which the app's server makes when it is first needed."""
-        if name not in self.sessions:
-            status, made = self.ask("POST", "/v1/sessions", {"user": self.user})
-            assert status == 201, made
-            self.sessions[name] = (made["id"], made["session"])
-        return self.sessions[name]
+    @property
+    def api(self):
+        """What the app's server calls."""
+        return API(self.server, (self.folder.parent / "key").read_text())
 
     def identity(self, name):
-        return ["--user", self.user, "--session", self.session(name)[1]]
+        if name not in self.sessions:
+            self.sessions[name] = self.api.make_session(self.user)
+        return ["--user", self.user, "--session", self.sessions[name]["session"]]
 
 
 class DevicesBehindProxy(Devices):

@@ -185,8 +185,7 @@ def test_a_revoked_session_is_unknown_and_the_others_go_on(with_sessions):
     devices = with_sessions
     devices.run("A", "login")
     _, token = devices.run("B", "open", "token")
-    status, _ = devices.ask("DELETE", f"/v1/sessions/{devices.session('B')[0]}")
-    assert status in (200, 204)
+    devices.api.end(devices.sessions["B"]["id"])
     # What is on the device stays usable; without it, nobody is taken for signed out.
     assert devices.run("B", "fetch", "open") == [token, CACHED]
     shutil.rmtree(devices.folder / "B")

@@ -72,21 +72,6 @@ class Authority:
         return make_pair(self.folder, name, name, self.pair, ",".join(alternatives) or None)
 
 
-class CertificateConnection(Connection):
-    """A connection over TLS with a client's certificate, or without one."""
-
-    def __init__(self, address, authority_of_server, pair=None):
-        context = ssl.create_default_context(cafile=str(authority_of_server))
-        if pair:
-            context.load_cert_chain(*map(str, pair))
-        super().__init__(address)
-        try:
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
-        except BaseException:
-            self.close()
-            raise
-
-
 def certificate_world(folder, clients="required"):
     """A server in mode certificate."""
     authority, (certificate, key) = Authority(folder / "authority"), make_pair(folder, "own")
@@ -96,6 +81,9 @@ def certificate_world(folder, clients="required"):
         "access": {"mode": "certificate", "certificate": {"name": "san_uri"}}})
 
     def connect(pair=None):
-        return CertificateConnection(server.address, certificate, pair)
+        context = ssl.create_default_context(cafile=str(certificate))
+        if pair:
+            context.load_cert_chain(*map(str, pair))
+        return Connection(server.address, context=context, host="localhost")
 
     return SimpleNamespace(server=server, authority=authority, connect=connect, table=certificate_table)

@@ -2,13 +2,12 @@
 import json
 import os
 import signal
-import ssl
 import subprocess
 from pathlib import Path
 
 from administration import last_line
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import TRUSTING, Connection, ProtocolError, exchange, get, post
 from server_process import Server, until
 
 SECONDS = 10
@@ -74,8 +73,6 @@ class World:
         self.answers = Answers()
         self.settings = {**SETTINGS, **(settings or {})}
         self.server = Server(folder, self.settings, environment=calls.environment, **options)
-        self.context = ssl.create_default_context()
-        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
         try:
             self.threads = until(self._lasting_threads)
         except BaseException:
@@ -115,16 +112,6 @@ class World:
     def take_done(self, response):
         """Takes the answer to a request that has stored or found something."""
 
-    def connect(self, is_secure=False):
-        connection = Connection(self.server.addresses[is_secure], timeout=SECONDS)
-        if is_secure:
-            try:
-                connection.socket = self.context.wrap_socket(connection.socket)
-            except BaseException:
-                connection.close()
-                raise
-        return connection
-
     def pipeline(self, point, writes, is_secure=False):
         """Sends a POST and GETs at once, and checks the answers and their order."""
         unique_id, value = self.answers.next_write()
@@ -136,7 +123,7 @@ class World:
         may_be_cut = self.may_fail(point) and point.kind in OF_CONNECTIONS
         is_written = not writes
         try:
-            with self.connect(is_secure) as connection:
+            with Connection(self.server.addresses[is_secure], SECONDS, context=TRUSTING if is_secure else None) as connection:
                 connection.send(b"".join(requests[kind](self.credential(name)) for kind, name in asked))
                 for kind, name in asked:
                     response = connection.receive()

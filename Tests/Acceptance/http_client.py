@@ -1,9 +1,10 @@
-"""HTTP/1.1 over plain sockets: sends exactly the given bytes, and reads answers strictly."""
+"""HTTP/1.1 over sockets and TLS: sends exactly the given bytes, and reads answers strictly."""
 import email.utils
 import http.client
 import os
 import re
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ FIELD_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([\t\x20-\x7e]*)")
 STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9]) ([A-Za-z -]+)")
 DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+# TLS of a client that accepts any certificate.
+TRUSTING = ssl.create_default_context()
+TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 
 
 class ProtocolError(AssertionError):
@@ -32,10 +36,14 @@ class Response:
 
 
 class Connection:
-    """One TCP connection to a server."""
+    """One connection to a server."""
 
-    def __init__(self, address, timeout=20.0, receive_buffer=None):
-        """Connects to a host and port, or to the path of a Unix socket."""
+    def __init__(self, address, timeout=20.0, receive_buffer=None, context=None, host=None, source=None):
+        """Connects to a host and port, or to the path of a Unix socket.
+
+        - context, host: for a connection over TLS; what it accepts, and the name that it asks for.
+        - source: the address that it comes from.
+        """
         if isinstance(address, (str, os.PathLike)):
             family, address = socket.AF_UNIX, str(address)
         else:
@@ -48,7 +56,11 @@ class Connection:
         self.socket.settimeout(timeout)
         self.unread = b""
         try:
+            if source:
+                self.socket.bind((source, 0))
             self.socket.connect(address)
+            if context:
+                self.socket = context.wrap_socket(self.socket, server_hostname=host)
         except BaseException:
             self.socket.close()
             raise

@@ -42,19 +42,9 @@ class Certificate:
         self.both.write_bytes(self.file.read_bytes() + self.key.read_bytes())
         self.context = ssl.create_default_context(cafile=str(self.file))
 
-
-class TLSConnection(Connection):
-    """The same connection over TLS."""
-
-    def __init__(self, address, context, timeout=20.0, source="127.0.0.1"):
-        plain = socket.create_connection(address, timeout, source_address=(source, 0))
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket = context.wrap_socket(plain, server_hostname=HOST)
-        except BaseException:
-            plain.close()
-            raise
-        self.unread = b""
+    def connect(self, port, **options):
+        """A connection over TLS to a proxy's port."""
+        return Connection(("127.0.0.1", port), context=self.context, host=HOST, **options)
 
 
 class Proxy:

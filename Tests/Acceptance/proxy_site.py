@@ -9,7 +9,7 @@ import threading
 from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, Response, form, get, lines
 from ports import free_ports
-from proxies import HOST, TLSConnection
+from proxies import HOST
 from server_process import Server, finish, until
 
 BODY_LIMIT = 1 << 20
@@ -78,7 +78,7 @@ class Site:
 
     def secure(self, **options):
         """A TLS connection to the proxy."""
-        return TLSConnection(("127.0.0.1", self.proxy.https_port), self.certificate.context, **options)
+        return self.certificate.connect(self.proxy.https_port, **options)
 
     def plain(self, **options):
         """A connection to the proxy's port for plain HTTP."""

@@ -21,10 +21,10 @@ from access_worlds import HEADER
 from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, check_http_error, found
-from http_client import exchange, lines
+from http_client import Connection, exchange, lines
 from issuer import Issuer
 from ports import free_ports
-from proxies import HOST, Caddy, Nginx, TLSConnection
+from proxies import HOST, Caddy, Nginx
 from proxy_site import raw_answer
 from server_process import clean_environment, until
 
@@ -159,7 +159,7 @@ def site_with_login(request, serve, tmp_path, proxy_certificate):
     proxy = kind(tmp_path / "proxy", server.address[1], proxy_certificate)
 
     def connect():
-        return TLSConnection(("127.0.0.1", proxy.https_port), proxy_certificate.context)
+        return proxy_certificate.connect(proxy.https_port)
 
     yield server, login, proxy, connect
     proxy.stop()
@@ -316,7 +316,7 @@ class NginxForCertificates(NginxForOperators):
 
 def asked(proxy, context, path, *fields, method="GET"):
     """The status and the body of an answer to an operator."""
-    with TLSConnection(("127.0.0.1", proxy.https_port), context) as connection:
+    with Connection(("127.0.0.1", proxy.https_port), context=context, host=HOST) as connection:
         connection.send(lines(f"{method} {path} HTTP/1.1", f"Host: {HOST}", *fields, "Connection: close"))
         head, _, body = connection.receive_to_end().partition(b"\r\n\r\n")
     return int(head.split()[1]), body

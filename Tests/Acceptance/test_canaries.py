@@ -19,15 +19,13 @@ from access import API, api_request, bearer, bearer_settings, fetch, session_set
 from access_worlds import HEADER
 from certificates import make_certificate
 from contract import STORED, found
-from http_client import FORM, Connection, ProtocolError, exchange, get, lines, post
+from http_client import FORM, TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from issuer import Issuer
 from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, binary, clean_environment, needs_root, run, until
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
 USER, TOKEN = "canary-user-4711", "canary-token-4711"
-SECURE = ssl.create_default_context()
-SECURE.check_hostname, SECURE.verify_mode = False, ssl.CERT_NONE
 
 
 # Searching
@@ -254,7 +252,7 @@ def send_over_tls(address):
     protocol = ssl.create_default_context()
     protocol.check_hostname, protocol.verify_mode = False, ssl.CERT_NONE
     protocol.set_alpn_protocols([CANARY])
-    for context in (SECURE, protocol):
+    for context in (TRUSTING, protocol):
         with socket.create_connection(address, timeout=20) as plain:
             try:
                 with context.wrap_socket(plain, server_hostname=f"{CANARY}.example") as secure:

@@ -6,7 +6,7 @@ from contract import STORED
 from http_client import exchange, post
 from ports import free_ports
 from postgres_store import NamedDatabase, PostgresStore
-from proxies import HAProxyForSeveral, TLSConnection
+from proxies import HAProxyForSeveral
 from registers import SECONDS, Load
 from server_process import until
 from test_page import figure, opened
@@ -49,7 +49,7 @@ class Fleet:
     def load(self):
         """Clients that use the proxy."""
         def connect(_):
-            return TLSConnection(self.address, self.certificate.context, timeout=SECONDS)
+            return self.certificate.connect(self.proxy.https_port, timeout=SECONDS)
         return Load([self], CLIENTS, longest=LONGEST_VALUE, connect=connect)
 
     def restart(self, load, number):

@@ -7,7 +7,7 @@ import pytest
 from contract import STORED, found, fresh_id
 from http_client import FORM, Connection, chunks, form, get, lines
 from ports import free_ports
-from proxies import HOST, PROXIES, TLSConnection
+from proxies import HOST, PROXIES
 from proxy_site import BODY_LIMIT, FORM_HEADERS, NOTHING, Backend, SameAnswer, check_error, raw_answer, send_all
 
 
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_answer_gives_an_error_in_the_contracts_shape(tmp
     with Silence(port):
         proxy = hasty(tmp_path / "proxy", port, proxy_certificate)
         try:
-            with TLSConnection(("127.0.0.1", proxy.https_port), proxy_certificate.context) as connection:
+            with proxy_certificate.connect(proxy.https_port) as connection:
                 response = raw_answer(connection, lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}"))
         finally:
             proxy.stop()

@@ -4,7 +4,6 @@ import random
 import shutil
 import signal
 import socket
-import ssl
 import threading
 import time
 
@@ -12,7 +11,7 @@ import pytest
 
 from certificates import make_pair
 from contract import NOT_FOUND, STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import TRUSTING, Connection, exchange, get, post
 from server_process import until
 from storage_shim import ALWAYS, StorageShim
 from test_tls import certificate_client, is_answered, serial, tls_settings
@@ -206,16 +205,11 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
         **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
         "access_log_file": str(tmp_path / "access.log"),
     })
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     faults, counts, ends = [], [0] * 4, threading.Event()
     secure, plain = server.addresses
 
     def connect(is_secure):
-        connection = Connection(secure if is_secure else plain)
-        if is_secure:
-            connection.socket = context.wrap_socket(connection.socket)
-        return connection
+        return Connection(secure, context=TRUSTING) if is_secure else Connection(plain)
 
     def ask(number):
         try:

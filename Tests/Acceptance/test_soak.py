@@ -21,7 +21,7 @@ from access import api_request, make_key
 from administration import metrics, steer
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED
-from http_client import Connection, ProtocolError, exchange, get, lines, post
+from http_client import TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from registers import Load
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
@@ -30,8 +30,6 @@ from test_reload import rewrite
 
 SECONDS = 60
 HOST = "Host: localhost"
-SECURE = ssl.create_default_context()
-SECURE.check_hostname, SECURE.verify_mode = False, ssl.CERT_NONE
 # Seconds of a fault, after an operation, and between two samples; connections of a crowd.
 SHORT = {"fault": 0.3, "pause": 0.1, "sample": 0.4, "crowd": 40}
 LONG = {"fault": 6, "pause": 6, "sample": 5, "crowd": 200}
@@ -73,10 +71,7 @@ class Soak:
         self.over = threading.Event()
 
     def connect(self, is_secure, **options):
-        connection = Connection(self.server.addresses[is_secure], timeout=SECONDS, **options)
-        if is_secure:
-            connection.socket = SECURE.wrap_socket(connection.socket)
-        return connection
+        return Connection(self.server.addresses[is_secure], SECONDS, context=TRUSTING if is_secure else None, **options)
 
     @contextlib.contextmanager
     def visited(self):

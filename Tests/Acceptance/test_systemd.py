@@ -2,7 +2,6 @@
 import contextlib
 import os
 import socket
-import ssl
 import threading
 import time
 
@@ -10,7 +9,7 @@ import pytest
 
 from certificates import make_certificate
 from contract import STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import TRUSTING, Connection, exchange, get, post
 from server_process import Server, until
 from service_manager import Messages, Service, StoppedThread
 from test_shutdown import IDLE_SECONDS
@@ -141,11 +140,8 @@ def test_the_names_of_sockets_say_what_is_spoken_on_them(tmp_path, certificate):
             assert exchange(plain.getsockname(), post("me", "x")).body == STORED
             header = b"PROXY TCP4 127.0.0.1 127.0.0.1 4711 80\r\n"
             assert exchange(proxied.getsockname(), header + get("me")).body == found("x")
-            context = ssl.create_default_context(cafile=certificate[0])
-            context.check_hostname = False
-            with socket.create_connection(secure.getsockname(), 20) as stream, context.wrap_socket(stream) as client:
-                client.sendall(get("me"))
-                assert client.recv(1 << 16).endswith(found("x"))
+            with Connection(secure.getsockname(), context=TRUSTING) as client:
+                assert client.exchange(get("me")).body == found("x")
             assert service.stop() == 0
 
 
@@ -178,11 +174,9 @@ class Clients:
     """Threads that store and fetch, on open connections and on a new one for each request; no request may fail."""
 
     def __init__(self, plain, secure):
-        self.context = ssl.create_default_context()
-        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
         self.ends = threading.Event()
         self.faults = []
-        kinds = [(plain, False, True), (plain, False, False), (secure, True, True), (secure, True, False)]
+        kinds = [(plain, None, True), (plain, None, False), (secure, TRUSTING, True), (secure, TRUSTING, False)]
         self.counts = [0] * len(kinds) * 2
         self.threads = [
             threading.Thread(target=self._ask, args=(number, *kinds[number % len(kinds)]))
@@ -204,17 +198,7 @@ class Clients:
         until(lambda: self.faults or all(now > before + 10 for now, before in zip(self.counts, counts)))
         assert not self.faults, self.faults
 
-    def _connect(self, address, is_secure):
-        connection = Connection(address)
-        try:
-            if is_secure:
-                connection.socket = self.context.wrap_socket(connection.socket)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _ask(self, number, address, is_secure, is_kept):
+    def _ask(self, number, address, context, is_kept):
         connection, last = None, 0.0
         try:
             while not self.ends.is_set():
@@ -224,7 +208,7 @@ class Clients:
                     try:
                         if connection is None:
                             last = time.monotonic()
-                            connection = self._connect(address, is_secure)
+                            connection = Connection(address, context=context)
                         begun = time.monotonic()
                         connection.send_while_possible(request)
                         sent = time.monotonic()

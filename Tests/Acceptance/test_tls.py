@@ -2,7 +2,6 @@
 import contextlib
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 
@@ -10,7 +9,7 @@ import pytest
 
 from certificates import make_pair
 from contract import STORED, found
-from http_client import exchange, get, post
+from http_client import TRUSTING, Connection, ProtocolError, exchange, get, post
 from server_process import until
 from test_shutdown import begin_stop
 
@@ -127,18 +126,16 @@ def certificate_client(server, identity):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.load_cert_chain(*identity)
-    return context.wrap_socket(socket.create_connection(server.address, 20))
+    return Connection(server.address, context=context)
 
 
 def is_answered(client):
     """Whether a request on a kept connection is answered, rather than the connection closed."""
-    answer = b""
     # The server may close the connection while the request is sent.
-    with contextlib.suppress(ConnectionError, ssl.SSLEOFError):
-        client.sendall(get("nobody"))
-        answer = client.recv(4096)
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 200")
-    return answer != b""
+    with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ProtocolError):
+        assert client.exchange(get("nobody")).status == 200
+        return True
+    return False
 
 
 def test_replaced_authorities_end_kept_connections(serve, pair, tmp_path):
@@ -154,8 +151,8 @@ def test_replaced_authorities_end_kept_connections(serve, pair, tmp_path):
         assert is_answered(kept) and is_answered(pipelining)
         replace(authority, make_pair(tmp_path, "other", "other"))
         until(lambda: not is_answered(kept))
-        pipelining.sendall(get("nobody") * 2)
-        assert pipelining.recv(4096) == b""
+        pipelining.send(get("nobody") * 2)
+        pipelining.expect_end()
 
 
 def test_plain_http_on_a_tls_port_gets_a_readable_answer(serve, pair):
@@ -191,26 +188,21 @@ def test_certificates_are_read_again(serve, pair, tmp_path, how):
 
 def test_a_stop_answers_what_was_received_over_tls(serve, pair):
     server = serve_tls(serve, pair)
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with context.wrap_socket(socket.create_connection(server.address, 20)) as client:
+    with Connection(server.address, context=TRUSTING) as client:
         # Once the first request is answered, the beginning of the second one has been received with it.
-        client.sendall(get("nobody") + get("nobody")[:-2])
-        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.send(get("nobody") + get("nobody")[:-2])
+        assert client.receive().status == 200
         begin_stop(server)
-        client.sendall(get("nobody")[-2:])
-        assert b"Connection: close" in client.recv(4096)
+        client.send(get("nobody")[-2:])
+        assert client.receive().closes
     assert server.wait() == 0
 
 
 def test_the_proxys_header_comes_before_the_handshake(serve, pair):
     settings = {**tls_settings(pair), "listen": "https://127.0.0.1:0?proxy-protocol=required", "access_log": "combined"}
     server = serve(settings)
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    client = socket.create_connection(server.address, 20)
-    client.sendall(b"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\n")
-    with context.wrap_socket(client) as client:
-        client.sendall(post("me", "x"))
-        assert client.recv(4096).endswith(STORED)
+    with Connection(server.address) as client:
+        client.send(b"PROXY TCP4 203.0.113.9 127.0.0.1 1 2\r\n")
+        client.socket = TRUSTING.wrap_socket(client.socket)
+        assert client.exchange(post("me", "x")).body == STORED
     until(lambda: server.output().startswith("203.0.113.9 "))

@@ -41,9 +41,9 @@ def serve_tls(serve, *pairs, settings=None, **more):
     return serve({**tls_settings(*pairs, **more), **(settings or {})})
 
 
-def curl(server, *arguments, target="/token"):
-    """Status and body of a request with curl, which trusts any certificate."""
-    host, port = server.address
+def curl(address, *arguments, target="/token"):
+    """Status and body of a request with curl, which trusts any certificate; the status is 0 without an answer."""
+    host, port = address
     result = subprocess.run(
         ["curl", "--silent", "--insecure", "--max-time", "20", "--write-out", "\n%{http_code}", *arguments,
          f"https://{host}:{port}{target}"],
@@ -63,9 +63,9 @@ def s_client(server, *arguments):
 def test_tokens_go_back_and_forth_and_browsers_are_told_to_stay(serve, pair, version):
     server = serve_tls(serve, pair)
     flags = [f"--tlsv{version}", "--tls-max", version]
-    assert curl(server, *flags, "-d", "unique_id=me&token_info=x") == (200, STORED.decode())
-    assert curl(server, *flags, target="/token?unique_id=me") == (200, found("x").decode())
-    status, head = curl(server, *flags, "--head")
+    assert curl(server.address, *flags, "-d", "unique_id=me&token_info=x") == (200, STORED.decode())
+    assert curl(server.address, *flags, target="/token?unique_id=me") == (200, found("x").decode())
+    status, head = curl(server.address, *flags, "--head")
     assert status == 200 and "Strict-Transport-Security: max-age=31536000" in head
 
 
@@ -85,8 +85,7 @@ def test_a_client_gets_the_certificate_of_the_name_it_asks_for(serve, pair, tmp_
         assert "CN=localhost" in s_client(server, *name)
 
 
-@pytest.mark.parametrize("version", ["1.2", "1.3"])
-def test_one_listener_may_require_client_certificates_and_another_not(serve, pair, tmp_path, version):
+def test_one_listener_may_require_client_certificates_and_another_not(serve, pair, tmp_path):
     authority = make_pair(tmp_path, "authority", "authority")
     known = make_pair(tmp_path, "known", "client", issuer=authority)
     stranger = make_pair(tmp_path, "stranger", "client")
@@ -94,31 +93,13 @@ def test_one_listener_may_require_client_certificates_and_another_not(serve, pai
     server = serve_tls(serve, pair, client_ca=str(authority[0]), settings={"listen": listen})
 
     def status(index, *identity):
-        host, port = server.addresses[index]
         shown = ["--cert", str(identity[0]), "--key", str(identity[1])] if identity else []
-        done = subprocess.run(
-            ["curl", "-sk", f"--tlsv{version}", "--tls-max", version, "-o", "/dev/null", "-w", "%{http_code}", *shown,
-             f"https://{host}:{port}/token?unique_id=a"], capture_output=True, text=True, timeout=30, check=False)
-        return int(done.stdout)
+        return curl(server.addresses[index], *shown)[0]
 
     assert [status(index) for index in range(3)] == [200, 0, 200]
     assert [status(index, *known) for index in range(3)] == [200, 200, 200]
     # A client that is not asked for a certificate shows none.
     assert [status(index, *stranger) for index in range(3)] == [200, 0, 0]
-
-    # A session of the listener that asks for nothing does not open the one that requires a certificate.
-    session = tmp_path / "session"
-    request = "GET /token HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    flag = f"-tls{version.replace('.', '_')}"
-    addresses = [f"{host}:{port}" for host, port in server.addresses]
-    openssl("s_client", "-connect", addresses[0], flag, "-sess_out", session, "-ign_eof", text=request)
-    assert "HTTP/1.1 200" in openssl("s_client", "-connect", addresses[0], flag, "-sess_in", session, "-ign_eof", text=request)
-    assert "HTTP/1.1" not in openssl("s_client", "-connect", addresses[1], flag, "-sess_in", session, "-ign_eof", text=request)
-
-    # Other authorities are taken from their file when it changes.
-    shutil.copy(stranger[0], authority[0])
-    until(lambda: status(1, *stranger) == 200)
-    assert status(1, *known) == 0 and status(2, *known) == 0 and status(0) == 200
 
 
 def certificate_client(server, identity):

@@ -6,7 +6,9 @@ import re
 import resource
 import signal
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,6 +71,23 @@ def until(condition, seconds=30.0, pause=0.02):
             return result
         assert time.monotonic() < deadline, f"did not come true in {seconds:.0f} s: {condition}"
         time.sleep(pause)
+
+
+@contextlib.contextmanager
+def beside(function, arguments):
+    """Calls a function with each of the arguments and an event, all of them beside the block; raises the first error of a call.
+
+    The event is set when the block has ended, and then the calls have to end.
+    """
+    over = threading.Event()
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        calls = [pool.submit(function, argument, over) for argument in arguments]
+        try:
+            yield
+        finally:
+            over.set()
+            for call in calls:
+                call.result()
 
 
 class Server:

@@ -5,13 +5,12 @@ import re
 import shutil
 import socket
 import sqlite3
-import threading
 
 import pytest
 
 from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
-from server_process import until
+from server_process import beside, until
 from store_files import command, kill_with_log, printed, refused
 
 
@@ -27,32 +26,25 @@ def fill(address, count, prefix="id"):
 def test_a_backup_under_load_is_one_moment_of_the_store(serve, tmp_path):
     server = serve()
     fill(server.address, 5_000)
-    stop = threading.Event()
-    written = []
+    written, pairs = [], []
 
-    def write():
+    def write(unique_ids, over):
         # The second value is never newer than the first.
         with Connection(server.address) as connection:
             number = 0
-            while not stop.is_set():
+            while not over.is_set():
                 number += 1
-                for unique_id in ("first", "second"):
+                for unique_id in unique_ids:
                     assert connection.exchange(post(unique_id, f"{number}")).body == STORED
                 written.append(number)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    pairs = []
-    try:
+    with beside(write, [("first", "second")]):
         for turn in range(5):
             until(lambda: len(written) > 20 * turn)
             before = len(written)
             shown = printed(server.data, "backup", str(tmp_path / f"{turn}.db"))
             assert shown.startswith(f"{tmp_path}/{turn}.db: 5,002 tokens")
             pairs.append(before)
-    finally:
-        stop.set()
-        thread.join()
     assert server.stop() == 0
     for turn, before in enumerate(pairs):
         printed(server.data, "restore", str(tmp_path / f"{turn}.db"))

@@ -1,41 +1,30 @@
 """Acknowledged writes survive a full disk, and every later read returns them."""
 import errno
-import threading
 import time
 
 from administration import ask, is_ready
 from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, exchange, get, post
-from server_process import Server, until
+from server_process import Server, beside, until
 from storage_shim import StorageShim
 from store_files import printed
 
 
 def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
     server = serve({"loops": 2})
-    failures = []
 
-    def client():
-        unique_id = fresh_id()
-        try:
-            with Connection(server.address) as writer, Connection(server.address) as first, \
-                    Connection(server.address) as second:
-                for number in range(150):
-                    assert writer.exchange(post(unique_id, f"number{number}")).body == STORED
-                    for reader in (first, second, writer):
-                        # Pipelined reads share a snapshot of the store, which must not be older than the write.
-                        reader.send(get(unique_id) * 3)
-                    for reader in (first, second, writer):
-                        assert [reader.receive().body for _ in range(3)] == [found(f"number{number}")] * 3
-        except (AssertionError, OSError) as error:
-            failures.append(error)
+    def client(unique_id, _):
+        with Connection(server.address) as writer, Connection(server.address) as first, Connection(server.address) as second:
+            for number in range(150):
+                assert writer.exchange(post(unique_id, f"number{number}")).body == STORED
+                for reader in (first, second, writer):
+                    # Pipelined reads share a snapshot of the store, which must not be older than the write.
+                    reader.send(get(unique_id) * 3)
+                for reader in (first, second, writer):
+                    assert [reader.receive().body for _ in range(3)] == [found(f"number{number}")] * 3
 
-    threads = [threading.Thread(target=client) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    with beside(client, [fresh_id() for _ in range(8)]):
+        pass
 
 
 # A full disk

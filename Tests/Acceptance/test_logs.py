@@ -4,14 +4,13 @@ import os
 import re
 import stat
 import subprocess
-import threading
 
 import pytest
 
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import Connection, exchange, get, lines, post
-from server_process import NO_ADMINISTRATION, binary, clean_environment, run, until
+from server_process import NO_ADMINISTRATION, beside, binary, clean_environment, run, until
 from store_files import opened
 from test_reload import hang_up
 
@@ -260,25 +259,20 @@ def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
 def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
     file = tmp_path / "access.log"
     server = serve({"access_log": "json", "access_log_file": str(file)})
-    ends, asked = threading.Event(), [[] for _ in range(4)]
+    asked = [[] for _ in range(4)]
 
-    def ask(ids):
+    def ask(ids, over):
         with Connection(server.address) as connection:
-            while not ends.is_set():
+            while not over.is_set():
                 ids.append(connection.exchange(get("a")).headers["x-request-id"])
 
-    threads = [threading.Thread(target=ask, args=(ids,)) for ids in asked]
-    for thread in threads:
-        thread.start()
-    for number in range(20):
-        enough = sum(map(len, asked)) + 50
-        until(lambda: sum(map(len, asked)) >= enough)
-        file.rename(tmp_path / f"access.log.{number}")
-        hang_up(server)
-        until(file.exists)
-    ends.set()
-    for thread in threads:
-        thread.join(20)
+    with beside(ask, asked):
+        for number in range(20):
+            enough = sum(map(len, asked)) + 50
+            until(lambda: sum(map(len, asked)) >= enough)
+            file.rename(tmp_path / f"access.log.{number}")
+            hang_up(server)
+            until(file.exists)
     assert server.stop() == 0
     files = list(tmp_path.glob("access.log*"))
     lines = [json.loads(line)["request_id"] for path in files for line in path.read_text().splitlines()]

@@ -9,7 +9,6 @@ import shutil
 import signal
 import sqlite3
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, exchange, get, post
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
 from registers import number_of, value_of
-from server_process import UNSEALED, Server, run, until
+from server_process import UNSEALED, Server, beside, run, until
 from storage_shim import ALWAYS, StorageShim
 
 NOT_SEALED = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
@@ -75,15 +74,6 @@ class Recorded:
     requests: dict
 
 
-def write(clients, server, start, count):
-    """Makes all clients write."""
-    threads = [threading.Thread(target=client.write, args=(server.address, start, count)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def make_large(server):
     """Stores tokens that are not checked."""
     with Connection(server.address) as connection:
@@ -126,7 +116,9 @@ def record(new_disk, fast_folder):
                     if is_large:
                         make_large(server)
                     shim.set(**faults)
-                    write(clients, server, start, 1 << 30 if event_count else request_count)
+                    count = 1 << 30 if event_count else request_count
+                    with beside(lambda client, _: client.write(server.address, start, count), clients):
+                        pass
                     shim.heal()
                     status = server.wait() if event_count else server.stop()
                     assert status == (-signal.SIGKILL if event_count else 0)

@@ -4,7 +4,6 @@ import random
 import shutil
 import signal
 import socket
-import threading
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from certificates import make_pair
 from contract import NOT_FOUND, STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
-from server_process import until
+from server_process import beside, until
 from storage_shim import ALWAYS, StorageShim
 from test_tls import certificate_client, is_answered, serial, tls_settings
 
@@ -205,54 +204,46 @@ def test_a_storm_of_reloads_under_load_fails_no_request(serve, tmp_path):
         **tls_settings(pairs[0]), "listen": ["https://127.0.0.1:0", "127.0.0.1:0"], "access_log": "json",
         "access_log_file": str(tmp_path / "access.log"),
     })
-    faults, counts, ends = [], [0] * 4, threading.Event()
+    counts = [0] * 4
     secure, plain = server.addresses
 
     def connect(is_secure):
         return Connection(secure, context=TRUSTING) if is_secure else Connection(plain)
 
-    def ask(number):
-        try:
-            with connect(number % 2) as kept:
-                while not ends.is_set():
-                    with connect(number % 2) as fresh:
-                        for connection in (kept, fresh):
-                            value = f"{number} {counts[number]}".replace(" ", "-")
-                            assert connection.exchange(post(f"id{number}", value)).body == STORED
-                            assert connection.exchange(get(f"id{number}")).body == found(value)
-                            counts[number] += 1
-        except (OSError, AssertionError) as error:
-            faults.append(repr(error))
+    def ask(number, over):
+        with connect(number % 2) as kept:
+            while not over.is_set():
+                with connect(number % 2) as fresh:
+                    for connection in (kept, fresh):
+                        value = f"{number}-{counts[number]}"
+                        assert connection.exchange(post(f"id{number}", value)).body == STORED
+                        assert connection.exchange(get(f"id{number}")).body == found(value)
+                        counts[number] += 1
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
     chance = random.Random(6)
     good = [{"limits": {"body": "2 MiB"}}, {"timeouts": {"idle": "60s"}}, {"log_level": "debug"},
             {"json_bodies": "on"}, {"access_log": "off"}, {"paths": ["/token", "/other"]}, {"https": {"public_host": "a.example"}},
             {"limits": {"connections": 500}}, {"loops": 4}]
     bad = [{"limits": {"body": "huge"}}, {"nothing": 1}, {"https": {"mode": "sometimes"}}, {"tls": {"certificate": ["/no"]}}]
     original = json.loads((server.folder / "token-cache.yaml").read_text())
-    for number in range(100):
-        change = chance.choice(bad if number % 3 == 2 else good)
-        pair = chance.choice(pairs)
-        if number % 10 == 9:
-            pair = (pair[0], chance.choice(pairs)[1])
-        rewritten = {**original, **tls_settings(pair), "listen": original["listen"], **change}
-        draft = server.folder / "draft"
-        draft.write_text(json.dumps(rewritten))
-        draft.rename(server.folder / "token-cache.yaml")
-        if number % 5 == 4:
-            (tmp_path / "access.log").exists() and shutil.move(tmp_path / "access.log", tmp_path / f"access.{number}")
-        server.process.send_signal(signal.SIGHUP)
-        # Every second reload is requested before the previous one is done.
-        if number % 2:
-            before = list(counts)
-            until(lambda: faults or all(now > count for now, count in zip(counts, before)))
-    ends.set()
-    for thread in threads:
-        thread.join(20)
-    assert not faults and min(counts) > 20, (faults, counts)
+    with beside(ask, range(4)):
+        for number in range(100):
+            change = chance.choice(bad if number % 3 == 2 else good)
+            pair = chance.choice(pairs)
+            if number % 10 == 9:
+                pair = (pair[0], chance.choice(pairs)[1])
+            rewritten = {**original, **tls_settings(pair), "listen": original["listen"], **change}
+            draft = server.folder / "draft"
+            draft.write_text(json.dumps(rewritten))
+            draft.rename(server.folder / "token-cache.yaml")
+            if number % 5 == 4:
+                (tmp_path / "access.log").exists() and shutil.move(tmp_path / "access.log", tmp_path / f"access.{number}")
+            server.process.send_signal(signal.SIGHUP)
+            # Every second reload is requested before the previous one is done.
+            if number % 2:
+                before = list(counts)
+                until(lambda: all(now > count for now, count in zip(counts, before)))
+    assert min(counts) > 20, counts
     (server.folder / "token-cache.yaml").write_text(json.dumps(original))
     reload(server)
     assert server.stop() == 0

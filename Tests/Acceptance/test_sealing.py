@@ -16,7 +16,7 @@ from administration import ADMINISTRATION, status
 from contract import NOT_FOUND, STORED, found
 from doctor import of, problems
 from http_client import Connection, exchange, get, post
-from server_process import AS_NOBODY, NOBODY, run, until
+from server_process import AS_NOBODY, NOBODY, beside, run, until
 from store_files import command, opened, printed, refused
 
 SECRET_ID = "somebody4711@example"
@@ -100,24 +100,17 @@ def test_keys_are_replaced_while_the_server_works(serve):
     server = serve()
     # Whose key changes only by the rotation, however often the others are written meanwhile.
     assert exchange(server.address, post("constant", "x")).body == STORED
-    stop = threading.Event()
-    wrong = []
 
-    def work(name):
+    def work(name, over):
         with Connection(server.address) as connection:
             number = 0
-            while not stop.is_set():
+            while not over.is_set():
                 number += 1
                 unique_id = f"{name}{number % 300}"
-                if connection.exchange(post(unique_id, f"value{number}")).body != STORED:
-                    wrong.append("post")
-                if connection.exchange(get(unique_id)).body != found(f"value{number}"):
-                    wrong.append("get")
+                assert connection.exchange(post(unique_id, f"value{number}")).body == STORED
+                assert connection.exchange(get(unique_id)).body == found(f"value{number}")
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(work, "ab"):
         # Six hundred commits, one after the other for each of the threads.
         until(lambda: "601 tokens" in printed(server.data, "list"), seconds=120)
         for number in range(1, 4):
@@ -132,11 +125,6 @@ def test_keys_are_replaced_while_the_server_works(serve):
             assert kept.stat().st_mode & 0o777 == 0o600
             # And the key that the rotation itself has added, as for the first and the third.
             assert kept.read_bytes().startswith(former)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert not wrong
     assert printed(server.data, "keyring", "list").split()[0] == "4"
     assert "the store is sound" in printed(server.data, "verify")
     server.stop()

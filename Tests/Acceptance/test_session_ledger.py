@@ -1,12 +1,11 @@
 """Sessions, revocations and erasures that were acknowledged survive kill -9, and nothing that has ended comes back."""
 import random
-import threading
 import time
 
 from administration import last_line
 from contract import NOT_FOUND, STORED, found
 from http_client import ProtocolError, exchange, get, post
-from server_process import Server, until
+from server_process import Server, beside, until
 from store_files import printed
 
 USERS = 4
@@ -86,14 +85,12 @@ class UserLedger:
 def run_and_kill(ledgers, server, seconds):
     """Has all users changed for some time, and kills the server meanwhile."""
     before = [ledger.operations for ledger in ledgers]
-    threads = [threading.Thread(target=ledger.change, args=(server.data, server.address)) for ledger in ledgers]
-    for thread in threads:
-        thread.start()
-    until(lambda: all(ledger.operations > count + 2 for ledger, count in zip(ledgers, before)), pause=0.001)
-    time.sleep(seconds)
-    server.kill()
-    for thread in threads:
-        thread.join()
+    with beside(lambda ledger, _: ledger.change(server.data, server.address), ledgers):
+        try:
+            until(lambda: all(ledger.operations > count + 2 for ledger, count in zip(ledgers, before)), pause=0.001)
+            time.sleep(seconds)
+        finally:
+            server.kill()
 
 
 def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):

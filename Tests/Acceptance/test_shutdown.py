@@ -4,14 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
-from server_process import SERVES, STOP_SECONDS, binary, clean_environment, until
+from server_process import SERVES, STOP_SECONDS, beside, binary, clean_environment, until
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 # A server that stops keeps idle connections open for this long (Server.idleTimeWhenDraining), less what a message takes.
@@ -160,9 +159,9 @@ def test_under_load_every_request_is_answered_and_nothing_acknowledged_is_lost(s
     """A client that sends one request after another is told in an answer that it was the last."""
     data = tmp_path / "data"
     server = serve({"drain_timeout": "20s"}, data=data)
-    acknowledged, failures = {}, []
+    acknowledged = {}
 
-    def client(number):
+    def client(number, _):
         sent, is_late, last = 0, False, time.monotonic()
         try:
             with Connection(server.address) as connection:
@@ -177,19 +176,17 @@ def test_under_load_every_request_is_answered_and_nothing_acknowledged_is_lost(s
                     sent += 1
                     if response.closes:
                         return
-        except (OSError, AssertionError) as error:
+        except (OSError, AssertionError):
             # The connection of a thread that has slept is closed like that of any client that is idle.
             if not is_late:
-                failures.append(error)
+                raise
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(acknowledged) > 300)
-    assert server.stop() == 0
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    with beside(client, range(12)):
+        try:
+            until(lambda: len(acknowledged) > 300)
+            assert server.stop() == 0
+        finally:
+            server.kill()
     restarted = serve(data=data)
     with Connection(restarted.address) as connection:
         for unique_id, value in acknowledged.items():

@@ -23,7 +23,7 @@ from certificates import make_certificate
 from contract import NOT_FOUND, STORED
 from http_client import TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from registers import Load
-from server_process import run, until
+from server_process import beside, run, until
 from storage_shim import ALWAYS, StorageShim
 from store_files import command, printed
 from test_reload import rewrite
@@ -395,19 +395,14 @@ def sample(server):
 @contextlib.contextmanager
 def sampling(server, pause):
     """Takes samples in the background."""
-    samples, over = [], threading.Event()
+    samples = []
 
-    def take():
+    def take(pause, over):
         while not over.wait(pause):
             samples.append(sample(server))
 
-    thread = threading.Thread(target=take, daemon=True)
-    thread.start()
-    try:
+    with beside(take, [pause]):
         yield samples
-    finally:
-        over.set()
-        thread.join(SECONDS)
 
 
 # Threads of the runtime's pool, which makes and ends them as it needs them.

@@ -2,7 +2,6 @@
 import contextlib
 import os
 import socket
-import threading
 import time
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from certificates import make_certificate
 from contract import STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
-from server_process import Server, until
+from server_process import Server, beside, until
 from service_manager import Messages, Service, StoppedThread
 from test_shutdown import IDLE_SECONDS
 
@@ -171,37 +170,23 @@ UPGRADES = 3
 
 
 class Clients:
-    """Threads that store and fetch, on open connections and on a new one for each request; no request may fail."""
+    """Clients that store and fetch, on open connections and on a new one for each request; no request may fail."""
 
     def __init__(self, plain, secure):
-        self.ends = threading.Event()
-        self.faults = []
-        kinds = [(plain, None, True), (plain, None, False), (secure, TRUSTING, True), (secure, TRUSTING, False)]
-        self.counts = [0] * len(kinds) * 2
-        self.threads = [
-            threading.Thread(target=self._ask, args=(number, *kinds[number % len(kinds)]))
-            for number in range(len(self.counts))]
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ends.set()
-        for thread in self.threads:
-            thread.join(30)
+        self.kinds = [(plain, None, True), (plain, None, False), (secure, TRUSTING, True), (secure, TRUSTING, False)] * 2
+        self.counts = [0] * len(self.kinds)
 
     def go_on(self):
-        """Waits until each thread has received more answers, or one has failed."""
+        """Waits until each client has received more answers."""
         counts = list(self.counts)
-        until(lambda: self.faults or all(now > before + 10 for now, before in zip(self.counts, counts)))
-        assert not self.faults, self.faults
+        until(lambda: all(now > before + 10 for now, before in zip(self.counts, counts)))
 
-    def _ask(self, number, address, context, is_kept):
+    def ask(self, number, over):
+        """What a client does until the end."""
+        address, context, is_kept = self.kinds[number]
         connection, last = None, 0.0
         try:
-            while not self.ends.is_set():
+            while not over.is_set():
                 value = f"value{self.counts[number]}"
                 for request, answer in ((post(f"id{number}", value), STORED), (get(f"id{number}"), found(value))):
                     sent = None
@@ -228,8 +213,6 @@ class Clients:
                         connection = None
                 else:
                     self.counts[number] += 1
-        except (OSError, AssertionError) as error:
-            self.faults.append(f"client {number}: {error!r}")
         finally:
             if connection:
                 connection.close()
@@ -243,14 +226,14 @@ def test_upgrades_in_a_row_under_load_fail_no_request(tmp_path, certificate):
     with listening() as plain, listening() as secure:
         service = Service(tmp_path / "service", sockets=[plain, secure], variables=variables)
         try:
-            with Clients(plain.getsockname(), secure.getsockname()) as clients:
+            clients = Clients(plain.getsockname(), secure.getsockname())
+            with beside(clients.ask, range(len(clients.counts))):
                 for _ in range(UPGRADES):
                     clients.go_on()
                     # Like systemd, which starts the new server after the old one has ended.
                     assert service.stop() == 0
                     service = Service(tmp_path / "service", sockets=[plain, secure], variables=variables)
                 clients.go_on()
-            assert not clients.faults, clients.faults
         finally:
             assert service.stop() == 0
     assert service.log().count("serves on") == UPGRADES + 1

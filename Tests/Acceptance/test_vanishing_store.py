@@ -2,13 +2,12 @@
 import contextlib
 import os
 import sqlite3
-import threading
 from pathlib import Path
 
 from administration import is_ready
 from contract import STORED, found
 from http_client import Connection, ProtocolError, exchange, get, post
-from server_process import run, until
+from server_process import beside, run, until
 from store_files import printed
 
 # Without the cache, so that each GET reads the database.
@@ -38,7 +37,7 @@ def test_what_was_acknowledged_while_the_wal_was_removed_is_there_after_a_restar
     server = serve(UNCACHED)
     stored = {}
 
-    def client(name):
+    def client(name, _):
         with contextlib.suppress(OSError, ProtocolError), Connection(server.address) as connection:
             for number in range(1_000_000):
                 unique_id, value = f"{name}-{number % 50}", f"{number}" * 300
@@ -48,15 +47,14 @@ def test_what_was_acknowledged_while_the_wal_was_removed_is_there_after_a_restar
         # The last one may be stored all the same.
         stored.pop(unique_id, None)
 
-    clients = [threading.Thread(target=client, args=(name,)) for name in "abcd"]
-    for thread in clients:
-        thread.start()
-    until(lambda: len(stored) == 200)
-    (server.data / "tokens.db-wal").unlink()
-    server.was_ended = True
-    assert server.wait() == LOST_STORE
-    for thread in clients:
-        thread.join()
+    with beside(client, "abcd"):
+        try:
+            until(lambda: len(stored) == 200)
+            (server.data / "tokens.db-wal").unlink()
+            server.was_ended = True
+            assert server.wait() == LOST_STORE
+        finally:
+            server.kill()
     assert "nothing is lost" in server.log()
     assert len(stored) >= 196
     check(serve(UNCACHED, data=server.data), stored)

@@ -12,6 +12,7 @@ import pytest
 import psql
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
+from doctor import advices, examine, said
 from http_client import exchange, get, post
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
@@ -303,29 +304,11 @@ def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_go
 
 # The doctor
 
-NOWHERE = {"TOKEN_CACHE_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_ADMIN_LISTEN": "off"}
-
-
-def examine(program, url, folder, pass_file, **settings):
-    """What the doctor says of the database: state, text and advice of each finding."""
-    given = {f"TOKEN_CACHE_STORE_{name.upper()}": value for name, value in settings.items()}
-    done = run(
-        "doctor", "--json", "--data-directory", str(folder / "data"), program=program,
-        environment={**NOWHERE, "TOKEN_CACHE_STORE_URL": url, "PGPASSFILE": pass_file, **given})
-    assert done.stderr == "", done.stderr
-    findings = json.loads(done.stdout)["findings"]
-    assert all(bool(finding["advice"]) == (finding["state"] != "ok") for finding in findings)
-    return [(finding["state"], finding["text"], finding["advice"]) for finding in findings if finding["topic"] == "Database"]
-
-
-def says(findings, state, text, advice=""):
-    return any(finding[0] == state and text in finding[1] and advice in finding[2] for finding in findings)
-
-
-def test_a_database_without_tables_is_told_how_it_gets_them(postgres_binary, postgres, tmp_path):
-    findings = examine(postgres_binary, postgres.url(), tmp_path, postgres.pass_file(tmp_path / "pass"))
-    assert says(findings, "ok", "is the primary: PostgreSQL ")
-    assert says(findings, "ok", "agrees with this machine's")
-    assert says(findings, "problem", "has no tables of token-cache", "token-cache migrate")
-    assert len([finding for finding in findings if finding[0] != "ok"]) == 1
+@pytest.mark.usefixtures("pass_file")
+def test_a_database_without_tables_is_told_how_it_gets_them(postgres, tmp_path):
+    report = examine(environment=settings_of(postgres.url(), tmp_path / "data"))
+    fine, problem = said(report, "Database"), said(report, "Database", "problem")
+    assert "is the primary: PostgreSQL " in fine and "agrees with this machine's" in fine
+    assert "has no tables of token-cache" in problem and "\n" not in problem and said(report, "Database", "warning") == ""
+    assert any("token-cache migrate" in advice for advice in advices(report))
     assert not (tmp_path / "data").exists()

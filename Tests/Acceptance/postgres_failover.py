@@ -144,11 +144,6 @@ class ReplicatedPostgres(Closeable):
         """The names of the standbys that receive WAL from the primary."""
         return {name for name, in self.primary.sql("SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")}
 
-    def wait_until_equal(self, standby):
-        """Waits until a standby shows everything that the primary has committed so far."""
-        position = self.primary.value("SELECT pg_current_wal_flush_lsn()")
-        until(lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{position}'") == "t", SECONDS)
-
     # Faults
 
     def break_primary(self, fault):

@@ -35,8 +35,7 @@ import pytest
 
 import caretaker
 import process_tree
-from process_tree import Closeable
-from postgres_cluster import ACCESS, SETTINGS, database_url, quoted, write_pass_file
+from postgres_cluster import ACCESS, SETTINGS, DatabaseServer, database_url
 from ports import free_ports
 from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, environment, give_to_owner, own_folder, owner, programs,
@@ -181,7 +180,7 @@ class PatroniNode:
         return self.sql(text, database, **options)[0][0]
 
 
-class PatroniCluster(Closeable):
+class PatroniCluster(DatabaseServer):
     """Some servers and one etcd. settings: more of PostgreSQL's settings, for all servers."""
 
     def __init__(self, folder, nodes=3, settings=None):
@@ -291,16 +290,6 @@ class PatroniCluster(Closeable):
         """Runs statements on the leader."""
         return self.wait_for_leader().sql(text, database, **options)
 
-    def create_role(self, name, password, options="LOGIN"):
-        self.sql(f'CREATE ROLE "{name}" {options} PASSWORD {quoted(password)}')
-        self.passwords[name] = password
-
-    def create_database(self, name, owner=SUPERUSER):
-        self.sql(f'CREATE DATABASE "{name}" OWNER "{owner}"')
-
     def url(self, user, database, **parameters):
         """A URL for libpq that names all servers."""
         return database_url(self.nodes, user, database, **parameters)
-
-    def pass_file(self, path):
-        return write_pass_file(path, self.passwords)

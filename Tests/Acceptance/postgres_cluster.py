@@ -5,7 +5,7 @@
     server.create_database("tokens", owner="app")
     server.sql("SELECT 1")                                  # as superuser: [("1",)]
     server.url("app", "tokens", sslmode="disable")          # postgresql://app@127.0.0.1:40123/tokens?sslmode=disable
-    server.pass_file(tmp_path / "pass", "app")              # for libpq's parameter passfile, or PGPASSFILE
+    server.pass_file(tmp_path / "pass")                     # for libpq's parameter passfile, or PGPASSFILE
     server.kill(); server.start()                           # kill -9 of all processes
     server.close()                                          # always, also after a failure
 
@@ -63,7 +63,30 @@ def quoted(value):
     return "'" + str(value).replace("'", "''") + "'"
 
 
-class Postgres(Closeable):
+class DatabaseServer(Closeable):
+    """One server, or several that are as one: what there is beside `sql`, which runs statements. `passwords` has those of all roles."""
+
+    def value(self, text, database="postgres", **options):
+        """The first value of the first row, as text."""
+        return self.sql(text, database, **options)[0][0]
+
+    def create_role(self, name, password, options="LOGIN"):
+        """Makes a role, or gives it another password and these options."""
+        verb = "ALTER" if self.sql(f"SELECT 1 FROM pg_roles WHERE rolname = {quoted(name)}") else "CREATE"
+        self.sql(f'{verb} ROLE "{name}" {options} PASSWORD {quoted(password)}')
+        self.passwords[name] = password
+
+    def create_database(self, name, owner=SUPERUSER):
+        self.sql(f'CREATE DATABASE "{name}" OWNER "{owner}"')
+
+    def pass_file(self, path):
+        """Writes a password file of libpq for any server, which must be readable by its owner alone; returns its path."""
+        with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600), encoding="utf-8") as file:
+            file.writelines(f"*:*:*:{user}:{password}\n" for user, password in self.passwords.items())
+        return str(path)
+
+
+class Postgres(DatabaseServer):
     """One server.
 
     - folder: where its log is written, as `<name>.log`.
@@ -270,10 +293,6 @@ class Postgres(Closeable):
         """Runs statements one by one through psql and returns the rows of all, with values as text; raises `SQLError`."""
         return run_sql(self, text, database, user, seconds)
 
-    def value(self, text, database="postgres", **options):
-        """The first value of the first row, as text."""
-        return self.sql(text, database, **options)[0][0]
-
     def session(self, database="postgres", user=SUPERUSER):
         """A connection that stays open: a `Session`."""
         return Session(self, database, user)
@@ -284,15 +303,6 @@ class Postgres(Closeable):
             return self.value("SELECT 1", seconds=2) == "1"
         except SQLError:
             return False
-
-    def create_role(self, name, password, options="LOGIN"):
-        """Makes a role, or gives it another password and these options."""
-        verb = "ALTER" if self.sql(f"SELECT 1 FROM pg_roles WHERE rolname = {quoted(name)}") else "CREATE"
-        self.sql(f'{verb} ROLE "{name}" {options} PASSWORD {quoted(password)}')
-        self.passwords[name] = password
-
-    def create_database(self, name, owner=SUPERUSER):
-        self.sql(f'CREATE DATABASE "{name}" OWNER "{owner}"')
 
     def drop_database(self, name):
         """Removes a database with all connections to it."""
@@ -318,10 +328,6 @@ class Postgres(Closeable):
         """A URL for libpq, without a password; parameters are added to it."""
         return database_url([self], user, database, **parameters)
 
-    def pass_file(self, path, *users):
-        """Writes a file with the passwords of roles, or of all roles that were made here, for any server."""
-        return write_pass_file(path, {user: self.passwords[user] for user in users or self.passwords})
-
 
 def database_url(servers, user, database, **parameters):
     """A URL for libpq that names several servers, or proxies for them, at addresses or in folders with a Unix socket."""
@@ -330,36 +336,35 @@ def database_url(servers, user, database, **parameters):
     return f"postgresql://{user}@{hosts}/{database}{query}"
 
 
-def write_pass_file(path, passwords):
-    """Writes a password file of libpq, which must be readable by its owner alone."""
-    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600), encoding="utf-8") as file:
-        file.writelines(f"*:*:*:{user}:{password}\n" for user, password in passwords.items())
-    return str(path)
+class NamedDatabase:
+    """A database on servers that are replicated, or that a test has of its own; `user` owns it and has a password."""
 
-
-class Database:
-    """A database of its own for a test, on a server that other tests use too.
-
-    `user` owns it and has a password. Roles that a test makes itself are those of the whole server: give them names that
-    begin with `name`.
-    """
-    numbers = itertools.count(1)
-
-    def __init__(self, server):
-        self.server = server
-        self.name = self.user = f"test{next(self.numbers)}"
-        server.create_role(self.user, f"password of {self.user}")
-        server.create_database(self.name, self.user)
-
-    @property
-    def password(self):
-        return self.server.passwords[self.user]
+    def __init__(self, server, name="tokens", user="app"):
+        self.server, self.name, self.user = server, name, user
+        server.create_role(user, f"password of {user}")
+        server.create_database(name, user)
 
     def url(self, user=None, **parameters):
         return self.server.url(user or self.user, self.name, **parameters)
 
     def pass_file(self, path):
         return self.server.pass_file(path)
+
+
+class Database(NamedDatabase):
+    """A database of its own for a test, on a server that other tests use too.
+
+    Roles that a test makes itself are those of the whole server: give them names that begin with `name`.
+    """
+    numbers = itertools.count(1)
+
+    def __init__(self, server):
+        name = f"test{next(self.numbers)}"
+        super().__init__(server, name, name)
+
+    @property
+    def password(self):
+        return self.server.passwords[self.user]
 
     def sql(self, text, user=SUPERUSER, **options):
         return self.server.sql(text, self.name, user, **options)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import pytest
 
 import caretaker
-from postgres_cluster import Postgres, database_url, write_pass_file
+from postgres_cluster import DatabaseServer, Postgres, database_url
 from postgres_programs import SUPERUSER
 from process_tree import Closeable
 from psql import SQLError
@@ -70,7 +70,7 @@ class Failover:
     completed: float
 
 
-class ReplicatedPostgres(Closeable):
+class ReplicatedPostgres(DatabaseServer):
     """A primary and its standbys, which are `Postgres` servers: `primary`, `standbys`, and `nodes` with all of them.
 
     - settings, certificate: those of all servers.
@@ -251,21 +251,13 @@ class ReplicatedPostgres(Closeable):
         """Runs statements on the primary."""
         return self.primary.sql(text, database, **options)
 
-    def value(self, text, database="postgres", **options):
-        return self.primary.value(text, database, **options)
-
-    def create_role(self, name, password, options="LOGIN"):
-        self.primary.create_role(name, password, options)
-
-    def create_database(self, name, owner=SUPERUSER):
-        self.primary.create_database(name, owner)
+    @property
+    def passwords(self):
+        return self.primary.passwords
 
     def url(self, user=SUPERUSER, database="postgres", **parameters):
         """A URL for libpq that names all servers."""
         return database_url(self.nodes, user, database, **parameters)
-
-    def pass_file(self, path):
-        return write_pass_file(path, self.primary.passwords)
 
 
 # For measurements of networks (RFC 2544), hence in nobody's way: a network of 254 addresses for each `Network`.

@@ -11,7 +11,7 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
-from postgres_programs import SUPERUSER
+from postgres_cluster import NamedDatabase
 from server_process import Server, finish, run
 
 
@@ -19,7 +19,7 @@ class PostgresStore:
     """A database with the tables of token-cache, and servers that use it.
 
     - program: one that was built for PostgreSQL.
-    - database: a `Database`, or anything that has its `url`, `pass_file`, `name` and `user`.
+    - database: a `NamedDatabase`.
     - url: where the servers connect to, if that is not the database itself but a proxy for it, say.
     """
 
@@ -68,22 +68,7 @@ class PostgresStore:
                 ends.callback(finish, server)
 
 
-class NamedDatabase:
-    """A database on servers that are replicated, or that a test has of its own; `user` owns it."""
-
-    def __init__(self, servers, name="tokens", user="app"):
-        self.server, self.name, self.user = servers, name, user
-        servers.create_role(user, f"password of {user}")
-        servers.create_database(name, user)
-
-    def url(self, **parameters):
-        return self.server.url(self.user, self.name, **parameters)
-
-    def pass_file(self, path):
-        return self.server.pass_file(path)
-
-
-class OwnSchema:
+class OwnSchema(NamedDatabase):
     """A role with tables of its own in a database that it shares with others; made in a fraction of the time of a database."""
     numbers = itertools.count(1)
 
@@ -93,15 +78,6 @@ class OwnSchema:
         server.create_role(self.user, f"password of {self.user}")
         # Where its search_path leads first.
         server.sql(f"CREATE SCHEMA {self.user} AUTHORIZATION {self.user}")
-
-    def url(self, **parameters):
-        return self.server.url(self.user, self.name, **parameters)
-
-    def pass_file(self, path):
-        return self.server.pass_file(path)
-
-    def sql(self, text, user=SUPERUSER, **options):
-        return self.server.sql(f"SET search_path = {self.user};{text}", self.name, user, **options)
 
     def drop(self):
         self.server.sql(f"DROP SCHEMA {self.user} CASCADE")

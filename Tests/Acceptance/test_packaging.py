@@ -36,7 +36,7 @@ def built_package(tmp_path_factory):
 def package_contents(package, tmp_path_factory):
     """The files of the package, and its control files in DEBIAN."""
     folder = tmp_path_factory.mktemp("contents")
-    subprocess.run(["dpkg-deb", "--raw-extract", str(package), str(folder)], check=True)
+    run_of("dpkg-deb", "--raw-extract", str(package), str(folder))
     return folder
 
 
@@ -52,6 +52,11 @@ def run_of(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def is_debug_build():
+    """Whether the program needs Swift's shared libraries, unlike one of deploy/build."""
+    return "libswiftCore" in run_of("ldd", binary())
+
+
 # Contents
 
 def test_the_package_states_what_it_needs_and_who_owns_its_files(package, contents):
@@ -60,9 +65,9 @@ def test_the_package_states_what_it_needs_and_who_owns_its_files(package, conten
     # Debian 13 calls libssl3 libssl3t64, because of larger times on other architectures.
     needed = {part.split()[0].removesuffix("t64") for part in fields["Depends"].split(", ")}
     assert {"libc6", "libssl3", "libsqlite3-0", "libyaml-0-2", "init-system-helpers"} <= needed
-    listed = subprocess.run(["dpkg-deb", "--contents", str(package)], capture_output=True, text=True, check=True)
-    assert {line.split()[1] for line in listed.stdout.splitlines()} == {"root/root"}
-    assert not [line for line in listed.stdout.splitlines() if line[5] == "w" or line[8] == "w"]
+    listed = run_of("dpkg-deb", "--contents", str(package)).splitlines()
+    assert {line.split()[1] for line in listed} == {"root/root"}
+    assert not [line for line in listed if line[5] == "w" or line[8] == "w"]
 
 
 def test_the_program_is_small_and_has_no_tables_of_icu(contents):
@@ -70,28 +75,23 @@ def test_the_program_is_small_and_has_no_tables_of_icu(contents):
     assert program.stat().st_size <= LARGEST_PROGRAM
     # What ICU calls its tables, of languages and time zones, which some part of Foundation would link.
     assert b"icudt" not in program.read_bytes()
-    linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-    if "libswiftCore" not in linked:
-        assert "Foundation" not in linked and "icu" not in linked.lower()
+    linked = run_of("ldd", str(program))
+    assert is_debug_build() or "Foundation" not in linked and "icu" not in linked.lower()
 
 
 def test_the_program_of_a_package_does_not_say_where_it_was_built(contents):
     """A debug build, as developers have one, does say it in its assertions."""
-    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
-    if "libswiftCore" in linked:
+    if is_debug_build():
         pytest.skip("the program is not one of deploy/build")
     assert str(DEPLOY.parent).encode() not in (contents / "usr/bin/token-cache").read_bytes()
 
 
 def test_the_program_is_hardened(contents):
     program = contents / "usr/bin/token-cache"
-    headers = subprocess.run(
-        ["readelf", "--wide", "--file-header", "--program-headers", "--dynamic", str(program)], capture_output=True, text=True,
-        check=True).stdout
+    headers = run_of("readelf", "--wide", "--file-header", "--program-headers", "--dynamic", str(program))
     assert re.search(r"^ +Type: +DYN", headers, re.M), "it is loaded at an address that nobody can foresee"
     assert re.search(r"GNU_STACK .* RW +0x", headers) and "GNU_RELRO" in headers
-    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
-    if "libswiftCore" not in linked:
+    if not is_debug_build():
         # Options of deploy/build.
         assert "BIND_NOW" in headers or " NOW" in headers
         # SwiftPM always names the program's own folder, which only root can write to.
@@ -108,8 +108,7 @@ def test_lintian_finds_no_error_that_is_not_explained(is_long, package):
         capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done
     found = [line for line in done.stdout.splitlines() if line.startswith("E:")]
-    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=True).stdout
-    if "libswiftCore" in linked:
+    if is_debug_build():
         # A debug build finds Swift's libraries where the toolchain is.
         found = [line for line in found if "custom-library-search-path" not in line]
     assert not found, done.stdout

@@ -1,5 +1,6 @@
-"""Reads and changes the files of a data folder as an attacker could, and runs commands on the folder."""
+"""Reads and changes the files of a data folder as an attacker could, reads audit logs, and runs commands on the folder."""
 import contextlib
+import json
 import resource
 import sqlite3
 
@@ -40,6 +41,17 @@ def opened(data):
             yield connection
     finally:
         connection.close()
+
+
+def audit_events(log):
+    """The events of an audit log; a line that is still being written has no end."""
+    return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
+
+
+def verify_audit(*files, key):
+    """Checks that the lines of an audit log in these files are as they were written."""
+    done = run("audit", "verify", *map(str, files), "--key", str(key))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def holds(data, *texts):

@@ -1,6 +1,5 @@
 """What the audit log says of requests, and what clients are answered when it cannot be written."""
 import contextlib
-import json
 import signal
 
 import pytest
@@ -13,6 +12,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
+from store_files import audit_events, verify_audit
 from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
 
@@ -30,16 +30,9 @@ def started(serve, tmp_path):
     return start
 
 
-def verified(tmp_path):
-    done = run("audit", "verify", str(tmp_path / "audit.ndjson"), "--key", str(tmp_path / "first.key"))
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def events(log):
     """The events of requests."""
-    # A line that is still being written has no end.
-    read = [json.loads(line) for line in log.read_text().split("\n")[:-1]]
-    return [event for event in read if event["actor"] != "server"]
+    return [event for event in audit_events(log) if event["actor"] != "server"]
 
 
 def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
@@ -85,7 +78,7 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
     assert exchange(server.address, fetch(bearer(other["session"]))).body == NOT_FOUND
     assert events(log)[-1]["user_hash"] not in users
     assert server.stop() == 0
-    verified(tmp_path)
+    verify_audit(log, key=tmp_path / "first.key")
     text = log.read_text()
     assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
 
@@ -187,9 +180,7 @@ def test_changes_of_keys_are_recorded_once_that_is_possible_again(start, tmp_pat
 
     until(lambda: recorded() == names)
     assert server.stop() == 0
-    files = [str(tmp_path / "audit.ndjson.1"), str(log)]
-    done = run("audit", "verify", *files, "--key", str(tmp_path / "first.key"))
-    assert done.returncode == 0, done.stdout + done.stderr
+    verify_audit(tmp_path / "audit.ndjson.1", log, key=tmp_path / "first.key")
     assert recorded() == names
 
 
@@ -214,9 +205,7 @@ def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, t
     server.process.send_signal(signal.SIGHUP)
     until(lambda: log.exists() and (exchange(server.address, fetch(bearer(session))).body == found("y")) and events(log))
     assert server.stop() == 0
-    done = run("audit", "verify", str(tmp_path / "audit.ndjson.1"), str(log), "--key", str(tmp_path / "first.key"))
-    lost = [json.loads(line).get("lost_events", 0) for line in log.read_text().splitlines()]
-    assert sum(lost) > 0, (done.stdout, log.read_text()[:2000])
+    assert sum(event.get("lost_events", 0) for event in audit_events(log)) > 0, log.read_text()[:2000]
 
 
 def test_without_room_for_more_a_read_is_answered_as_the_log_says(start):

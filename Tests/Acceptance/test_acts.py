@@ -13,6 +13,7 @@ import pytest
 from access import make_key
 from administration import steer
 from server_process import run, until
+from store_files import audit_events, verify_audit
 
 USER, TOKEN = "canary-user-4711", "canary-token-4711"
 BY_COMMAND = re.compile(rf"requested by uid {os.getuid()}, process \d+ over control\.sock")
@@ -44,8 +45,7 @@ class Place:
         return done
 
     def events(self):
-        # A line that is still being written has no end.
-        return [json.loads(line) for line in self.audit.read_text().split("\n")[:-1]] if self.audit.exists() else []
+        return audit_events(self.audit) if self.audit.exists() else []
 
     def log(self):
         """The lines of the server's log about commands."""
@@ -58,8 +58,7 @@ class Place:
         return self.log()[lines:], [event for event in self.events()[events:] if event["action"] not in OF_THE_LOG]
 
     def verify(self):
-        done = run("audit", "verify", str(self.audit), "--key", str(self.first_key))
-        assert done.returncode == 0, done
+        verify_audit(self.audit, key=self.first_key)
 
     def contents(self):
         """What the files hold that a command could change; only the lock file may differ."""

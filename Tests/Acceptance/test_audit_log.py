@@ -11,6 +11,7 @@ import pytest
 
 from administration import metrics
 from server_process import binary, clean_environment, run, until
+from store_files import audit_events
 
 HEADER = {"sequence", "period", "time", "action", "outcome", "actor", "mac"}
 
@@ -32,11 +33,6 @@ def audited(serve, tmp_path):
     return start
 
 
-def events(log):
-    # A line that is still being written has no end.
-    return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
-
-
 def figures(server):
     """The metrics of the log, without the beginning of their names."""
     return {name.removeprefix("token_cache_audit_"): int(value) for name, value in metrics(server).items() if "_audit_" in name}
@@ -53,7 +49,7 @@ def test_a_log_is_begun_continued_and_verified(audited, tmp_path):
     server.kill()
     server, log, key = audited()
     server.stop()
-    lines = events(log)
+    lines = audit_events(log)
     assert [line["action"] for line in lines] == [
         "open_log", "drain", "close_log", "open_log", "open_log", "drain", "close_log"]
     assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
@@ -82,9 +78,9 @@ def test_a_rotation_continues_the_chain(audited, tmp_path):
     server, log, key = audited()
     log.rename(f"{log}.1")
     server.send_signal(signal.SIGHUP)
-    until(lambda: log.exists() and [line["action"] for line in events(log)] == ["continue_log", "reload"])
+    until(lambda: log.exists() and [line["action"] for line in audit_events(log)] == ["continue_log", "reload"])
     server.stop()
-    assert [line["action"] for line in events(log)] == ["continue_log", "reload", "drain", "close_log"]
+    assert [line["action"] for line in audit_events(log)] == ["continue_log", "reload", "drain", "close_log"]
     assert command("audit", "verify", f"{log}.1", log, "--key", key).returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 0
     swapped = command("audit", "verify", log, f"{log}.1", "--key", key)
@@ -130,7 +126,7 @@ def test_a_new_key_begins_a_new_log(audited, tmp_path):
     log.rename(f"{log}.old")
     server, log, _ = audited()
     server.stop()
-    assert [line["sequence"] for line in events(log)] == [1, 2, 3]
+    assert [line["sequence"] for line in audit_events(log)] == [1, 2, 3]
     assert command("audit", "verify", log, "--key", tmp_path / "second.key").returncode == 0
     assert command("audit", "verify", log, "--key", key).returncode == 1
     assert command("audit", "verify", f"{log}.old", "--key", key).returncode == 0

@@ -13,7 +13,8 @@ from http_client import Connection, exchange, get, lines
 from issuer import Issuer
 from server_process import NOBODY, Server, needs_root, run, until
 from storage_shim import compile_library
-from test_audit_log import command, events
+from store_files import audit_events, verify_audit
+from test_audit_log import command
 from test_reload import reload
 
 GROUP = 20001
@@ -204,7 +205,7 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
     finally:
         switch.unlink()
     assert remote.server.stop() == 0
-    assert [event["action"] for event in events(remote.audit)] == ["continue_log", "reload", "reload", "drain", "close_log"]
+    assert [event["action"] for event in audit_events(remote.audit)] == ["continue_log", "reload", "reload", "drain", "close_log"]
 
 
 def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, tmp_path, hanging_library):
@@ -230,7 +231,7 @@ def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, t
     finally:
         switch.unlink()
     assert server.stop() == 0
-    changes = [event for event in events(remote.audit) if event["action"].endswith(("_api_key", "reload"))]
+    changes = [event for event in audit_events(remote.audit) if event["action"].endswith(("_api_key", "reload"))]
     assert [event["action"] for event in changes] == ["add_api_key", "remove_api_key", "reload"]
 
 
@@ -266,10 +267,9 @@ def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve
     until(lambda: "the audit log is written again; 0 events are not in it" in server.log())
     assert exchange(server.address, put("carl")).status == 200
     assert server.stop() == 0
-    recorded = [event["action"] for event in map(json.loads, remote.audit.read_text().splitlines()) if event["actor"] == "api_key"]
+    recorded = [event["action"] for event in audit_events(remote.audit) if event["actor"] == "api_key"]
     assert recorded == ["store_token"] * (2 if required == "on" else 3)
-    done = command("audit", "verify", remote.audit, "--key", remote.folder.parent / "first.key")
-    assert done.returncode == 0, done.stdout
+    verify_audit(remote.audit, key=remote.folder.parent / "first.key")
 
 
 def test_a_start_that_is_refused_over_its_keys_leaves_no_store_behind(tmp_path):

@@ -3,6 +3,7 @@ import subprocess
 
 import pytest
 
+from conftest import SMALL_LIMITS
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, fresh_id
 from http_client import FORM, Connection, ProtocolError, chunks, exchange, form, get, lines
 from server_process import until
@@ -14,7 +15,7 @@ HOST = "Host: localhost"
 def limited(request):
     """A server and its limits."""
     limits = {
-        "small": {"request_line": 256, "head": 512, "body": 1024},
+        "small": SMALL_LIMITS,
         "plain": {"request_line": 8 << 10, "head": 16 << 10, "body": 1 << 20},
     }[request.param]
     return request.getfixturevalue(request.param), limits

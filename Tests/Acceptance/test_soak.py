@@ -23,9 +23,9 @@ from certificates import make_certificate
 from contract import NOT_FOUND, STORED
 from http_client import TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from registers import Load
-from server_process import beside, run, until
+from server_process import beside, until
 from storage_shim import ALWAYS, StorageShim
-from store_files import command, printed
+from store_files import audit_events, command, printed, verify_audit
 from test_reload import rewrite
 
 SECONDS = 60
@@ -144,10 +144,8 @@ class Soak:
             load.check()
         assert self.server.stop() == 0
         assert "the store is sound" in printed(self.server.data, "verify", seconds=SECONDS)
-        verified = run("audit", "verify", str(self.audit_log), "--key", str(self.audit_key), seconds=SECONDS)
-        assert verified.returncode == 0, verified
-        with self.audit_log.open() as log:
-            events = collections.Counter((event["action"], event["outcome"]) for event in map(json.loads, log))
+        verify_audit(self.audit_log, key=self.audit_key)
+        events = collections.Counter((event["action"], event["outcome"]) for event in audit_events(self.audit_log))
         assert events["store_token", "ok"] + events["remove_token", "ok"] >= self.recorded > 0, events
 
     def close(self):

@@ -234,10 +234,10 @@ def post(unique_id, token_info, *fields, path="/token"):
     return lines(f"POST {path} HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(body)}", *fields, body=body)
 
 
-def chunks(body, size, extension=b""):
+def chunks(body, size):
     """A body in chunked coding."""
     pieces = [body[start:start + size] for start in range(0, len(body), size)]
-    coded = [b"%x%s\r\n%s\r\n" % (len(piece), extension, piece) for piece in pieces]
+    coded = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces]
     return b"".join(coded) + b"0\r\n\r\n"
 
 

@@ -12,8 +12,8 @@
 All roles but the superuser need their passwords (scram-sha-256), over TCP and over the Unix socket alike. The superuser has
 none and comes only over the Unix socket, from our own user. fsync and synchronous_commit are on, as by default.
 
-A server's log is in the folder it was given; everything else is in a folder that PostgreSQL's user can enter, in memory unless
-`is_on_disk` is set, which `close()` removes.
+A server's log is in the folder it was given; everything else is in a folder in memory that PostgreSQL's user can enter, which
+`close()` removes.
 """
 import itertools
 import os
@@ -97,12 +97,11 @@ class Postgres(DatabaseServer):
       process (`exec`), not its parent.
     - disk: a `SmallDisk` for its data; otherwise the data is in the server's own folder.
     - source: a running server of which this is a copy, made by pg_basebackup, instead of an empty one.
-    - is_on_disk: puts its data on the disk of /tmp, for measurements; it is in memory otherwise, where fsync costs nothing.
     - standby_of: the address, port and name under which it follows another server (`follow`).
     """
 
     def __init__(self, folder, name="postgres", *, settings=None, certificate=None, address="127.0.0.1",
-                 port=None, prefix=(), disk=None, source=None, standby_of=None, is_on_disk=False):
+                 port=None, prefix=(), disk=None, source=None, standby_of=None):
         self.name, self.address, self.port = name, address, port or free_ports(1)[0]
         self.settings = {**SETTINGS, **(settings or {})}
         self.prefix, self.disk = list(prefix), disk
@@ -111,7 +110,7 @@ class Postgres(DatabaseServer):
         self.process = None
         self.is_frozen = False
         self.passwords = {REPLICATION: REPLICATION_PASSWORD}
-        self.room = own_folder(name, is_on_disk)
+        self.room = own_folder(name)
         with self.closed_on_failure():
             self.data = (disk.folder if disk else self.room) / "data"
             self.socket_folder = self.room / "socket"
@@ -208,15 +207,8 @@ class Postgres(DatabaseServer):
 
     # Processes
 
-    def start(self, is_waited_for=True):
+    def start(self):
         """Starts it, and waits until it accepts connections."""
-        self.launch()
-        if is_waited_for:
-            self.wait_until_ready()
-        return self
-
-    def launch(self):
-        """Starts its process."""
         assert not self.is_running(), f"{self.name} runs already"
         configuration = self.write_configuration()
         with open(self.log_file, "ab") as log:
@@ -224,6 +216,8 @@ class Postgres(DatabaseServer):
                 [*self.prefix, *as_owner(), str(programs() / "postgres"), "-c", f"config_file={configuration}"],
                 env=environment(), cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.is_frozen = False
+        until(self.is_ready, SECONDS, 0.005)
+        return self
 
     def is_ready(self):
         """Whether it accepts connections, as pg_ctl finds it out; fails if the process has ended."""
@@ -234,9 +228,6 @@ class Postgres(DatabaseServer):
         except FileNotFoundError:
             return False
         return len(lines) >= 8 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
-
-    def wait_until_ready(self):
-        until(self.is_ready, SECONDS, 0.005)
 
     def is_running(self):
         """Whether its main process runs, or is frozen."""

@@ -59,15 +59,15 @@ def run_as_owner(program, *arguments, input=None, seconds=SECONDS):
     return done.stdout
 
 
-def own_folder(name, is_on_disk=False):
+def own_folder(name):
     """A new folder with a short path that PostgreSQL's user can enter, as pytest's folders are root's alone.
 
-    A path must be short because that of a Unix socket has at most 107 bytes. The folder is in memory if there is room and
-    nobody wants it on a disk: the tests kill processes, not the machine, and do not depend on how fast its disk syncs.
+    A path must be short because that of a Unix socket has at most 107 bytes. The folder is in memory if there is room: the
+    tests kill processes, not the machine, and do not depend on how fast its disk syncs.
     """
     memory = Path("/dev/shm")
     has_room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= ROOM_IN_MEMORY
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=memory if has_room and not is_on_disk else "/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=memory if has_room else "/tmp"))
     caretaker.remember(folder=folder)
     give_to_owner(folder)
     folder.chmod(0o755)

@@ -104,8 +104,8 @@ class Server:
         """
         return SimpleNamespace(environment={}, program=binary())
 
-    def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, umask=None,
-                 output=None, data=None, program=None, prefix=()):
+    def __init__(self, folder, settings=None, *flags, environment=None, descriptors=None, file_size=None, output=None,
+                 data=None, program=None, prefix=()):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = Path(data) if data else self.folder / "data"
@@ -119,8 +119,6 @@ class Server:
         def prepare():
             # Python ignores SIGPIPE, and the server would inherit that.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            if umask is not None:
-                os.umask(umask)
             if descriptors is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
             if file_size is not None:

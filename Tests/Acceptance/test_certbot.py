@@ -34,10 +34,10 @@ def renew(lineage):
     os.replace(key, lineage / "privkey.pem")
 
 
-def deploy(lineage, data, status=0, programs=os.environ["PATH"], folder="/"):
+def deploy(lineage, data, status=0):
     done = subprocess.run(
-        [str(HOOK)], env={"PATH": str(programs), "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
-        capture_output=True, text=True, timeout=30, check=False, cwd=folder)
+        [str(HOOK)], env={"PATH": os.environ["PATH"], "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
+        capture_output=True, text=True, timeout=30, check=False, cwd="/")
     assert done.returncode == status, done
     return done.stderr
 

@@ -261,10 +261,3 @@ def test_a_storm_of_connections_beyond_the_limit_leaves_the_others_served(serve)
         go_on(connection)
     for connection in connections:
         connection.close()
-
-
-def test_an_id_at_its_limit_is_a_key_and_a_longer_one_is_not(plain):
-    longest = (fresh_id() * 32)[:1024]
-    with Connection(plain.address) as connection:
-        assert connection.exchange(get(longest)).body == NOT_FOUND
-        assert connection.exchange(get(longest + "x")).body == INVALID_INPUT

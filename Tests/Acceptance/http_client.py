@@ -139,7 +139,7 @@ class Connection:
 
     def receive_to_end(self):
         """Everything up to the server's FIN; a reset raises ConnectionResetError."""
-        while self._more():
+        while self.receive_more():
             pass
         rest, self.unread = self.unread, b""
         return rest
@@ -169,14 +169,15 @@ class Connection:
         finally:
             self.socket.settimeout(timeout)
 
-    def _more(self):
+    def receive_more(self):
+        """Receives what has come; false at the server's FIN."""
         data = self.socket.recv(262144)
         self.unread += data
         return bool(data)
 
     def _until(self, mark):
         while mark not in self.unread:
-            if not self._more():
+            if not self.receive_more():
                 raise ProtocolError(f"the connection ended, having brought {self.unread[:300]!r}")
         found, _, self.unread = self.unread.partition(mark)
         return found

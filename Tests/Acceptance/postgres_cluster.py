@@ -64,7 +64,10 @@ def quoted(value):
 
 
 class DatabaseServer(Closeable):
-    """One server, or several that are as one: what there is beside `sql`, which runs statements. `passwords` has those of all roles."""
+    """One server, or several that are as one: what there is beside `sql`, which runs statements.
+
+    - passwords: those of all roles.
+    """
 
     def value(self, text, database="postgres", **options):
         """The first value of the first row, as text."""

@@ -84,6 +84,12 @@ def test_devices_work_while_the_server_is_down(begin):
     begin(devices)
     assert devices.run("A", "synchronize") == ["nothing waits"]
     assert devices.run("B", "fetch") == [extended]
+    # What waited does not replace what is newer.
+    assert devices.server.stop() == 0
+    older, = devices.run("A", "refresh")
+    begin(devices)
+    newer, = devices.run("B", "refresh")
+    assert older != newer and devices.run("A", "synchronize", "fetch") == ["nothing waits", newer]
     # Signing out without a network as well.
     assert devices.server.stop() == 0
     assert devices.run("A", "logout", "fetch") == ["signed out", "no token"]

@@ -4,7 +4,8 @@ import time
 import pytest
 
 from patroni_cluster import LEASE_SECONDS, PatroniCluster
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_cluster import NamedDatabase
+from postgres_store import PostgresStore
 from psql import SQLError
 from registers import Load
 from server_process import until

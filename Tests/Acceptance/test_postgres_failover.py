@@ -6,8 +6,9 @@ import pytest
 
 from contract import STORED, found
 from http_client import Connection, exchange, get, post
+from postgres_cluster import NamedDatabase
 from postgres_failover import FAULTS
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_store import PostgresStore
 from registers import Load
 
 SERVERS = 3

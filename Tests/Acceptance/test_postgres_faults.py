@@ -13,8 +13,8 @@ from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange, get, post
 from own_names import OwnNames
-from postgres_cluster import Postgres
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_cluster import NamedDatabase, Postgres
+from postgres_store import PostgresStore
 from server_process import until
 
 

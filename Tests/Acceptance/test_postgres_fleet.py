@@ -5,7 +5,8 @@ from administration import metrics
 from contract import STORED
 from http_client import exchange, post
 from ports import free_ports
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_cluster import NamedDatabase
+from postgres_store import PostgresStore
 from proxies import HAProxyForSeveral
 from registers import SECONDS, Load
 from server_process import until

@@ -9,7 +9,8 @@ import pytest
 from administration import fetched, metrics, status
 from contract import STORED, found
 from http_client import exchange, get, post
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_cluster import NamedDatabase
+from postgres_store import PostgresStore
 from registers import Load
 from server_process import until
 from test_metrics import REMOTE, check_uses

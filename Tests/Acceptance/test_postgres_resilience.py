@@ -1,8 +1,8 @@
 """A database that changes, fills up or makes its clients wait while servers run: they notice, say so, and go on by themselves."""
 from administration import metrics
 from contract import STORED, WRITE_FAILED, found
-from postgres_cluster import Postgres
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_cluster import NamedDatabase, Postgres
+from postgres_store import PostgresStore
 from server_process import until
 from small_disk import SmallDisk
 from test_postgres_faults import fetch, store, troubles

@@ -8,9 +8,9 @@ import pytest
 from administration import readiness
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import exchange, get, post
-from postgres_cluster import Postgres
+from postgres_cluster import NamedDatabase, Postgres
 from postgres_programs import SUPERUSER
-from postgres_store import NamedDatabase, PostgresStore
+from postgres_store import PostgresStore
 from server_process import run, until
 from service_manager import Messages
 from test_postgres_faults import troubles

@@ -185,6 +185,7 @@ def test_under_load_every_request_is_answered_and_nothing_acknowledged_is_lost(s
         try:
             until(lambda: len(acknowledged) > 300)
             assert server.stop() == 0
+            assert (data / "tokens.db-wal").stat().st_size == 0
         finally:
             server.kill()
     restarted = serve(data=data)

@@ -89,10 +89,12 @@ import TokenStore
         _ = try await store("ann")
         log.close()
         // The failure of the log is noticed at the first event, whose request fails.
-        await #expect(throws: StoreError.self) { try await reply(FetchToken(id: "ann")) }
+        let first = await #expect(throws: StoreError.self) { try await reply(FetchToken(id: "ann")) }
+        #expect("\(try #require(first))".contains("cannot record this, and audit.required is on"))
         #expect(log.figures.isFailing)
         let before = log.figures.failures
-        await #expect(throws: StoreError.self) { try await store("ben") }
+        let next = await #expect(throws: StoreError.self) { try await store("ben") }
+        #expect("\(try #require(next))".hasPrefix("nothing was done: the audit log cannot be written"))
         await #expect(throws: StoreError.self) { try await reply(RemoveTokens(ids: ["ann"])) }
         await #expect(throws: StoreError.self) { try await page(of: list) }
         // Nothing was begun, and so nothing had to be recorded.

@@ -95,19 +95,27 @@ enum Signal: String, CustomStringConvertible {
         queue.asyncAfter(deadline: .now() + .nanoseconds(Int(Nanoseconds(time).count)), execute: action)
     }
 
-    /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system.
+    /// Whether a SIGHUP has arrived before `handle` was called.
+    private static let hasHungUpEarly = Atomic<Bool>(false)
+
+    /// Lets SIGTERM and SIGINT end the process at once until `handle` is called, as a start may wait for a file system, and keeps a
+    /// SIGHUP until then.
     ///
-    /// Without it, the kernel would ignore the signals for the first process of a container.
-    static func endBeforeServing() {
-        for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_FAILURE) } }
+    /// Without it, SIGHUP would end the process, and the kernel would ignore the signals for the first process of a container.
+    static func catchBeforeServing() {
+        // Initializes the variable, which a signal handler must not do.
+        hasHungUpEarly.store(false, ordering: .relaxed)
+        for signal in [SIGTERM, SIGINT] { _ = Glibc.signal(signal) { _ in _exit(EXIT_SUCCESS) } }
+        _ = Glibc.signal(SIGHUP) { _ in Signal.hasHungUpEarly.store(true, ordering: .relaxed) }
     }
 
     /// Catches signals for the rest of the process's life; their default action would end it.
     ///
-    /// - Parameter handle: Called on the queue for each signal that arrives after this function has returned, and perhaps before.
-    ///   Several of one kind that arrive at the same time can appear as one.
+    /// - Parameter handle: Called on the queue for each signal that arrives after this function has returned, perhaps before, and
+    ///   for a SIGHUP that was kept. Several of one kind that arrive at the same time can appear as one.
     static func handle(_ signals: Signal..., by handle: @escaping @Sendable (Signal) -> Void) async {
         for signal in signals { await signal.catch { handle(signal) } }
+        if hasHungUpEarly.load(ordering: .relaxed) { queue.async { handle(.hangUp) } }
     }
 
     private func `catch`(_ action: @escaping @Sendable () -> Void) async {

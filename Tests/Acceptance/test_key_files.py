@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from administration import ADMINISTRATION, HOST, ask
 from contract import NOT_FOUND, found
 from http_client import Connection, exchange, get, lines
 from issuer import Issuer
-from server_process import NOBODY, Server, needs_root, run, until
+from server_process import NOBODY, SERVES, STOP_SECONDS, Server, binary, clean_environment, needs_root, run, until
 from storage_shim import compile_library
 from store_files import audit_events, verify_audit
 from test_audit_log import command
@@ -171,6 +172,34 @@ def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tm
         assert server.stop() == 1
     finally:
         switch.unlink()
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_a_start_ends_it_or_reloads_once_it_serves(tmp_path, hanging_library, number):
+    folder = Path(os.path.realpath(tmp_path))
+    keys, file, log, switch = folder / "remote" / "api-keys", folder / "token-cache.yaml", folder / "log", folder / "hangs.open"
+    keys.parent.mkdir()
+    make_key(keys, "app")
+    settings = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(folder / "data"),
+                "access": {"api": {"keys_file": str(keys)}}}
+    file.write_text(json.dumps(settings))
+    switch.touch()
+    environment = {"LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{keys.parent}/", "HANGING_SWITCH": str(folder / "hangs")}
+    with open(log, "wb") as output:
+        process = subprocess.Popen([binary(), "serve", "--config", file], env=clean_environment(environment), stderr=output)
+    try:
+        until((folder / "hangs.open.reached").exists)
+        file.write_text(json.dumps({**settings, "log_level": "debug"}))
+        process.send_signal(number)
+        if number == signal.SIGHUP:
+            switch.unlink()
+            until(lambda: "SIGHUP received: changed log_level from " in log.read_text() or process.poll() is not None)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_SECONDS) == 0, log.read_text()
+        assert (SERVES.search(log.read_text()) is not None) == (number == signal.SIGHUP)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(serve, tmp_path, hanging_library):

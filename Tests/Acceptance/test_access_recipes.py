@@ -365,7 +365,7 @@ def test_the_commands_for_client_certificates_work_as_written(serve, tmp_path):
 
     made = shell(making)
     assert made.returncode == 0, made.stderr
-    given = yaml.safe_load(re.sub(r"(?m)^    ", "", settings).replace("/etc/token-cache/tls/", f"{tmp_path}/"))
+    given = yaml.safe_load(re.sub(r"(?m)^    ", "", settings).replace("/var/lib/token-cache/tls/", f"{tmp_path}/"))
     assert given["access"]["mode"] == "certificate"
     given["listen"] = [re.sub(r"(https://)\S+?:8443", r"\g<1>127.0.0.1:0", entry) for entry in given["listen"]]
     server = serve(given)

@@ -4,7 +4,7 @@ package import Settings
 internal import System
 
 extension TLSFiles {
-    /// The files that `tls.certificate`, `tls.private_key` and `tls.client_authorities` name.
+    /// The files that `tls.certificate`, `tls.private_key` and `tls.client_ca` name.
     ///
     /// - Parameter settings: Must name at least one pair of certificate and key.
     package init(_ settings: Settings) {

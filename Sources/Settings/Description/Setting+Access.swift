@@ -66,7 +66,7 @@ extension Setting {
             "access.bearer.audience", \.access.bearer.rules.audiences, .texts("audiences, such as token-cache"),
             takesEffect: .atStart,
             """
-            The audiences of which the claim aud of a JWT must contain one; otherwise a token that was made for another
+            The audiences of which the claim aud of a JWT must contain one. Without this, a token that was made for another
             service of the same issuer would be accepted here.
             """
         ),
@@ -74,8 +74,8 @@ extension Setting {
             "access.bearer.keys_file", \.access.bearer.keysFile, .text("the path of a file, or empty"),
             takesEffect: .atStart,
             """
-            The public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517), in a file that only its owner
-            may write to. It is read again on SIGHUP and when it changes; if it cannot be used, the old keys stay in use.
+            The file with the public keys of the issuer, and of nobody else, as a JSON Web Key Set (RFC 7517). Only its owner
+            may write to it. It is read again on SIGHUP and when it changes; if it cannot be used, the old keys stay in use.
             """
         ),
         Setting(
@@ -118,9 +118,9 @@ extension Setting {
         Setting(
             "access.certificate.name", \.access.certificateName, .choice, takesEffect: .atStart,
             """
-            The name in a client's certificate that is the user in mode certificate: san_uri and san_dns are the subject
+            The name in a client's certificate that is the user in mode certificate. san_uri and san_dns are the subject
             alternative names of type URI and DNS, subject_cn is the common name of the subject. The certificate must have
-            exactly one of the kind.
+            exactly one name of this kind.
             """
         ),
     ]
@@ -129,8 +129,8 @@ extension Setting {
         "access.failures", \.access.failures,
         .orOff("a number of failures per s, min or h, such as 30/min", FailureRate.init, { "\($0)" }),
         """
-        How many failures (unknown credentials, wrong keys; in mode open also GETs that find nothing) an address may have in
-        which time. Beyond it, whatever the address sends gets 429 before anything is looked up.
+        How many failures an address may have in which time. Failures are unknown credentials, wrong keys and, in mode open,
+        GETs that find nothing. Beyond it, whatever the address sends gets 429 before anything is looked up.
 
         Only mode open needs it, with ids that are not secrets: sessions, keys and signatures cannot be guessed. Phones
         behind one address, as in a mobile network, share its failures and are locked out together; in mode open the GET of

@@ -18,10 +18,10 @@ extension Setting {
         Setting(
             "limits.buffers", \.bufferLimit, .bytes(1 << 20...64 << 30),
             """
-            The memory for all requests that have not arrived in full, answers that clients have not read, tokens that are
-            being stored (up to half of the value at the start), and, up to a half, TLS handshakes. Beyond it, a request gets
-            503, a POST 50001, a long answer is cut off, and the oldest handshakes end. Without this limit, slow clients or a
-            slow disk could fill the memory.
+            The memory for all requests and answers under way. It has requests that have not arrived in full, answers that
+            clients have not read, tokens that are being stored (up to half of the value at the start), and TLS handshakes (up
+            to half). Beyond it, a request gets 503, a POST 50001, a long answer is cut off, and the oldest handshakes end.
+            Without this limit, slow clients or a slow disk could fill the memory.
             """
         ),
         Setting(
@@ -39,22 +39,23 @@ extension Setting {
         Setting(
             "timeouts.head", \.timeouts.head, waiting,
             """
-            From the first byte of a request to the end of its headers; beyond it 408. Also for a TLS handshake, from the start
-            of the connection. Slow phones may need longer.
+            The longest time from the first byte of a request to the end of its headers; beyond it 408. Also the longest time
+            for a TLS handshake, from the start of the connection. Slow phones may need longer.
             """
         ),
         Setting(
             "timeouts.body", \.timeouts.body, waiting,
             """
-            From the end of the headers to the end of the body; beyond it 408. Also for the client to read an answer, or the next
-            256 KiB of it, and for a request with a long body or a long answer to get its turn; beyond that 503.
+            The longest time from the end of the headers to the end of the body; beyond it 408. Also the longest time in which a
+            client reads an answer, or the next 256 KiB of it, and in which a request with a long body or a long answer gets its
+            turn; beyond that it gets 503.
             """
         ),
         Setting(
             "timeouts.idle", \.timeouts.idle, .duration(.milliseconds(100) ... .seconds(86_400)),
             """
-            Between two requests of a connection. Keep it longer than the proxy's own timeout, so that the proxy closes
-            first.
+            The longest time between two requests of a connection. Keep it longer than the proxy's own timeout, so that the
+            proxy closes first.
             """
         ),
     ]

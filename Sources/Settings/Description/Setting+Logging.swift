@@ -11,7 +11,7 @@ extension Setting {
         Setting(
             "log_format", \.logFormat, .choice,
             """
-            text for people, or json: one object a line, in the access log as well, for programs that collect logs.
+            The form of the log: text, or json (an object a line, also in the access log) for programs that collect logs.
             """
         ),
         Setting(
@@ -43,17 +43,17 @@ extension Setting {
             "audit.key_file", \.audit.keyFile, .text("the path of a file, or empty"), takesEffect: .atStart,
             """
             The running key of the audit log, in a folder that the server may write to; empty for a file in the data folder. Set
-            it where the log outlives the data folder, as on a volume of its own with store.url.
+            it if the log outlives the data folder, for example on a volume of its own with store.url.
             """
         ),
         Setting(
             "audit.events", \.audit.events, .choice,
-            "What is recorded: changes, without reads that were allowed, or all."
+            "What is recorded: all, or changes, which is all except allowed reads."
         ),
         Setting(
             "audit.required", \.audit.isRequired, .onOff,
             """
-            Whether a request fails if it cannot be recorded, because the disk is full for example. Otherwise it is answered,
+            Whether a request fails if it cannot be recorded, for example because the disk is full. Otherwise it is answered,
             and the log says later how many events are not in it.
             """
         ),

@@ -9,10 +9,10 @@ extension Setting {
         Setting(
             "https.mode", \.https.mode, .choice,
             """
-            Which requests are answered rather than redirected to https. strict: those that came by https according to a
-            trusted proxy, and those from this machine without any forwarded header. proxy: the rule of token.php, which
-            redirects a request with X-Forwarded-Proto: http unless it comes from 127.0.0.1. off: all of them; choose it only
-            where nobody but you can reach the server.
+            Which requests are answered rather than redirected to https. strict: those that came over TLS, that came by https
+            according to a trusted proxy, or that came from this machine without any forwarded header. proxy: the rule of
+            token.php, which redirects a request with X-Forwarded-Proto: http unless it comes from 127.0.0.1. off: all of them;
+            choose it only where nobody but you can reach the server.
 
             In mode strict, requests that other sites' pages make in a browser on this machine are refused.
             """
@@ -63,9 +63,9 @@ extension Setting {
                 showing: "none", TrustedProxy.init, \.description
             ),
             """
-            The clients whose forwarded headers (X-Forwarded-Proto, X-Forwarded-For), X-Request-Id and
-            PROXY headers are believed: addresses, blocks such as 10.0.0.0/8, and unix for clients of Unix sockets; or
-            none. Name the proxy's address if it runs on another machine.
+            The proxies whose headers are believed: addresses, blocks such as 10.0.0.0/8, and unix for clients of Unix sockets;
+            or none. Nobody else's X-Forwarded-For, X-Request-Id, PROXY headers or https in X-Forwarded-Proto are believed. Name
+            the proxy's address if it runs on another machine.
             """
         )
     ]

@@ -54,8 +54,8 @@ extension Setting {
             takesEffect: .atStart,
             """
             How long the disk may take for one write. After that the POSTs behind the write get 50001, further ones get it at
-            once, and the server is not ready, until the disk answers again. Building the index that a retention needs
-            when it is first set counts as a write as well, at about one second per million tokens.
+            once, and the server is not ready, until the disk answers again. Building the index of a retention counts as a
+            write as well.
             """
         ),
         Setting(
@@ -75,7 +75,7 @@ extension Setting {
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
 
             No token is deleted for twelve hours after the clock has jumped by more than a day or the server was stopped for
-            longer than that.
+            more than a day. Turning this on delays writes once, by about a second per million tokens, while an index is built.
             """
         ),
         Setting(

@@ -42,7 +42,10 @@ extension MetricsReport {
         text.add(["state": "wanted"], remote.connections.wanted)
         text.begin(
             "token_cache_database_host_connections", .gauge,
-            "Open connections to each host; the labels are what it was when it was last asked: role, version."
+            """
+            Open connections to each host, with its version and its role when it was last asked: primary, standby, former (the \
+            primary before), refused (it answers, but cannot be used), unreachable, or unknown (not asked yet).
+            """
         )
         for host in remote.hosts {
             text.add(

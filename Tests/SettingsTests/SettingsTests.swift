@@ -64,7 +64,7 @@ import Testing
             ("limits:\n  bdy: 1", "c.yaml, line 2: there is no setting limits.bdy; did you mean limits.body?"),
             (
                 "wholly_unlike: 1",
-                "c.yaml, line 1: there is no setting wholly_unlike; token-cache check-config without it shows them all"
+                "c.yaml, line 1: there is no setting wholly_unlike; remove it, and token-cache check-config lists all settings"
             ),
             (
                 "limits: 7",

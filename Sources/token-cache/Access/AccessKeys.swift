@@ -11,7 +11,7 @@ import TokenStore
 struct Access: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "access",
-        abstract: "Decide who may read and write tokens.",
+        abstract: "Show, make and end the API keys of an app's server and the sessions of users.",
         subcommands: [AccessKeys.self, AccessSessions.self]
     )
 }
@@ -22,8 +22,8 @@ struct AccessKeys: AsyncParsableCommand {
         commandName: "keys",
         abstract: "Show, make and remove the API keys of an app's server.",
         discussion: """
-            They are in the file that access.api.keys_file names, as hashes. A running server reads the file again within \
-            two seconds of a change; the commands need no server.
+            The file that access.api.keys_file names has hashes of the keys. A running server reads the file again within two \
+            seconds of a change; the commands need no server.
 
             EXAMPLES
               token-cache access keys add backend --scope sessions > backend.key

@@ -10,7 +10,7 @@ struct Diagnose: AsyncParsableCommand {
             It changes nothing, and works whether or not the server is running. It reads the settings as serve does. The exit \
             status is 1 if there is a problem; warnings leave it at 0.
 
-            It tries everything with the rights of whoever runs it, so run it as the server's user: with the package, \
+            It has only the rights of the user who runs it, so run it as the server's user: with the package, \
             systemctl start token-cache-doctor; otherwise, for example, with runuser.
 
             EXAMPLES

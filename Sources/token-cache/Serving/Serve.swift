@@ -57,12 +57,12 @@ struct CheckConfig: ConfiguredCommand {
         abstract:
             "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
-            It refuses what serve refuses: also certificates, keys and folders that are missing or that the server's \
+            It refuses what serve refuses, including certificates, keys and folders that are missing or that the server's \
             user cannot use, and addresses that exclude each other or that this machine does not have. token-cache doctor \
             also checks the store.
 
-            It tries everything with the rights of whoever runs it, so run it as the server's user. With --json it also describes \
-            each setting.
+            It has only the rights of the user who runs it, so run it as the server's user. With --json it also describes each \
+            setting.
 
             EXAMPLES
               token-cache check-config --config token-cache.yaml
@@ -74,7 +74,7 @@ struct CheckConfig: ConfiguredCommand {
     @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Check only the settings themselves, such as those for another machine.")
+    @Flag(help: "Do not look at the files and addresses that the settings name, which may be those of another machine.")
     var syntaxOnly = false
 
     func run() async throws {
@@ -109,8 +109,8 @@ struct Health: ConfiguredCommand {
         commandName: "health",
         abstract: "For probes and scripts: ask the running server whether it is ready.",
         discussion: """
-            The exit status is 0 if it is, otherwise 1. It asks over control.sock in the data folder, as \
-            the server's user or root; others ask admin.listen with curl -f http://127.0.0.1:9090/readyz.
+            The exit status is 0 if the server is ready, otherwise 1. The command asks over control.sock in the data folder, and \
+            must run as the server's user or root; others can ask admin.listen: curl -f http://127.0.0.1:9090/readyz
 
             EXAMPLES
               token-cache health

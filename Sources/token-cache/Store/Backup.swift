@@ -17,10 +17,10 @@ struct Backup: StoreCommand {
             file itself, so its user needs access to the folder.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
-            it gets this name. Then the command of --after runs, and after that, even if the command has failed, the backups are \
-            removed that --keep does not keep. last=N keeps the last N, and hourly=N, daily=N and weekly=N keep the last one of \
-            each of the last N hours, days and weeks that have one. Files with other names are never removed. If only the removal \
-            fails, the backup counts and the exit status is 2.
+            it gets this name. Then the command of --after runs. Whether it succeeds or not, the backups that --keep does not name \
+            are then removed. last=N keeps the last N, and hourly=N, daily=N and weekly=N keep the last one of each of the last N \
+            hours, days and weeks that have one. Files with other names are never removed. If only the removal fails, the backup \
+            counts and the exit status is 2.
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db

@@ -10,13 +10,13 @@ struct Copy: StoreCommand {
         commandName: "copy",
         abstract: "Copy a store to an empty folder or database: sealed, in the clear, or with another key ring.",
         discussion: """
-            Tokens and sessions are copied with their times and versions, and read again to verify them. The copy is sealed if \
-            sealing.enabled says so, whether the source is or not, with the key ring of sealing.key_ring, or else with the file \
-            keys of its folder, which is made if there is none. For a database that is the folder of the settings or, if no key \
-            ring is there, that of the other store.
+            Tokens and sessions are copied with their times and versions, and read again to verify them. The copy is sealed \
+            (encrypted) if sealing.enabled is on, whether the source is sealed or not. Its key ring is that of sealing.key_ring or, \
+            if that is empty, the file keys in its folder, which is made if it is missing. For a database, this is data_directory \
+            or, if no key ring is there, the folder of the other store.
 
-            A data folder is copied while no server uses it. A database may be in use: its state at one moment is copied. A copy \
-            that was interrupted starts again from the beginning.
+            Stop the server that uses a data folder before you copy it. A database may be in use: its state at one moment is copied. \
+            A copy that was interrupted starts again from the beginning.
 
             EXAMPLES
               token-cache copy --from /var/lib/token-cache --to /var/lib/token-cache.new
@@ -97,12 +97,12 @@ extension CopySummary {
 struct Migrate: ConfiguredCommand {
     static let configuration = CommandConfiguration(
         commandName: "migrate",
-        abstract: "Make the tables of the PostgreSQL database of store.url; servers never do.",
+        abstract: "Make the tables of the PostgreSQL database of store.url, which servers never make.",
         discussion: """
-            Run it before the first start, and again for the index of a retention. It changes nothing in existing tables, may be \
-            interrupted and run again at any point, and refuses tables of another version.
+            Run it before the first start, and again when retention is turned on, which needs an index. It changes nothing in \
+            existing tables, may be interrupted and run again at any point, and refuses tables of another version.
 
-            The role of --url must own the tables, or be allowed to make them; that of the servers need not. Its password comes \
+            The role of --url must own the tables, or be allowed to make them; the servers' role need not. Its password comes \
             from PGPASSWORD or libpq's password file, never from the URL. deploy/postgresql/roles.sql makes both roles.
 
             EXAMPLES

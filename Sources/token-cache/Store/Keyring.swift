@@ -11,11 +11,11 @@ struct Keyring: AsyncParsableCommand {
         commandName: "keyring",
         abstract: "Show and change the keys that encrypt tokens.",
         discussion: """
-            One key of the ring seals (encrypts) tokens; all keys open (decrypt) them. keyring rotate replaces the key. Where servers \
-            share a PostgreSQL database, first make a key with keyring add, which waits, and copy the key ring to all of them. Back \
-            up the key ring after each change.
+            One key of the ring seals (encrypts) tokens; all keys open (decrypt) them. keyring rotate replaces the key that seals. \
+            Where servers share a PostgreSQL database, first make a key with keyring add, which does not seal yet, and copy the key \
+            ring to all servers. Back up the key ring after each change.
 
-            API keys of an app's server are made by access keys, the key of the audit log by audit key.
+            token-cache access keys makes the API keys of an app's server, token-cache audit key the keys of the audit log.
 
             EXAMPLES
               token-cache keyring list
@@ -181,8 +181,8 @@ struct Keyring: AsyncParsableCommand {
     struct AddCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "add",
-            abstract: "Make a key for a PostgreSQL database, which waits until keyring rotate.",
-            discussion: "In a data folder, where only one server can be, the key seals at once."
+            abstract: "Make a key for a PostgreSQL database, which seals only after keyring rotate.",
+            discussion: "In a data folder, which only one server can use, the key seals at once."
         )
 
         @OptionGroup var options: StoreCommandOptions
@@ -204,7 +204,7 @@ struct Keyring: AsyncParsableCommand {
     struct RetireCommand: StoreCommand {
         static let configuration = CommandConfiguration(
             commandName: "retire",
-            abstract: "Remove a key from the ring; refused while it seals, or a token is sealed with it."
+            abstract: "Remove a key from the ring; refused while the key seals, or while a token is sealed with it."
         )
 
         @Argument(help: "The key's number, as token-cache keyring list shows it.")

@@ -12,9 +12,9 @@ struct Restore: StoreCommand {
         discussion: """
             The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
 
-            Users that were erased after the backup was made are left out, by the file erasures beside the key ring; a token \
-            that was stored for such a user later stays. All sessions end, as some of the backup's may have been revoked \
-            since, unless --keep-sessions is given.
+            Users that were erased after the backup was made are left out, if the file erasures is beside the key ring; tokens \
+            that were stored for them later stay. All sessions end unless --keep-sessions is given, as some of the backup's may \
+            have been revoked since.
 
             EXAMPLES
               token-cache restore /var/backups/tokens.db
@@ -62,9 +62,8 @@ struct Verify: StoreCommand {
         commandName: "verify",
         abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
         discussion: """
-            The exit status is 1 if something is wrong. It changes nothing. The store is checked whether or not a server runs; if \
-            one does, its tokens.db-wal grows by what is written until the check has ended. A backup needs no server, and is checked \
-            with the key ring that there is, as a restore does.
+            It changes nothing. The exit status is 1 if something is wrong. The store is checked whether or not a server runs; if \
+            one runs, tokens.db-wal grows until the check has ended. A backup is checked with the present key ring, as restore does.
 
             EXAMPLES
               token-cache verify

@@ -87,7 +87,7 @@ struct TokenCache: AsyncParsableCommand {
                 } else {
                     try command.run()
                 }
-            } catch where !(error is ExitCode || error is CleanExit) {
+            } catch let error where !(error is ExitCode || error is CleanExit) {
                 StandardError.print("\(error)")
                 configuration?.noteForgottenFile()
                 return ExitCode.failure.rawValue

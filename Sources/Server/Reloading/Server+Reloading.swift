@@ -122,7 +122,7 @@ extension Server {
             }
             var faults = await access.reloadChangedFiles(logger, rereads: true)
             if audit != nil, reopening == nil {
-                let fault = "the disk of the audit log does not respond; until it does, a renamed log goes on in the former file"
+                let fault = "the audit log's disk does not respond; until it does, its former file is written"
                 logger.error("\(reason): \(fault)")
                 faults.append(fault)
             }

@@ -168,7 +168,8 @@ package enum SettingsError: Error, Hashable, CustomStringConvertible {
             "the settings file \(path) cannot be read: line \(line): \(reason)"
         case .unknownKey(let source, let key, let suggestion):
             "\(source): there is no setting \(key)"
-                + (suggestion.map { "; did you mean \($0)?" } ?? "; remove it, and token-cache check-config lists all settings")
+                + (suggestion.map { "; did you mean \($0)?" }
+                    ?? "; remove it, and token-cache check-config lists all settings")
         case .notAllowed(let source, let key, let found, let allowed):
             "\(source): \(key) is \(found); allowed is \(allowed)"
         case .refused(let source, let key, let reason):

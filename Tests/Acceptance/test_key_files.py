@@ -230,7 +230,7 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
         until(lambda: remote.hangs("write"))
         for now in ("off", "on"):
             log = reload(remote.server, audit={**remote.settings["audit"], "required": now})
-            assert "changed audit.required from " in log and "the audit log's disk does not respond" in log, log
+            assert "changed audit.required from " in log and "the disk of the audit log does not respond" in log, log
     finally:
         switch.unlink()
     assert remote.server.stop() == 0

@@ -122,7 +122,7 @@ extension Server {
             }
             var faults = await access.reloadChangedFiles(logger, rereads: true)
             if audit != nil, reopening == nil {
-                let fault = "the audit log's disk does not respond; until it does, its former file is written"
+                let fault = "the disk of the audit log does not respond; a renamed log is continued once it does"
                 logger.error("\(reason): \(fault)")
                 faults.append(fault)
             }

@@ -45,12 +45,14 @@ package protocol StoreHandle: AnyObject {
     /// - Parameters:
     ///   - id: The unique id, any bytes.
     ///   - limit: Bytes that the token info may have; a little more or less where rows are sealed.
+    ///   - session: A session that must exist in the state of the store from which the token is read; otherwise the error
+    ///     is `sessionEnded`. Nil for none.
     ///   - makeCompletion: Makes the completion for an outcome that comes later. Called only in that case, once, before
     ///     this returns; the completion is called once, on this thread, after this has returned, unless nobody waits
     ///     for it any longer.
     /// - Returns: Nil if the outcome comes later.
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched?
 
     /// Stores a token info under an id, replacing what was there.

@@ -101,7 +101,8 @@ package actor WaitingHandle {
     /// The token info of an id; nil when nothing is stored under it.
     package func fetch(_ id: [UInt8]) async throws(StoreError) -> [UInt8]? {
         let fetched: Fetched = try await outcome { (handle, completion) throws(StoreError) in
-            if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) { completion(.success(fetched)) }
+            let fetched = try handle.fetch(id, upTo: .max, if: nil, orLater: { completion })
+            if let fetched { completion(.success(fetched)) }
         }
         guard case .found(let info, _, _) = fetched else { return nil }
         return info

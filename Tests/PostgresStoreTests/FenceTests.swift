@@ -80,7 +80,7 @@ import Testing
                 lone.handle.take(.connection(try lone.connection(needsProof: true)), 0)
             }
             outcome = nil
-            _ = try lone.handle.fetch(Array("a".utf8), upTo: 10) { Completion { outcome = $0 } }
+            _ = try lone.handle.fetch(Array("a".utf8), upTo: 10, if: nil) { Completion { outcome = $0 } }
             lone.handle.flush()
             try lone.proceed { outcome != nil }
         }

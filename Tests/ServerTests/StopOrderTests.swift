@@ -118,7 +118,7 @@ private final class LateStore: TokenStore {
         }
 
         func fetch(
-            _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+            _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
         ) throws(StoreError) -> Fetched? { .nothing }
 
         func store(

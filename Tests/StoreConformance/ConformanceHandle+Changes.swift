@@ -61,9 +61,16 @@ extension ConformanceHandle {
 
     /// Begins reads that are handed over together; what they find in the order of the ids.
     package func fetchAll(_ ids: [String], upTo limit: Int = .max) async throws -> [Result<Fetched, StoreError>] {
-        try await outcomes(of: ids) { handle, id, complete in
+        try await fetchAll(ids.map { ($0, nil) }, upTo: limit)
+    }
+
+    /// The same for reads of which some depend on sessions.
+    package func fetchAll(
+        _ reads: [(id: String, session: SessionKey?)], upTo limit: Int
+    ) async throws -> [Result<Fetched, StoreError>] {
+        try await outcomes(of: reads) { handle, read, complete in
             do throws(StoreError) {
-                let found = try handle.fetch(Array(id.utf8), upTo: limit) { complete }
+                let found = try handle.fetch(Array(read.id.utf8), upTo: limit, if: read.session) { complete }
                 if let found { complete(.success(found)) }
             } catch {
                 complete(.failure(error))

@@ -37,14 +37,16 @@ package actor ConformanceHandle {
         }
     }
 
-    package func fetch(_ id: [UInt8], upTo limit: Int = .max) async throws -> Fetched {
+    package func fetch(_ id: [UInt8], upTo limit: Int = .max, if session: SessionKey? = nil) async throws -> Fetched {
         let handle = try opened
         // As at the end of a turn: what is asked for is sent, and nothing stays open.
         defer { handle.flush() }
         Task { self.flush() }
         let outcome: Result<Fetched, StoreError> = await withCheckedContinuation { continuation in
             do throws(StoreError) {
-                let found = try handle.fetch(id, upTo: limit) { Completion { continuation.resume(returning: $0) } }
+                let found = try handle.fetch(id, upTo: limit, if: session) {
+                    Completion { continuation.resume(returning: $0) }
+                }
                 if let found { continuation.resume(returning: .success(found)) }
             } catch {
                 continuation.resume(returning: .failure(error))

@@ -64,12 +64,14 @@ package final class MemoryStore: TokenStore {
 
     // MARK: - For handles and the administrator
 
-    func fetch(_ id: [UInt8], upTo limit: Int) -> Fetched {
-        let retention = state.withLock(\.retention)
-        guard let row = disk.row(of: id), row.isCurrent(retention) else { return .nothing }
-        return row.info.count <= limit
-            ? .found(row.info, until: row.deadline(retention), version: row.version)
-            : .longer
+    func fetch(_ id: [UInt8], upTo limit: Int, if session: SessionKey?) -> Result<Fetched, StoreError> {
+        let (retention, row) = (state.withLock(\.retention), disk.row(of: id))
+        // After the token, as they are not read together.
+        if let session, case .nothing = find(session) { return .failure(.sessionEnded) }
+        guard let row, row.isCurrent(retention) else { return .success(.nothing) }
+        return .success(
+            row.info.count <= limit
+                ? .found(row.info, until: row.deadline(retention), version: row.version) : .longer)
     }
 
     /// Counts the bytes of a change that is to wait; returns an error if they are too many.

@@ -24,11 +24,11 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     var timeLimit: Duration? { nil }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
-        guard readsLater else { return store.fetch(id, upTo: limit) }
+        guard readsLater else { return try store.fetch(id, upTo: limit, if: session).get() }
         let completion = Handover(makeCompletion())
-        deliver { [store] in completion.value(.success(store.fetch(id, upTo: limit))) }
+        deliver { [store] in completion.value(store.fetch(id, upTo: limit, if: session)) }
         return nil
     }
 

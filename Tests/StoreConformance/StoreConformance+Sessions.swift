@@ -92,6 +92,50 @@ extension StoreConformance {
             try expectEqual(try await handle.get("anna"), "1", "the token")
             store.close()
         },
+        Behaviour("a read that depends on a session fails when that has ended") { open in
+            let store = try open { _ in }
+            let handle = try await ConformanceHandle.open(store)
+            let made = try await handle.begin("s1", of: "anna")
+            try await handle.begin("s2", of: "anna", createdAt: MemoryRow.now - 100, lasting: 50)
+            let (key, expired) = (try await handle.key("s1"), try await handle.key("s2"))
+            try await handle.put("token of anna", under: "anna")
+            for hasEnded in [false, true] {
+                if hasEnded { _ = try await handle.end(made.id) }
+                for (limit, found) in [(1, "longer"), (1_000, "token of anna"), (.max, "token of anna")] {
+                    // So many that a store may read them together.
+                    let reads: [(String, SessionKey?)] = [
+                        ("anna", key), ("anna", nil), ("none", key), ("none", nil), ("anna", expired),
+                    ]
+                    let outcomes = try await handle.fetchAll(reads, upTo: limit).map { outcome in
+                        switch outcome {
+                        case .success(.found(let info, _, _)): String(decoding: info, as: UTF8.self)
+                        case .success(.nothing): "nothing"
+                        case .success(.longer): "longer"
+                        case .failure(let error): error == .sessionEnded ? "ended" : "\(error)"
+                        }
+                    }
+                    let expected =
+                        hasEnded
+                        ? ["ended", found, "ended", "nothing", "ended"] : [found, found, "nothing", "nothing", "ended"]
+                    try expectEqual(outcomes, expected, "what is found of up to \(limit) bytes")
+                }
+            }
+            store.close()
+        },
+        Behaviour("no read that depends on a session finds what was stored after its end") { open in
+            let store = try open { _ in }
+            let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            for round in 0..<10 {
+                let (user, secret) = ("user \(round)", "secret \(round)")
+                let made = try await other.begin(secret, of: user)
+                try await other.put("old", under: user)
+                async let found = infos(of: user, readBy: secret, handle)
+                _ = try await other.end(made.id)
+                try await other.put("new", under: user)
+                try expect(try await found.isSubset(of: ["old"]), "the holder of an ended session has read a new token")
+            }
+            store.close()
+        },
         Behaviour("an erased user has no token and no sessions, and may come again") { open in
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
@@ -169,6 +213,23 @@ extension StoreConformance {
             store.close()
         },
     ]
+
+    /// What a user's reads find until the session has ended.
+    private static func infos(
+        of user: String, readBy secret: String, _ handle: ConformanceHandle
+    ) async throws -> Set<String> {
+        let key = try await handle.key(secret)
+        var infos: Set<String> = []
+        do {
+            while true {
+                if case .found(let info, _, _) = try await handle.fetch(bytes(user), if: key) {
+                    infos.insert(String(decoding: info, as: UTF8.self))
+                }
+            }
+        } catch StoreError.sessionEnded {
+            return infos
+        }
+    }
 
     /// Notes which sessions end.
     private final class SessionObserver: WriteObserver {

@@ -26,17 +26,19 @@ final class AccessHarness {
     private let handle: any StoreHandle
     /// Another loop's, whose outcomes are known at once.
     private let other: any StoreHandle
-    let sessions = SessionCache(limit: 1 << 20)
+    let sessions: SessionCache
     private(set) var failures: [AccessFailure] = []
     /// Called once, when the next GET begins to read the token.
     var beforeRead: (() -> Void)?
     private var router: RequestRouter?
 
-    init(readsLater: Bool = false, trail: AuditTrail? = nil) throws {
+    /// - Parameter reportsEnds: Whether the store reports the end of sessions, as it does unless several servers share it.
+    init(readsLater: Bool = false, reportsEnds: Bool = true, trail: AuditTrail? = nil) throws {
         let answers = AnswerCache(limit: 0)
+        sessions = SessionCache(limit: reportsEnds ? 1 << 20 : nil)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         let store = MemoryStore(MemoryDisk(), options: options, readsLater: readsLater)
-        store.report(writesTo: ServiceCaches(answers, sessions))
+        if reportsEnds { store.report(writesTo: ServiceCaches(answers, sessions)) }
         let deliveries = deliveries
         handle = try store.makeHandle { deliveries.add($0) }
         other = try store.makeHandle { $0() }

@@ -158,10 +158,11 @@ final class MemoryStoreHandle: TokensOnlyHandle {
     var timeLimit: Duration? { nil }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         fetched.append(id)
         if let failure { throw failure }
+        if session != nil { throw .sessionEnded }
         guard let found = echoesIDs ? id : tokens[id] else { return .nothing }
         return found.count <= limit ? .found(found, until: .max, version: version(of: id)) : .longer
     }

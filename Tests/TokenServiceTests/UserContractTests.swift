@@ -14,16 +14,18 @@ import TokenStore
         harness.store("new", for: "anna")
     }
 
-    @Test(arguments: [true, false], ["", "If-Match: *", #"If-None-Match: "1""#])
-    func `no token is read that was stored after the session's end`(_ isCached: Bool, _ condition: String) throws {
-        let harness = try AccessHarness()
+    @Test(arguments: [(true, true), (true, false), (false, false)], ["", "If-Match: *", #"If-None-Match: "1""#])
+    func `no token is read that was stored after the session's end`(
+        _ session: (isReported: Bool, isCached: Bool), _ condition: String
+    ) throws {
+        let harness = try AccessHarness(reportsEnds: session.isReported)
         harness.store("old", for: "anna")
-        let session = try harness.makeSession(of: "anna")
-        if isCached {
-            #expect(harness.begin(harness.answer("GET /token?unique_id=\(session.text)")).response?.version != nil)
+        let made = try harness.makeSession(of: "anna")
+        if session.isCached {
+            #expect(harness.begin(harness.answer("GET /token?unique_id=\(made.text)")).response?.version != nil)
         }
-        harness.beforeRead = { Self.replace(session.id, harness) }
-        let fields = ["Authorization: Bearer \(session.text)", condition].filter { !$0.isEmpty }
+        harness.beforeRead = { Self.replace(made.id, harness) }
+        let fields = ["Authorization: Bearer \(made.text)", condition].filter { !$0.isEmpty }
         let exchange = harness.begin(harness.answer("GET /token", fields.joined(separator: "\r\n")))
         // Whatever the request's conditions: they do not count for those who may not read.
         #expect(exchange.response?.status == .unauthorized)
@@ -31,9 +33,9 @@ import TokenStore
         #expect(exchange.body?.contains("new") == false)
     }
 
-    @Test
-    func `a store that is far away is asked for the session once more after the token`() throws {
-        let harness = try AccessHarness(readsLater: true)
+    @Test(arguments: [true, false])
+    func `a store that is far away is asked for the session again with the token`(reportsEnds: Bool) throws {
+        let harness = try AccessHarness(readsLater: true, reportsEnds: reportsEnds)
         harness.store("old", for: "anna")
         let session = try harness.makeSession(of: "anna")
         let other = try harness.makeSession(of: "anna")
@@ -57,6 +59,20 @@ import TokenStore
         harness.sessions.didChangeEverything()
         harness.finish()
         #expect(exchange.body == Self.new)
+    }
+
+    @Test(arguments: [true, false])
+    func `a long token is not read once the session has ended`(hasEnded: Bool) throws {
+        let harness = try AccessHarness()
+        let long = String(repeating: "x", count: 2 * TokenService.shortTokenInfo)
+        harness.store(long, for: "anna")
+        let session = try harness.makeSession(of: "anna")
+        let answer = harness.answer("GET /token?unique_id=\(session.text)")
+        if hasEnded { Self.replace(session.id, harness) }
+        let exchange = harness.begin(answer)
+        #expect(exchange.response?.code == (hasEnded ? .denied : ErrorCode.none))
+        #expect(exchange.body?.contains(long) == !hasEnded)
+        #expect(exchange.body?.contains("new") == false)
     }
 
     @Test

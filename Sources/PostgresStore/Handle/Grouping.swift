@@ -1,4 +1,6 @@
 #if PostgreSQL
+internal import Glibc
+
 /// Decides which operations are sent as one transaction.
 enum Grouping {
     /// How many operations one transaction has at most.
@@ -94,6 +96,7 @@ enum SharedStatement: Equatable {
         var keys: [[UInt8]?] = []
         /// `Operation.mark`, which says to which operation a row of the answer belongs.
         var marks: [Int64?] = []
+        var sessions: [[UInt8]?] = []
         var writtenAt: [Int64?] = []
         var expiresAt: [Int64?] = []
         var keyNumbers: [Int64?] = []
@@ -108,7 +111,11 @@ enum SharedStatement: Equatable {
         switch self {
         case .fetch(let limit):
             try connection.send(
-                .fetchAll, [.byteas(columns.keys), .bigints(columns.marks), .bigint(Int64(clamping: limit))])
+                .fetchAll,
+                [
+                    .byteas(columns.keys), .bigints(columns.marks), .byteas(columns.sessions),
+                    .bigint(Int64(clamping: limit)), .bigint(Int64(time(nil))),
+                ])
         case .store:
             try connection.send(
                 .storeAll,

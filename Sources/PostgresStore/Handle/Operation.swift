@@ -116,9 +116,14 @@ class AnsweredOperation<Value>: Operation {
 final class FetchOperation: AnsweredOperation<Fetched> {
     private let key: [UInt8]
     private let limit: Int
+    /// The key of the row of a session that must exist; nil if none must.
+    private let session: [UInt8]?
 
-    init(_ rows: RowAccess, _ key: [UInt8], upTo limit: Int, bytes: Int, completion: Completion<Fetched>) {
-        (self.key, self.limit) = (key, limit)
+    init(
+        _ rows: RowAccess, _ key: [UInt8], upTo limit: Int, session: [UInt8]?, bytes: Int,
+        completion: Completion<Fetched>
+    ) {
+        (self.key, self.limit, self.session) = (key, limit, session)
         super.init(rows, .nothing, bytes: bytes, completion: completion)
     }
 
@@ -130,11 +135,13 @@ final class FetchOperation: AnsweredOperation<Fetched> {
 
     override func append(to columns: inout SharedStatement.Columns) {
         columns.keys.append(key)
+        columns.sessions.append(session)
         columns.marks.append(mark)
     }
 
     override func send(on connection: PostgresConnection) throws(PostgresError) {
-        try connection.send(.fetch, [.bytea(key), .bigint(Int64(clamping: limit))])
+        try connection.send(
+            .fetch, [.bytea(key), .bigint(Int64(clamping: limit)), .bytea(session), .bigint(rows.unixTime)])
     }
 
     override func take(_ result: borrowing QueryResult, row: Int?) {

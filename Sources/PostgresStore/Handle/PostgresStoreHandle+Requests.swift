@@ -7,12 +7,12 @@ internal import TokenStore
 /// The requests of clients.
 extension PostgresStoreHandle {
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let bytes = id.count + Operation.waitingBytes
         let refusal = gather(bytes) { () throws(SealingError) in
-            let key = try userKey(id)
-            return FetchOperation(rows, key, upTo: limit, bytes: bytes, completion: makeCompletion())
+            let (key, session) = (try userKey(id), try rowKey(of: session))
+            return FetchOperation(rows, key, upTo: limit, session: session, bytes: bytes, completion: makeCompletion())
         }
         if let refusal { throw refusal }
         return nil
@@ -43,7 +43,7 @@ extension PostgresStoreHandle {
         _ make: () throws(SealingError) -> (key: [UInt8], row: Row?)
     ) {
         gather(bytes, for: completion) { () throws(SealingError) in
-            let session = try condition.session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
+            let session = try rowKey(of: condition.session)
             let (key, row) = try make()
             return WriteOperation(
                 rows, row, under: key, if: condition, session: session, bytes: bytes, completion: completion)
@@ -192,6 +192,10 @@ extension PostgresStoreHandle {
                 }
             }
         }
+    }
+
+    private func rowKey(of session: SessionKey?) throws(SealingError) -> [UInt8]? {
+        try session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
     }
 
     private func userKey(_ user: [UInt8]) throws(SealingError) -> [UInt8] {

@@ -32,9 +32,11 @@ final class RowAccess {
         return (horizon?.written ?? .min, horizon?.expired ?? .min)
     }
 
-    /// Opens a row that `fetch` or `fetchAll` has found.
+    /// Opens a row of the answer to `fetch` or `fetchAll`.
     func opened(_ result: borrowing QueryResult, _ row: Int, _ key: [UInt8]) throws(StoreError) -> Fetched {
-        let version = TokenVersion(rawValue: result.integer(row, 0))
+        guard result.integer(row, 5) != 0 else { throw .sessionEnded }
+        guard let number = result.optionalInteger(row, 0) else { return .nothing }
+        let version = TokenVersion(rawValue: number)
         state.versions.note(version)
         let times = RowTimes(writtenAt: result.integer(row, 1), expiresAt: result.optionalInteger(row, 2))
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)

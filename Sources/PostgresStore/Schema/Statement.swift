@@ -12,6 +12,8 @@
 /// - the first write of a token, because both insert the same row;
 /// - a write that depends on a session, because it locks the session's row, which the erasure deletes. The lock is of the weakest
 ///   kind (KEY SHARE), so such writes do not wait for one another.
+///
+/// A read that depends on a session locks nothing: one statement sees the token and the session as they were at one time.
 enum Statement: String, CaseIterable {
     case fetch
     case fetchAll
@@ -72,10 +74,18 @@ enum Statement: String, CaseIterable {
         key_number = excluded.key_number, value = excluded.value
         """
     /// A condition: the session that the request depends on exists, if it depends on one.
-    private static let hasSession = """
-        ($11::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $11::bytea \
-        AND session.expires_at > $12::bigint FOR KEY SHARE))
+    ///
+    /// - Parameters:
+    ///   - key: The session's key, or NULL.
+    ///   - now: The number of the parameter with the time.
+    ///   - rest: The end of the search for the session.
+    private static func hasSession(_ key: String, _ now: Int, _ rest: String = "") -> String {
         """
+        (\(key) IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = \(key) \
+        AND session.expires_at > $\(now)::bigint \(rest)))
+        """
+    }
+    private static let hasLockedSession = hasSession("$11::bytea", 12, "FOR KEY SHARE")
     /// Whether the row is as the request demands; `WriteCondition.Match.parameters` gives the numbers of the kinds.
     private static let matches = """
         CASE WHEN \(isLive(9, 10)) THEN $7::bigint IN (0, 1) \
@@ -92,14 +102,16 @@ enum Statement: String, CaseIterable {
         switch self {
         case .fetch:
             """
-            SELECT \(Self.found(2)) FROM token WHERE key = $1::bytea AND value IS NOT NULL
+            SELECT \(Self.found(2)), \(Self.hasSession("$3::bytea", 4)) \
+            FROM (SELECT 1) AS one LEFT JOIN token ON key = $1::bytea AND value IS NOT NULL
             """
         case .fetchAll:
-            // LIMIT makes the planner search the index once for each key. Without it, a plan made when the table was small would
-            // read the whole table when it is large.
+            // LIMIT and OFFSET make the planner search the index once for each key. Without them, a plan made when the table was small
+            // would read the whole table when it is large.
             """
-            SELECT found.*, wanted.mark FROM unnest($1::bytea[], $2::bigint[]) AS wanted (key, mark), \
-            LATERAL (SELECT \(Self.found(3)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found
+            SELECT found.*, \(Self.hasSession("wanted.session", 5, "OFFSET 0")), wanted.mark \
+            FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) AS wanted (key, mark, session) LEFT JOIN LATERAL \
+            (SELECT \(Self.found(4)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found ON true
             """
         case .store:
             """
@@ -114,21 +126,20 @@ enum Statement: String, CaseIterable {
             """
         case .storeIf:
             """
-            INSERT INTO token (\(Self.columns)) SELECT \(Self.values) WHERE \(Self.hasSession) \
+            INSERT INTO token (\(Self.columns)) SELECT \(Self.values) WHERE \(Self.hasLockedSession) \
             ON CONFLICT (key) DO UPDATE SET \(Self.assignments) \
             WHERE token.version = excluded.version OR (token.version < excluded.version AND \(Self.matches))
             """
         case .update:
             """
             UPDATE token SET (version, written_at, expires_at, key_number, value) = ROW (\(Self.contents)) \
-            WHERE token.key = $1::bytea AND \(Self.hasSession) AND (token.version = $2::bigint \
+            WHERE token.key = $1::bytea AND \(Self.hasLockedSession) AND (token.version = $2::bigint \
             OR (token.version < $2::bigint AND \(Self.isLive(9, 10)) AND \(Self.matches)))
             """
         case .examine:
             """
-            SELECT token.version, \(Self.isLive(2, 3)), \
-            ($4::bytea IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = $4::bytea \
-            AND session.expires_at > $5::bigint)), token.key_number = \(Self.erasedKeyNumber), token.written_at \
+            SELECT token.version, \(Self.isLive(2, 3)), \(Self.hasSession("$4::bytea", 5)), \
+            token.key_number = \(Self.erasedKeyNumber), token.written_at \
             FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea
             """
         case .findSession:

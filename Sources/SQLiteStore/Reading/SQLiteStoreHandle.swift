@@ -58,9 +58,12 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     var unixTime: Int64 { database.state.clock.unixTime }
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
-        try reading { (reader) throws(StoreError) in try reader.fetch(id, upTo: limit) }
+        try reading { (reader) throws(StoreError) in
+            if let session, case .nothing = try reader.findSession(session) { throw .sessionEnded }
+            return try reader.fetch(id, upTo: limit)
+        }
     }
 
     /// Reads with the handle's reader, in the present read transaction.

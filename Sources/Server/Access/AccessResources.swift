@@ -35,7 +35,7 @@ package final class AccessResources: Sendable {
     init(_ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil) throws(StartError) {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
-        sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : 0)
+        sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : nil)
         failures = FailureLimiter(settings.access.failures)
         var setting = "access.api.keys_file"
         do throws(KeyFileError) {

@@ -6,7 +6,7 @@ package import TokenStore
 /// The sessions that were used recently and whose they are, in memory and within a limit of bytes.
 ///
 /// A session that is found here has not ended: the store announces the end of a session before it commits it, and from then on
-/// the entry is not valid, as its ticket is not current any more.
+/// the entry is not valid, as its ticket is not current any more. If the store does not announce all ends, no entry is valid.
 ///
 /// Any thread.
 package final class SessionCache: Sendable {
@@ -37,10 +37,13 @@ package final class SessionCache: Sendable {
 
     private let changes = ChangeVersions()
     private let entries: RecentTable<Entry>
+    /// Whether the store reports the end of every session.
+    let seesEnds: Bool
 
-    /// - Parameter limit: In bytes; with 0 nothing is kept.
-    package init(limit: Int) {
-        entries = RecentTable(limit: limit)
+    /// - Parameter limit: In bytes; with 0 nothing is kept. Nil if the store does not report the end of every session.
+    package init(limit: Int?) {
+        entries = RecentTable(limit: limit ?? 0)
+        seesEnds = limit != nil
     }
 
     /// Hashes only the last characters, which is enough: nobody can choose sessions that collide, as the server makes them.
@@ -57,7 +60,7 @@ package final class SessionCache: Sendable {
     }
 
     /// Whether a session has certainly not ended since it was read from the store.
-    func isValid(_ entry: Entry) -> Bool { changes.isCurrent(entry.ticket) }
+    func isValid(_ entry: Entry) -> Bool { seesEnds && changes.isCurrent(entry.ticket) }
 
     /// The ticket to take before a session is read from the store.
     func ticket(for key: SessionKey) -> ChangeVersions.Ticket { changes.ticket(for: key.hashValue) }

@@ -92,7 +92,7 @@ package final class TokenService {
             if let cached = cachedAnswer(to: bytes.extracting(literal.indices), showsVersion: false) {
                 return .now(cached)
             }
-            return fetchStored([UInt8](literal, in: bytes), requestID, showsVersion: false)
+            return fetch(StoredRead(id: [UInt8](literal, in: bytes), requestID: requestID, showsVersion: false))
         }
         guard let id = UniqueID(read(request, in: bytes).uniqueID).text else {
             return .now(.invalidInput)
@@ -105,7 +105,7 @@ package final class TokenService {
     /// - Parameter showsVersion: Whether the answer shows the version of the token, as those of the API and for users do.
     func fetch(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool = true) -> Answer {
         if let cached = cachedAnswer(to: id.span, showsVersion: showsVersion) { return .now(cached) }
-        return fetchStored(id, requestID, showsVersion: showsVersion)
+        return fetch(StoredRead(id: id, requestID: requestID, showsVersion: showsVersion))
     }
 
     /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
@@ -156,62 +156,75 @@ package final class TokenService {
     /// Bytes up to which `answerBuffer` is kept for the next answer.
     private static let largestKeptBuffer = 64 << 10
 
-    private func fetchStored(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool) -> Answer {
+    /// A GET that is answered from the store.
+    struct StoredRead {
+        let id: [UInt8]
+        /// A session that must exist when the token is read; nil for none.
+        var session: SessionKey?
+        let requestID: RequestID
+        /// As for `fetch`.
+        var showsVersion = true
+        /// As for `store`.
+        var refusal: (StoreError) -> Response? = { _ in nil }
+    }
+
+    func fetch(_ read: StoredRead) -> Answer {
         noteRead()
         // Before the store is read.
-        let ticket = answers?.ticket(for: id.span)
+        let ticket = answers?.ticket(for: read.id.span)
         var pending: PendingAnswer?
         do throws(StoreError) {
-            let fetched = try handle.fetch(id, upTo: Self.shortTokenInfo) {
-                let read = pendingRead(of: id, requestID)
-                pending = read
-                return read.completion { [self] in answer(to: id, ticket, requestID, showsVersion: showsVersion, $0) }
+            let fetched = try handle.fetch(read.id, upTo: Self.shortTokenInfo, if: read.session) {
+                let waiting = waiting(for: read)
+                pending = waiting
+                return waiting.completion { [self] in answer(to: read, ticket, $0) }
             }
-            if let fetched { return answer(to: id, ticket, requestID, showsVersion: showsVersion, fetched) }
+            if let fetched { return answer(to: read, ticket, fetched) }
         } catch {
-            return .now(failed(error, requestID, isWrite: false))
+            return .now(failed(read, error))
         }
         guard let pending else { preconditionFailure("an outcome that comes later needs a completion") }
         return .later(pending)
     }
 
-    private func pendingRead(
-        of id: [UInt8], _ requestID: RequestID, takesLong: Bool = false, work: ((PendingAnswer) -> Void)? = nil
+    private func waiting(
+        for read: StoredRead, takesLong: Bool = false, work: ((PendingAnswer) -> Void)? = nil
     ) -> PendingAnswer {
         PendingAnswer(
-            bytes: Token.waitingBytes(id: id, info: []), timeLimit: timeLimit, takesLong: takesLong,
-            failure: { [self] in failed($0, requestID, isWrite: false) }, work: work)
+            bytes: Token.waitingBytes(id: read.id, info: []), timeLimit: timeLimit, takesLong: takesLong,
+            failure: { [self] in failed(read, $0) }, work: work)
     }
 
-    private func answer(
-        to id: [UInt8], _ ticket: ChangeVersions.Ticket?, _ requestID: RequestID, showsVersion: Bool, _ fetched: Fetched
-    ) -> Answer {
+    private func failed(_ read: StoredRead, _ error: StoreError) -> Response {
+        read.refusal(error) ?? failed(error, read.requestID, isWrite: false)
+    }
+
+    private func answer(to read: StoredRead, _ ticket: ChangeVersions.Ticket?, _ fetched: Fetched) -> Answer {
         switch fetched {
         case .nothing: return .now(.notFound)
-        case .longer: return fetchLong(id, requestID, showsVersion: showsVersion)
+        case .longer: return fetchLong(read)
         case .found(let tokenInfo, let deadline, let version):
             var body: [UInt8] = []
             FoundAnswer.append(tokenInfo, to: &body)
             if let ticket {
-                answers?.insert(body.span, under: id.span, ticket, until: deadline, version: version.rawValue)
+                answers?.insert(body.span, under: read.id.span, ticket, until: deadline, version: version.rawValue)
             }
-            return .now(Response(body: body, version: showsVersion ? version.rawValue : nil))
+            return .now(Response(body: body, version: read.showsVersion ? version.rawValue : nil))
         }
     }
 
     /// Reads a long token info, which takes some milliseconds for each MiB, in the part of a turn that is meant for that.
-    private func fetchLong(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool) -> Answer {
+    private func fetchLong(_ read: StoredRead) -> Answer {
         .later(
-            pendingRead(of: id, requestID, takesLong: true) { [self] pending in
+            waiting(for: read, takesLong: true) { [self] pending in
                 let completion = pending.completion { (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
                     guard case .found(let tokenInfo, _, let version) = fetched else { return .now(.notFound) }
-                    return .inPieces(LongAnswer(tokenInfo, version: showsVersion ? version.rawValue : nil))
+                    return .inPieces(LongAnswer(tokenInfo, version: read.showsVersion ? version.rawValue : nil))
                 }
                 do throws(StoreError) {
-                    if let fetched = try handle.fetch(id, upTo: .max, orLater: { completion }) {
-                        completion(.success(fetched))
-                    }
+                    let fetched = try handle.fetch(read.id, upTo: .max, if: read.session, orLater: { completion })
+                    if let fetched { completion(.success(fetched)) }
                 } catch {
                     completion(.failure(error))
                 }

@@ -47,31 +47,19 @@ final class UserContract {
 
     /// Reads a session from the store.
     private func find(_ lookup: UserAccess.SessionLookup, for request: UserRequest) -> Answer {
-        let (key, ticket): (SessionKey, ChangeVersions.Ticket)
-        do throws(StoreError) {
-            key = try service.handle.sessionKey(of: lookup.secret.span)
-            // Before the store is read.
-            ticket = sessions.ticket(for: key)
-        } catch {
-            return .now(failed(request, error))
-        }
-        return read(key, for: request) { [self] found in proceed(request, lookup, key, ticket, found) }
-    }
-
-    /// Reads a session, and goes on with what the store says.
-    private func read(
-        _ key: SessionKey, for request: UserRequest, _ proceed: @escaping (FoundSession) -> Answer
-    ) -> Answer {
         var pending: PendingAnswer?
         do throws(StoreError) {
+            let key = try service.handle.sessionKey(of: lookup.secret.span)
+            // Before the store is read.
+            let ticket = sessions.ticket(for: key)
             let found = try service.handle.findSession(key) {
                 let waiting = PendingAnswer(
                     bytes: request.waitingBytes, timeLimit: service.timeLimit,
                     failure: { [self] in failed(request, $0) })
                 pending = waiting
-                return waiting.completion(proceed)
+                return waiting.completion { [self] in proceed(request, lookup, key, ticket, $0) }
             }
-            if let found { return proceed(found) }
+            if let found { return proceed(request, lookup, key, ticket, found) }
         } catch {
             return .now(failed(request, error))
         }
@@ -133,7 +121,7 @@ final class UserContract {
     private func answer(to request: UserRequest, for grant: Grant) -> Answer {
         guard let preconditions = request.preconditions else { return .now(.malformedPreconditions) }
         guard request.caller.isWrite else {
-            return fetch(for: grant, request).applying(preconditions)
+            return fetch(for: grant, request.caller.requestID).applying(preconditions)
         }
         guard let tokenInfo = request.tokenInfo, UniqueID.isUTF8(tokenInfo) else {
             return .now(.invalidInput)
@@ -151,20 +139,22 @@ final class UserContract {
 
     /// The answer to a GET, if the session had not ended when the token was read.
     ///
-    /// The session is looked at after the token: another thread may have ended it since it was found, and then stored a new token,
-    /// which the holder of the session must not see.
-    private func fetch(for grant: Grant, _ request: UserRequest) -> Answer {
-        let answer = service.fetch(grant.user, request.caller.requestID)
-        guard let entry = grant.session else { return answer }
-        if case .now = answer, sessions.isValid(entry) { return answer }
-        return answer.then { [self] answer, _ in
-            if sessions.isValid(entry) { return answer }
-            // It may have been another session of its group in `ChangeVersions` that has ended.
-            return read(entry.key, for: request) { found in
-                if case .found = found { return answer }
-                return .now(AccessFailure.unknown.response(in: grant.place, isWrite: false))
-            }
+    /// Another thread or server may have ended the session since it was found, and then stored a new token, which the holder of the
+    /// session must not see.
+    private func fetch(for grant: Grant, _ requestID: RequestID) -> Answer {
+        guard let entry = grant.session else { return service.fetch(grant.user, requestID) }
+        if sessions.seesEnds {
+            let answer = service.fetch(grant.user, requestID)
+            // The session is looked at after the token.
+            if case .now = answer, sessions.isValid(entry) { return answer }
         }
+        // The store is to look at both at once. It also decides about long tokens, whose reading has not begun, and after the end of
+        // another session of the same group in `ChangeVersions`.
+        return service.fetch(
+            TokenService.StoredRead(id: grant.user, session: entry.key, requestID: requestID) { error in
+                guard case .sessionEnded = error else { return nil }
+                return AccessFailure.unknown.response(in: grant.place, isWrite: false)
+            })
     }
 }
 

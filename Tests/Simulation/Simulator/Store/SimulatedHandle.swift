@@ -34,7 +34,7 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
     // MARK: - On the loop
 
     func fetch(
-        _ id: [UInt8], upTo limit: Int, orLater makeCompletion: () -> Completion<Fetched>
+        _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let id = number(of: id)
         if world.choices.readsLater {

@@ -135,7 +135,8 @@ extension Server {
                 let result = work(audit)
                 waiting.withLock { $0.take() }?.resume(returning: result)
             }
-            Signal.perform(after: Self.auditPatience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
+            let patience = audit.isStalled ? .zero : Self.auditPatience
+            Signal.perform(after: patience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
         }
     }
 

@@ -183,17 +183,19 @@ extension ServerClient {
             )
         }
         var reply: Request.Reply?
+        var isUnreadable = false
         try post("/store/\(Request.name)", body) { (text) throws(Failure) in
-            // The reply may be the one of another version, to a request that was carried out.
             guard let line = try? OperationsJSON.decode(ControlLine<Request.Reply>.self, from: text) else {
-                throw .unreadable
+                // Of another version, whose work must not end because its progress cannot be read.
+                isUnreadable = true
+                return true
             }
             if let error = line.error { throw .refused(error) }
             if let done = line.progress { progress(done) }
             reply = line.reply
             return reply == nil
         }
-        guard let reply else { throw .noAnswer }
+        guard let reply else { throw isUnreadable ? .unreadable : .noAnswer }
         return reply
     }
 }

@@ -1,6 +1,4 @@
 #if PostgreSQL
-internal import Glibc
-
 /// Decides which operations are sent as one transaction.
 enum Grouping {
     /// How many operations one transaction has at most.
@@ -114,7 +112,7 @@ enum SharedStatement: Equatable {
                 .fetchAll,
                 [
                     .byteas(columns.keys), .bigints(columns.marks), .byteas(columns.sessions),
-                    .bigint(Int64(clamping: limit)), .bigint(Int64(time(nil))),
+                    .bigint(Int64(clamping: limit)), .bigint(operations[operations.startIndex].rows.unixTime),
                 ])
         case .store:
             try connection.send(

@@ -83,6 +83,9 @@ extension Server {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
                         await access.reloadChangedFiles(logger, [file])
+                        // At once, so that hardly any change is missing from the audit log after a crash.
+                        guard !access.unrecorded.withLock(\.isEmpty) else { continue }
+                        auditQueue.async { [access] in access.recordChanges() }
                     }
                 }
             }

@@ -58,7 +58,11 @@ extension StartError {
     static func listening(on address: String, _ error: SystemError) -> StartError {
         let reason = "\(address) cannot be listened on (\(error))"
         return switch error.code {
-        case EADDRINUSE: StartError("\(address) \(isInUse), or choose another address")
+        case EADDRINUSE:
+            StartError(
+                """
+                \(address) \(isInUse), or choose another address (--listen, or the settings listen and admin.listen)
+                """)
         case EACCES, EPERM:
             StartError("\(reason); ports below 1024 need the capability CAP_NET_BIND_SERVICE, or choose another port")
         default: StartError(reason + (error.shortageAdvice ?? "; choose an address of this machine"))

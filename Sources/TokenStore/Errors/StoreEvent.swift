@@ -58,8 +58,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .madeKeyRing(let path):
             """
-            made the key ring \(path): back it up, apart from the database. \
-            Without it the tokens are lost, with it and the database they can be read
+            made the key ring \(path): back it up, apart from the database. Without the key ring the tokens are lost; whoever \
+            has it and the database can read them
             """
         case .keyRingOpenToGroup(let path, let group):
             """

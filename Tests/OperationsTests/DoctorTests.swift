@@ -1,8 +1,8 @@
 import Foundation
 import Testing
-import TokenStore
 
 @testable import Operations
+@testable import TokenStore
 
 /// Findings of the doctor about conditions that a test cannot create on every machine.
 struct DoctorTests {
@@ -39,29 +39,26 @@ struct DoctorTests {
 }
 
 extension DoctorTests {
-    private func check(_ keyRing: String?, keyNumbers: Set<Int> = []) -> DatabaseCheck {
-        var inspection = StoreInspection()
-        inspection.sealing = .init(keyRing: keyRing, keyNumbers: keyNumbers)
-        inspection.findings = [.fine("a"), .warning("b", "c"), .problem("d", "e")]
-        return DatabaseCheck(inspection)
+    /// What does not fit, of a store with rows that are sealed with the keys 1 and 2 of a ring, or in the clear.
+    private func misfits(_ keyRing: String?, isSealed: Bool, _ ring: KeyRing?) -> [String] {
+        let sealing = StoreSealing(keyRing: keyRing, keyNumbers: keyRing == nil ? [] : [1, 2])
+        return StoreCheck.misfits(sealing, isSealed: isSealed, ring, of: "it").map { "\($0.state) \($0.text)" }
     }
 
-    @Test func `what is found in a database is told with its advice`() {
-        let findings = check(nil).findings
-        #expect(findings.map(\.state) == [.ok, .warning, .problem])
-        #expect(findings.map(\.text) == ["a", "b", "d"] && findings.map(\.advice) == ["", "c", "e"])
-        #expect(findings.allSatisfy { $0.topic == "Database" })
-    }
-
-    @Test func `keys and settings that do not fit the database are problems`() {
-        #expect(check("ring", keyNumbers: [1, 2]).keyFindings(isSealed: true, numbers: [1, 2, 3]).isEmpty)
-        let lacking = check("ring", keyNumbers: [1, 2]).keyFindings(isSealed: true, numbers: [1])
-        #expect(lacking.map(\.state) == [.problem] && lacking[0].text.contains("key 2 is missing"))
-        #expect(check("ring").keyFindings(isSealed: false, numbers: nil)[0].advice == "set sealing.enabled to on")
-        #expect(check(nil).keyFindings(isSealed: true, numbers: [1])[0].text.contains("in the clear"))
-        #expect(check(nil).keyFindings(isSealed: false, numbers: nil).isEmpty)
+    @Test func `keys and settings that do not fit the store are problems`() throws {
+        let ring = try KeyRing.random(createdAt: 1)
+        let name = KeyRing.fingerprint(try ring.identity())
+        #expect(misfits(name, isSealed: true, try ring.addingKey(createdAt: 2)) == [])
+        #expect(
+            misfits(name, isSealed: true, ring)
+                == ["problem tokens are sealed with key 2, which the key ring does not have"])
+        #expect(misfits(name, isSealed: false, nil) == ["problem it is sealed, and sealing is off"])
+        #expect(misfits(nil, isSealed: true, ring) == ["problem it holds tokens in the clear, and sealing is on"])
+        #expect(misfits(nil, isSealed: false, nil) == [])
+        // These are told of where the key ring is read.
+        #expect(misfits(name, isSealed: true, nil) == [] && misfits("other", isSealed: true, ring) == [])
         // Before the first server has started.
-        #expect(DatabaseCheck(StoreInspection()).keyFindings(isSealed: true, numbers: [1]).isEmpty)
+        #expect(StoreCheck.misfits(nil, isSealed: true, nil, of: "it").isEmpty)
     }
 }
 

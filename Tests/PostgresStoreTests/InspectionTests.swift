@@ -37,13 +37,13 @@ struct InspectionTests {
         StoreInspection(hosts, durability)
     }
 
-    private func bad(_ hosts: [HostInspection], _ durability: StoreDurability = .synchronous) -> [StoreFinding] {
-        inspect(hosts, durability).findings.filter { $0.state != .fine }
+    private func bad(_ hosts: [HostInspection], _ durability: StoreDurability = .synchronous) -> [Finding] {
+        inspect(hosts, durability).findings.filter { $0.state != .ok }
     }
 
     /// Expects one finding that is not fine.
     private func expect(
-        _ state: StoreFinding.State, _ text: String, advice: String, of hosts: HostInspection...,
+        _ state: Finding.State, _ text: String, advice: String, of hosts: HostInspection...,
         durability: StoreDurability = .synchronous, location: SourceLocation = #_sourceLocation
     ) {
         let found = bad(hosts, durability)
@@ -115,10 +115,10 @@ struct InspectionTests {
 
     @Test func `a server of the tests is looked at`() throws {
         let found = DatabaseInspector(try TestDatabase().options()).inspect().findings
-        #expect(found.contains { $0.state == .fine && $0.text.contains("is the primary: PostgreSQL ") })
-        #expect(found.contains { $0.state == .fine && $0.text.contains("has schema \(Schema.version)") })
-        #expect(found.contains { $0.state == .fine && $0.text.hasPrefix("commits return on ") })
-        #expect(found.contains { $0.state == .fine && $0.text.contains("agrees with this machine's") })
+        #expect(found.contains { $0.state == .ok && $0.text.contains("is the primary: PostgreSQL ") })
+        #expect(found.contains { $0.state == .ok && $0.text.contains("has schema \(Schema.version)") })
+        #expect(found.contains { $0.state == .ok && $0.text.hasPrefix("commits return on ") })
+        #expect(found.contains { $0.state == .ok && $0.text.contains("agrees with this machine's") })
         #expect(!found.contains { $0.state == .problem }, "\(found)")
     }
 }

@@ -36,7 +36,7 @@ import Testing
         try TestServer.ringFile(other).save(try KeyRing.random(createdAt: 1))
         #expect(try refusal(database, folder: other) == .keyRing(.ofAnotherStore(path: other.path + "/keys")))
         let error = try #require(try refusal(database, isSealed: false))
-        #expect("\(error)".hasPrefix("the tokens in the database are sealed, and sealing is off"))
+        #expect(error == .sealed(place: "the database"))
 
         let second = try TestServer(database, folder: try first.copyOfRing())
         defer { second.store.close() }
@@ -96,7 +96,7 @@ import Testing
         #expect(try database.sql("SELECT convert_from(value, 'UTF8') FROM token") == [["token"]])
         #expect(server.store.administrator.keyRing == nil)
         let error = try #require(try refusal(database))
-        #expect("\(error)".hasPrefix("the database is for tokens in the clear, and sealing is on"))
+        #expect(error == .notSealed(place: "the database"))
         let second = try TestServer(database, isSealed: false)
         #expect(try await second.get("id") == "token")
         server.store.close()

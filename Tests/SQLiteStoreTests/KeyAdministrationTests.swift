@@ -39,7 +39,7 @@ import Testing
         first.close()
         #expect(rename(ring.path, ring.path + ".away") == 0)
         #expect(throws: SQLiteOpenError.shared(.keyRing(.missing(path: ring.path)))) { try SQLiteTokenStore(at: data) }
-        #expect(try SQLiteStoreProvider(examining: data).examine()?.isEmpty == false)
+        #expect(try SQLiteStoreProvider(examining: data).examine()?.sealing != nil)
         #expect(rename(ring.path + ".away", ring.path) == 0)
         let again = try SQLiteTokenStore(at: data)
         defer { again.close() }

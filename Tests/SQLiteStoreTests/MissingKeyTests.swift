@@ -30,7 +30,7 @@ import Testing
     func found() async throws {
         let file = try await makeStore(ofFirst: 1, ofSecond: 500)
         try file.save(#require(try file.load()).removingKey(numbered: 1))
-        #expect(try SQLiteStoreProvider(examining: data).examine()?.keyNumbers == [1, 2])
+        #expect(try SQLiteStoreProvider(examining: data).examine()?.sealing?.keyNumbers == [1, 2])
         let store = try SQLiteTokenStore(at: data)
         defer { store.close() }
         #expect(try await SQLiteAdministrator(store).missingKeys() == [1])

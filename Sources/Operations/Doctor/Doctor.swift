@@ -3,7 +3,7 @@ internal import FoundationEssentials
 internal import Glibc
 package import Settings
 internal import System
-internal import TokenStore
+package import TokenStore
 
 /// Checks everything that a server needs, and reports each problem with what to do about it.
 ///
@@ -46,7 +46,7 @@ package struct Doctor: Sendable {
         ]
     }
 
-    package func examine() async -> DoctorReport {
+    package func examine() -> DoctorReport {
         let loaded: SettingsLoader.Loaded
         do throws(SettingsError) {
             loaded = try loader.loadWithOrigins()
@@ -71,7 +71,7 @@ package struct Doctor: Sendable {
         findings += forgottenFile(directory)
         findings += server.findings(version: version) + FolderCheck.findings(directory, provider)
         if let provider, provider.isShared || StartCheck.canUse(directory) {
-            findings += await StoreCheck(settings, provider, directory: directory, server: server).findings()
+            findings += StoreCheck(settings, provider, directory: directory, server: server).findings()
         }
         findings += start(settings)
         let values = Setting.all.map {
@@ -122,53 +122,6 @@ package struct Doctor: Sendable {
         }
         findings += remarks.map { .ok("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
-    }
-}
-
-/// The result of one check.
-package struct Finding: Encodable, Sendable {
-    package enum State: String, Encodable, Sendable {
-        case ok
-        /// The server works, but may stop working, or could work better.
-        case warning
-        /// The server cannot work, or is not secure.
-        case problem
-    }
-
-    /// The heading that the finding is printed under.
-    package let topic: String
-    package let state: State
-    package let text: String
-    /// What to do; empty when the state is `ok`.
-    package let advice: String
-
-    static func ok(_ topic: String, _ text: String) -> Finding {
-        Finding(topic: topic, state: .ok, text: text, advice: "")
-    }
-
-    static func warning(_ topic: String, _ text: String, _ advice: String) -> Finding {
-        Finding(topic: topic, state: .warning, text: text, advice: advice)
-    }
-
-    static func problem(_ topic: String, _ text: String, _ advice: String) -> Finding {
-        Finding(topic: topic, state: .problem, text: text, advice: advice)
-    }
-
-    /// A problem from an error whose text says after a semicolon what to do.
-    static func problem(_ topic: String, _ error: some CustomStringConvertible) -> Finding {
-        let parts = parts(of: "\(error)")
-        return problem(topic, parts.text, parts.advice)
-    }
-
-    /// A warning from a text that says after a semicolon what to do.
-    static func warning(_ topic: String, _ text: String) -> Finding {
-        let parts = parts(of: text)
-        return warning(topic, parts.text, parts.advice)
-    }
-
-    private static func parts(of text: String) -> (text: String, advice: String) {
-        let parts = text.split(separator: "; ", maxSplits: 1).map(String.init)
-        return (parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
     }
 }
 

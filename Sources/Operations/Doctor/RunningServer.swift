@@ -23,6 +23,7 @@ enum RunningServer {
         let process: Process
         let version: String
         let listeners: [String]
+        let reasons: [String]
         let warnings: [ServerStatus.Warning]
     }
 
@@ -53,7 +54,12 @@ enum RunningServer {
                 ? .ok(Self.topic, text)
                 : .warning(
                     Self.topic, "\(text), with version \(status.version)", "restart it to run version \(version)")
-            return [finding] + status.warnings.map { .warning(Self.topic, $0.text) }
+            let reasons = status.reasons.map { reason in
+                Finding.problem(
+                    Self.topic, "the server is not ready: \(reason)",
+                    "remove the cause; the server then recovers by itself")
+            }
+            return [finding] + reasons + status.warnings.map { .warning(Self.topic, $0.text) }
         case .silent(let processID, let reason):
             let process = processID.map { "process \($0)" } ?? "another process"
             return [

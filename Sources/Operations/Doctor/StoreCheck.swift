@@ -28,7 +28,7 @@ struct StoreCheck {
         self.server = server
     }
 
-    func findings() async -> [Finding] {
+    func findings() -> [Finding] {
         let damagedCopy = examiner?.damagedCopy.map { path in
             Finding.warning(
                 Self.topic, "\(path) is a copy of a damaged WAL, with tokens that the store may lack",
@@ -38,29 +38,19 @@ struct StoreCheck {
         // A store on other machines is backed up there.
         let backups =
             inspector == nil ? [BackupCheck.finding(BackupRecord(in: directory), now: Int64(time(nil)))] : []
-        return backups + (await storeFindings()) + [damagedCopy].compactMap(\.self)
+        return backups + storeFindings() + [damagedCopy].compactMap(\.self)
     }
 
-    private func storeFindings() async -> [Finding] {
-        let file = StoreSelection.keyRing(settings)
+    private func storeFindings() -> [Finding] {
         switch server {
-        case .running: return askServer() + (inspector.map { DatabaseCheck($0).findings } ?? [])
+        case .running: return askServer() + (inspector?.inspect().findings ?? [])
         case .hidden, .silent:
             return [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
-                + (inspector.map { DatabaseCheck($0).findings } ?? [])
+                + (inspector?.inspect().findings ?? [])
         case .none:
-            return inspector.map { inspect(DatabaseCheck($0), file) } ?? examineFiles(file)
+            guard let found = inspector?.inspect() else { return examineFiles() }
+            return found.findings + keyFindings(found.sealing, of: "the database")
         }
-    }
-
-    // MARK: - On other machines
-
-    private func inspect(_ check: DatabaseCheck, _ file: KeyRingFile) -> [Finding] {
-        let isSealed = settings.sealing.isEnabled
-        // `ring` reports a key ring that cannot be read.
-        let numbers = isSealed ? (try? file.load())?.keys.map(\.number) : nil
-        return check.findings + ring(file, of: check.keyRing, hasStore: check.keyRing != nil)
-            + check.keyFindings(isSealed: isSealed, numbers: numbers)
     }
 
     // MARK: - Running
@@ -68,12 +58,7 @@ struct StoreCheck {
     private func askServer() -> [Finding] {
         let client = ServerClient(
             path: ControlSocketAddress.path(in: directory), timeoutInSeconds: Self.timeoutInSeconds)
-        // The server answers this even while its disk does not respond.
-        let readiness = ServerControl.readiness(settings)
-        var findings: [Finding] = readiness.reasons.map {
-            .problem(
-                Self.topic, "the server is not ready: \($0)", "remove the cause; the server then recovers by itself")
-        }
+        var findings: [Finding] = []
         do throws(ServerClient.Failure) {
             let found = try client.perform(StatisticsOfStore()) { _ in }
             findings.append(.ok(Self.topic, Self.text(found)))
@@ -102,38 +87,24 @@ struct StoreCheck {
 
     // MARK: - Files
 
-    private func examineFiles(_ file: KeyRingFile) -> [Finding] {
-        guard let examiner else { return ring(file, of: nil, hasStore: false) }
+    private func examineFiles() -> [Finding] {
+        guard let examiner else { return keyFindings(nil, of: "") }
+        let place = "the store \(examiner.path)"
         let found: StoreExamination?
         do throws(StoreOpenError) {
             found = try examiner.examine()
         } catch {
-            return [.problem(Self.topic, error)] + ring(file, of: nil, hasStore: false)
+            return [.problem(Self.topic, error)] + keyFindings(nil, of: place)
         }
         guard let found, found.schemaVersion != nil || found.walBytes > 0 else {
-            return [absentStore(file)] + ring(file, of: nil, hasStore: false)
+            return [absentStore()] + keyFindings(nil, of: place)
         }
-        var findings: [Finding] = []
-        findings.append(.ok(Self.topic, Self.text(found)))
-        if let damage = found.damage { findings.append(.problem(Self.topic, damage)) }
-        switch (settings.sealing.isEnabled, found.keyRing != nil) {
-        case (true, false) where !found.isEmpty:
-            findings.append(.problem(Self.topic, StoreOpenError.notSealed(path: examiner.path)))
-        case (false, true) where !found.isEmpty:
-            findings.append(.problem(Self.topic, StoreOpenError.sealed(path: examiner.path)))
-        default: break
-        }
-        findings += ring(file, of: found.keyRing, hasStore: !found.isEmpty)
-        // The line above reports a key ring that cannot be read or is another store's.
-        if let ring = try? file.load(), let identity = try? ring.identity(),
-            KeyRing.fingerprint(identity) == found.keyRing
-        {
-            findings += found.keyNumbers.filter { ring.key(numbered: $0) == nil }.sorted().map(Self.missing)
-        }
-        return findings
+        return [.ok(Self.topic, Self.text(found))] + (found.damage.map { [.problem(Self.topic, $0)] } ?? [])
+            + keyFindings(found.sealing, of: place)
     }
 
-    private func absentStore(_ file: KeyRingFile) -> Finding {
+    private func absentStore() -> Finding {
+        let file = StoreSelection.keyRing(settings)
         guard settings.sealing.isEnabled, FileStatus(file.path) != nil else {
             return .ok(Self.topic, "there is none yet; the first start creates it")
         }
@@ -144,13 +115,42 @@ struct StoreCheck {
         )
     }
 
-    private func ring(
-        _ file: KeyRingFile, of fingerprint: String?, hasStore: Bool
+    // MARK: - Keys
+
+    /// - Parameters:
+    ///   - sealing: How the store is sealed; nil if it has no rows, or if that is not known.
+    ///   - place: Names the store in error texts.
+    private func keyFindings(_ sealing: StoreSealing?, of place: String) -> [Finding] {
+        let file = StoreSelection.keyRing(settings)
+        let isSealed = settings.sealing.isEnabled
+        // A key ring that cannot be read, or is another store's, is reported by `ring`.
+        let found = isSealed ? try? file.load() : nil
+        return Self.misfits(sealing, isSealed: isSealed, found, of: place) + ring(file, of: sealing?.keyRing)
+    }
+
+    /// What does not fit: the settings and the store, or the store and its key ring.
+    ///
+    /// - Parameters:
+    ///   - isSealed: Whether sealing is on in the settings.
+    ///   - ring: Nil if it cannot be read.
+    static func misfits(
+        _ sealing: StoreSealing?, isSealed: Bool, _ ring: KeyRing?, of place: String
     ) -> [Finding] {
+        guard let sealing else { return [] }
+        guard isSealed == (sealing.keyRing != nil) else {
+            return [.problem(topic, isSealed ? StoreOpenError.notSealed(place: place) : .sealed(place: place))]
+        }
+        guard let ring, let identity = try? ring.identity(), KeyRing.fingerprint(identity) == sealing.keyRing else {
+            return []
+        }
+        return sealing.keyNumbers.filter { ring.key(numbered: $0) == nil }.sorted().map(missing)
+    }
+
+    private func ring(_ file: KeyRingFile, of fingerprint: String?) -> [Finding] {
         guard settings.sealing.isEnabled else { return [.ok(Self.ringTopic, "sealing is off: no key ring is needed")] }
         do throws(KeyRingError) {
             guard let ring = try file.load() else {
-                guard hasStore && fingerprint != nil else {
+                guard fingerprint != nil else {
                     return [.ok(Self.ringTopic, "\(file.path) does not exist yet; the first start creates it")]
                 }
                 if let credential = StoreCredential.path(), settings.sealing.keyRing.isEmpty {
@@ -164,7 +164,7 @@ struct StoreCheck {
                 return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
             }
             let own = KeyRing.fingerprint(try ring.identity())
-            if hasStore, let fingerprint, fingerprint != own {
+            if let fingerprint, fingerprint != own {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
             return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.keys.map(\.number))), fingerprint \(own)")]
@@ -198,7 +198,10 @@ struct StoreCheck {
     private static func missing(_ number: Int) -> Finding {
         .problem(
             ringTopic, "tokens are sealed with key \(number), which the key ring does not have",
-            "put the key ring of that time back (sealing.key_ring), and restart the server"
+            """
+            put the key ring of that time back (sealing.key_ring), or with PostgreSQL that of a server that has the key, and \
+            restart the server
+            """
         )
     }
 

@@ -4,6 +4,9 @@ internal import Synchronization
 internal import System
 internal import TokenStore
 
+/// The heading of what the doctor says of the database.
+private let topic = "Database"
+
 /// Asks all hosts of the database, for the doctor.
 struct DatabaseInspector: StoreInspector {
     private let options: PostgresOptions
@@ -81,12 +84,13 @@ extension StoreInspection {
         if primaries.isEmpty {
             findings.append(
                 .problem(
-                    "no host of store.url takes writes, so tokens can be neither stored nor read",
+                    topic, "no host of store.url takes writes, so tokens can be neither stored nor read",
                     "solve the problems of the hosts, or promote a standby"))
         }
         if primaries.count > 1 {
             findings.append(
                 .problem(
+                    topic,
                     "\(primaries.compactMap(\.primary?.address).joined(separator: " and ")) take writes, each for itself",
                     """
                     the one with the lower timeline was replaced: shut it down before somebody reads from it, and make it a standby of \
@@ -97,69 +101,69 @@ extension StoreInspection {
             let facts = latest.primary
         else { return }
         let rules = DurabilityRules(facts, durability)
-        findings += rules.refusals.map { StoreFinding(sentence: $0, isProblem: true) }
-        findings += rules.warnings.map { StoreFinding(sentence: $0, isProblem: false) }
+        findings += rules.refusals.map { Self.finding($0, isProblem: true) }
+        findings += rules.warnings.map { Self.finding($0, isProblem: false) }
         findings.append(Self.judgeCommit(latest.commitError, facts.address, durability))
         findings.append(
             facts.isClockOff
-                ? .warning(facts.clockDifferenceText, HostFacts.clockAdvice)
-                : .fine("the clock of \(facts.address) agrees with this machine's"))
+                ? .warning(topic, facts.clockDifferenceText, HostFacts.clockAdvice)
+                : .ok(topic, "the clock of \(facts.address) agrees with this machine's"))
         switch latest.tables {
         case nil: break
-        case .failure(let error)?: findings.append(StoreFinding(sentence: error.text, isProblem: true))
+        case .failure(let error)?: findings.append(Self.finding(error.text, isProblem: true))
         case .success(let row)?:
             findings.append(
-                .fine("the database has schema \(row.schemaVersion), and this role may do what a server does"))
+                .ok(topic, "the database has schema \(row.schemaVersion), and this role may do what a server does"))
             guard row.isDecided else { return }
-            sealing = Sealing(
+            sealing = StoreSealing(
                 keyRing: row.keyRing.map(KeyRing.fingerprint), keyNumbers: Set(row.fingerprints.keys))
         }
     }
 
-    private static func judge(_ name: String, _ error: PostgresError, isOnly: Bool) -> StoreFinding {
+    private static func judge(_ name: String, _ error: PostgresError, isOnly: Bool) -> Finding {
         let text = "\(name) is of no use: \(error.text)"
         let advice =
             error.state?.advice
             ?? (error.isFromServer
                 ? "read the log of PostgreSQL on that host"
                 : "check that PostgreSQL runs there, listens on this port, and can be reached from this machine")
-        return isOnly ? .problem(text, advice) : .warning(text, advice)
+        return isOnly ? .problem(topic, text, advice) : .warning(topic, text, advice)
     }
 
-    private static func judge(_ facts: HostFacts) -> StoreFinding {
+    private static func judge(_ facts: HostFacts) -> Finding {
         let software = "\(facts.software)\(facts.timeline.map { ", timeline \($0)" } ?? "")"
         let encryption = facts.usesTLS ? ", with TLS" : ""
-        if facts.isInRecovery { return .fine("\(facts.address) is a standby: \(software)\(encryption)") }
-        guard facts.isReadOnly else { return .fine("\(facts.address) is the primary: \(software)\(encryption)") }
+        if facts.isInRecovery { return .ok(topic, "\(facts.address) is a standby: \(software)\(encryption)") }
+        guard facts.isReadOnly else { return .ok(topic, "\(facts.address) is the primary: \(software)\(encryption)") }
         return .warning(
+            topic,
             "\(facts.address) takes no writes: default_transaction_read_only is on there, or for this role or database",
             "set it to off, if this host is to be the primary")
     }
 
     private static func judgeCommit(
         _ error: PostgresError?, _ address: String, _ durability: StoreDurability
-    ) -> StoreFinding {
+    ) -> Finding {
         switch error {
-        case nil where durability == .local: .fine("commits return on \(address)")
-        case nil: .fine("commits return on \(address), when a standby has acknowledged them")
+        case nil where durability == .local: .ok(topic, "commits return on \(address)")
+        case nil: .ok(topic, "commits return on \(address), when a standby has acknowledged them")
         case .timedOut?:
             .problem(
+                topic,
                 "no standby acknowledges the commits on \(address), so they do not return, and no token can be stored",
                 """
                 attach a standby that synchronous_standby_names has (pg_stat_replication there shows those that are connected), or \
                 set store.durability: local and empty synchronous_standby_names
                 """)
-        case let error?: .problem("a commit on \(address) has failed: \(error)", "read its log")
+        case let error?: .problem(topic, "a commit on \(address) has failed: \(error)", "read its log")
         }
     }
-}
 
-extension StoreFinding {
     /// - Parameter sentence: What is wrong, a colon, and what to do about it.
-    fileprivate init(sentence: String, isProblem: Bool) {
+    private static func finding(_ sentence: String, isProblem: Bool) -> Finding {
         let parts = sentence.split(separator: ": ", maxSplits: 1).map(String.init)
         let advice = parts.count == 2 ? parts[1] : "correct that, and run the doctor again"
-        self = isProblem ? .problem(parts[0], advice) : .warning(parts[0], advice)
+        return isProblem ? .problem(topic, parts[0], advice) : .warning(topic, parts[0], advice)
     }
 }
 #endif

@@ -83,24 +83,8 @@ final class StoreAgreement: Sendable {
     }
 
     private func choose(_ row: StoreRow) throws(StoreOpenError) -> KeyRingChoice {
-        do throws(StoreOpenError) {
-            return try file.ring(
-                fitting: row.keyRing ?? [], isEmpty: !row.isDecided, isSealed: options.isSealed, of: "")
-        } catch {
-            switch error {
-            case .notSealed:
-                throw .store(
-                    StoreFault(
-                        """
-                        the database is for tokens in the clear, and sealing is on; set sealing.enabled to off, or export the tokens and \
-                        import them into a new database
-                        """))
-            case .sealed:
-                throw .store(
-                    StoreFault("the tokens in the database are sealed, and sealing is off; set sealing.enabled to on"))
-            default: throw error
-            }
-        }
+        try file.ring(
+            fitting: row.keyRing ?? [], isEmpty: !row.isDecided, isSealed: options.isSealed, of: "the database")
     }
 
     /// The row for the first server to write: the newest key seals, and rows may be sealed with every key.

@@ -39,11 +39,11 @@ extension SQLiteStoreProvider: StoreExaminer {
             guard try select.step() else { return }
             let identity = select.blob(at: 0)
             found.tokens = select.integer(at: 1)
-            found.isEmpty = try Schema.isEmpty(connection)
-            guard !identity.isEmpty else { return }
-            found.keyRing = KeyRing.fingerprint(identity)
+            guard try !Schema.isEmpty(connection) else { return }
             // Damaged rows are left for `verify` to find.
-            found.keyNumbers = (try? KeyNumbers.read(connection, rows: KeyNumbers.rowsForOperator)) ?? []
+            let numbers = identity.isEmpty ? nil : try? KeyNumbers.read(connection, rows: KeyNumbers.rowsForOperator)
+            found.sealing = StoreSealing(
+                keyRing: identity.isEmpty ? nil : KeyRing.fingerprint(identity), keyNumbers: numbers ?? [])
         }
         return found
     }

@@ -248,7 +248,7 @@ struct StoreOpener: Sendable {
     private func ring(fitting identity: [UInt8], isEmpty: Bool) throws(SQLiteOpenError) -> KeyRingChoice {
         do throws(StoreOpenError) {
             return try options.keyRing.ring(
-                fitting: identity, isEmpty: isEmpty, isSealed: options.isSealed, of: database)
+                fitting: identity, isEmpty: isEmpty, isSealed: options.isSealed, of: "the store \(database)")
         } catch {
             throw .shared(error)
         }

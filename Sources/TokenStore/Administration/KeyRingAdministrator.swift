@@ -183,15 +183,15 @@ extension KeyRingFile {
     ///     none.
     ///   - isEmpty: Whether the store has no rows.
     ///   - isSealed: Whether the settings ask for sealing.
-    ///   - place: Where the store is, for error texts.
+    ///   - place: Names the store in error texts.
     package func ring(
         fitting identity: [UInt8], isEmpty: Bool, isSealed: Bool, of place: String
     ) throws(StoreOpenError) -> KeyRingChoice {
         guard isSealed else {
-            guard identity.isEmpty || isEmpty else { throw .sealed(path: place) }
+            guard identity.isEmpty || isEmpty else { throw .sealed(place: place) }
             return KeyRingChoice(ring: nil, identity: [], isNew: false)
         }
-        guard !identity.isEmpty || isEmpty else { throw .notSealed(path: place) }
+        guard !identity.isEmpty || isEmpty else { throw .notSealed(place: place) }
         do throws(KeyRingError) {
             let (ring, isNew) = try load(orMaking: isEmpty)
             let found = try ring.identity()

@@ -15,15 +15,11 @@ package struct StoreExamination: Sendable {
     package var schemaVersion: Int?
     /// As of the last checkpoint.
     package var tokens = 0
-    /// Whether it has no row of any kind, as of the last checkpoint.
-    package var isEmpty = true
     package var databaseBytes = 0
     /// More than 0 after a crash; the next start moves the WAL into the database.
     package var walBytes = 0
-    /// The fingerprint of the key ring that has sealed the store; nil in the clear.
-    package var keyRing: String?
-    /// The numbers of the keys that rows are sealed with, as of the last checkpoint and as far as a short look shows.
-    package var keyNumbers: Set<Int> = []
+    /// How its rows are sealed, as of the last checkpoint and as far as a short look shows; nil if it has no row of any kind.
+    package var sealing: StoreSealing?
     /// What is damaged; nil if nothing is.
     package var damage: StoreOpenError?
 
@@ -38,49 +34,69 @@ package protocol StoreInspector: Sendable {
 
 /// What can be found out about a store on other machines.
 package struct StoreInspection: Sendable {
-    package var findings: [StoreFinding] = []
+    package var findings: [Finding] = []
     /// The servers' agreement on keys; nil if it cannot be read, or no server has started yet.
-    package var sealing: Sealing?
-
-    package struct Sealing: Hashable, Sendable {
-        /// The fingerprint of the key ring that seals; nil in the clear.
-        package var keyRing: String?
-        /// The numbers of the keys that rows may be sealed with.
-        package var keyNumbers: Set<Int>
-
-        package init(keyRing: String?, keyNumbers: Set<Int>) {
-            self.keyRing = keyRing
-            self.keyNumbers = keyNumbers
-        }
-    }
+    package var sealing: StoreSealing?
 
     package init() {}
 }
 
-/// One result of an inspection.
-package struct StoreFinding: Hashable, Sendable {
-    package enum State: Hashable, Sendable {
-        case fine
-        /// The store works, but may stop working, or could work better.
+/// How the rows of a store are sealed.
+package struct StoreSealing: Hashable, Sendable {
+    /// The fingerprint of the key ring; nil in the clear.
+    package let keyRing: String?
+    /// The numbers of the keys that rows may be sealed with.
+    package let keyNumbers: Set<Int>
+
+    package init(keyRing: String?, keyNumbers: Set<Int>) {
+        self.keyRing = keyRing
+        self.keyNumbers = keyNumbers
+    }
+}
+
+/// The result of one check of the doctor.
+package struct Finding: Encodable, Hashable, Sendable {
+    package enum State: String, Encodable, Sendable {
+        case ok
+        /// The server works, but may stop working, or could work better.
         case warning
-        /// The store does not work, or may lose what it has acknowledged.
+        /// The server cannot work, or is not secure.
         case problem
     }
 
+    /// The heading that the finding is printed under.
+    package let topic: String
     package let state: State
     package let text: String
-    /// What to do; empty if everything is fine.
+    /// What to do; empty when the state is `ok`.
     package let advice: String
 
-    package static func fine(_ text: String) -> StoreFinding {
-        StoreFinding(state: .fine, text: text, advice: "")
+    package static func ok(_ topic: String, _ text: String) -> Finding {
+        Finding(topic: topic, state: .ok, text: text, advice: "")
     }
 
-    package static func warning(_ text: String, _ advice: String) -> StoreFinding {
-        StoreFinding(state: .warning, text: text, advice: advice)
+    package static func warning(_ topic: String, _ text: String, _ advice: String) -> Finding {
+        Finding(topic: topic, state: .warning, text: text, advice: advice)
     }
 
-    package static func problem(_ text: String, _ advice: String) -> StoreFinding {
-        StoreFinding(state: .problem, text: text, advice: advice)
+    package static func problem(_ topic: String, _ text: String, _ advice: String) -> Finding {
+        Finding(topic: topic, state: .problem, text: text, advice: advice)
+    }
+
+    /// A problem from an error whose text says after a semicolon what to do.
+    package static func problem(_ topic: String, _ error: some CustomStringConvertible) -> Finding {
+        let parts = parts(of: "\(error)")
+        return problem(topic, parts.text, parts.advice)
+    }
+
+    /// A warning from a text that says after a semicolon what to do.
+    package static func warning(_ topic: String, _ text: String) -> Finding {
+        let parts = parts(of: text)
+        return warning(topic, parts.text, parts.advice)
+    }
+
+    private static func parts(of text: String) -> (text: String, advice: String) {
+        let parts = text.split(separator: "; ", maxSplits: 1).map(String.init)
+        return (parts[0], parts.count == 2 ? parts[1] : "correct that, and run the doctor again")
     }
 }

@@ -10,9 +10,9 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
     /// There is no store at the path.
     case missing(path: String)
     /// The settings ask for sealing, and the store has tokens in the clear.
-    case notSealed(path: String)
+    case notSealed(place: String)
     /// The settings ask for no sealing, and the store is sealed.
-    case sealed(path: String)
+    case sealed(place: String)
     /// Any other reason, in the store's own words.
     case store(StoreFault)
 
@@ -31,15 +31,15 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         case .directory(let error): "\(error)"
         case .keyRing(let error): "\(error)"
         case .missing(let path): "there is no store at \(path); name its folder with --data-directory or --config"
-        case .notSealed(let path):
+        case .notSealed(let place):
             """
-            the store \(path) holds tokens in the clear, and sealing is on; \
-            set sealing.enabled to off, or seal it: token-cache copy, to another folder
+            \(place) holds tokens in the clear, and sealing is on; \
+            set sealing.enabled to off, or seal it: token-cache copy, to another folder or database
             """
-        case .sealed(let path):
+        case .sealed(let place):
             """
-            the store \(path) is sealed, and sealing is off; \
-            set sealing.enabled to on, or unseal it: token-cache copy, to another folder
+            \(place) is sealed, and sealing is off; \
+            set sealing.enabled to on, or unseal it: token-cache copy, to another folder or database
             """
         case .store(let fault): "\(fault)"
         }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Operations
+import TokenStore
 
 /// The command `token-cache doctor`.
 struct Diagnose: AsyncParsableCommand {
@@ -26,7 +27,7 @@ struct Diagnose: AsyncParsableCommand {
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let report = await Doctor(options.loader(listen: addresses.listen), version: Version.text).examine()
+        let report = Doctor(options.loader(listen: addresses.listen), version: Version.text).examine()
         try output.print(report, DoctorText.text(of: report))
         if report.problems > 0 { throw ExitCode.failure }
     }

@@ -87,7 +87,8 @@ struct TokenCache: AsyncParsableCommand {
                 } else {
                     try command.run()
                 }
-            } catch let error where !(error is ExitCode || error is CleanExit) {
+            } catch let error where !(error is ExitCode) && exitCode(for: error) == .failure {
+                // Not help, which ArgumentParser's own command throws too.
                 StandardError.print("\(error)")
                 configuration?.noteForgottenFile()
                 return ExitCode.failure.rawValue

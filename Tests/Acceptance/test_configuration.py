@@ -124,3 +124,9 @@ def test_a_mistaken_command_line_gets_what_was_meant(tmp_path, arguments, messag
     # EX_USAGE of sysexits.h, which swift-argument-parser gives for these.
     assert (done.returncode, done.stdout) == (64, "") and re.search(message, done.stderr, re.S), done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["help"], ["help", "serve"], ["serve", "--help"], ["keyring", "--help"], ["--version"]])
+def test_what_is_asked_for_is_printed(tmp_path, arguments):
+    done = run(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and re.match("OVERVIEW: .*USAGE: token-cache|[1-9]", done.stdout, re.S), done

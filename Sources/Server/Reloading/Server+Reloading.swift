@@ -82,9 +82,10 @@ extension Server {
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                        let known = access.unrecorded.withLock(\.count)
                         await access.reloadChangedFiles(logger, [file])
                         // At once, so that hardly any change is missing from the audit log after a crash.
-                        guard !access.unrecorded.withLock(\.isEmpty) else { continue }
+                        guard access.unrecorded.withLock(\.count) > known else { continue }
                         auditQueue.async { [access] in access.recordChanges() }
                     }
                 }

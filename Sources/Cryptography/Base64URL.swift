@@ -5,6 +5,8 @@ package enum Base64URL {
 
     /// Appends the characters that stand for some bytes.
     package static func append(_ bytes: Span<UInt8>, to text: inout [UInt8]) {
+        // Appending no element to an empty array writes to the storage that all empty arrays share.
+        guard !bytes.isEmpty else { return }
         // In one step, so that the array's room is not checked for each character.
         text.append(addingCapacity: length(of: bytes.count)) { output in
             var index = 0

@@ -66,7 +66,7 @@ extension Setting {
             "access.bearer.audience", \.access.bearer.rules.audiences, .texts("audiences, such as token-cache"),
             takesEffect: .atStart,
             """
-            The audiences of which the claim aud of a JWT must contain one: otherwise a token that was made for another
+            The audiences of which the claim aud of a JWT must contain one. Otherwise, a token that was made for another
             service of the same issuer would be accepted here.
             """
         ),

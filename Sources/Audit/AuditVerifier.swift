@@ -141,7 +141,7 @@ package struct AuditFault: Hashable, Sendable, CustomStringConvertible {
     /// Another reason for lines that are missing before a file.
     private var fileIsMissing: String { line == 1 ? ", or the file that has them was not given" : "" }
 
-    /// Why numbers may be used again in a new file: its start knows only the end that was saved.
+    /// Why a new file may use line numbers again: the start that began it knew only the end that had been saved.
     private static let lateStart = """
         if a crash and then a rotation came before this file, the start that began it may not have known the last lines of the \
         file before: verify it and the later files without the earlier ones

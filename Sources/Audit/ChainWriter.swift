@@ -12,7 +12,7 @@ struct ChainWriter: ~Copyable {
     var notices: [AuditNotice] = []
     /// Whether the file of the running key has to be replaced.
     var isKeyUnsaved = false
-    /// Why no new file could follow the current one, which was removed: until one does, nothing is written.
+    /// Why no new file could be made after the current one was removed; nothing is written while it is set.
     var obstacle: AuditError?
     private var encoder: LineEncoder
     private var headFile: HeadFile

@@ -90,7 +90,7 @@ extension Server {
 
 extension Server {
     private static let auditInterval = Duration.seconds(1)
-    /// How long a reload waits for the audit log's disk, as requests do.
+    /// How long a reload waits for the audit log's disk: as long as a request does.
     private static let auditPatience = Duration.seconds(5)
 
     /// Opens the audit log, which records the start; nil if the settings name none.
@@ -124,9 +124,9 @@ extension Server {
         }
     }
 
-    /// Does work that waits for the audit log's disk, after the work that was begun before.
+    /// Runs work on the audit log's queue, after the work that is queued there already, and waits for its result.
     ///
-    /// - Returns: Nil without an audit log, or if the disk does not respond for a while; then the work is done once it does.
+    /// - Returns: Nil without an audit log, or if its disk does not respond for a while; the work is done once the disk responds.
     func withAuditLog<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result? {
         guard let audit else { return nil }
         return await withCheckedContinuation { continuation in

@@ -47,7 +47,7 @@ struct TokenCache: AsyncParsableCommand {
     @MainActor static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
-        // libdispatch, on which asynchronous code runs, opens some itself, and ends the process without a message if it cannot.
+        // libdispatch, on which asynchronous code runs, opens files of its own, and crashes without a message if it cannot.
         guard DescriptorLimit.current >= 8 else {
             StandardError.print(
                 "the limit of open files, \(DescriptorLimit.current), is too low to start; raise it with ulimit -n or LimitNOFILE="

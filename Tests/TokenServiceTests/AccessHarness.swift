@@ -35,7 +35,7 @@ final class AccessHarness {
     /// - Parameter reportsEnds: Whether the store reports the end of sessions, as it does unless several servers share it.
     init(readsLater: Bool = false, reportsEnds: Bool = true, trail: AuditTrail? = nil) throws {
         let answers = AnswerCache(limit: 0)
-        sessions = SessionCache(limit: reportsEnds ? 1 << 20 : nil)
+        sessions = SessionCache(limit: 1 << 20, seesEnds: reportsEnds)
         let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         let store = MemoryStore(MemoryDisk(), options: options, readsLater: readsLater)
         if reportsEnds { store.report(writesTo: ServiceCaches(answers, sessions)) }

@@ -145,8 +145,8 @@ package struct AuditedStore: Sendable {
 extension OperatorTrail {
     /// Opens the audit log of a server that does not run, for a command that does what the server would record.
     ///
-    /// It is opened before the command changes anything, so that nothing happens that cannot be recorded. The caller closes it, and
-    /// has locked the data folder, as a server that runs there has the log open itself.
+    /// It is opened before the command changes anything, so that nothing happens that cannot be recorded. The caller has locked the
+    /// data folder, which shows that no server has the log open, and closes the log.
     ///
     /// - Parameters:
     ///   - settings: The server's.

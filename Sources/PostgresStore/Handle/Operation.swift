@@ -15,9 +15,9 @@ class Operation {
     let rows: RowAccess
     /// The key of the user whose rows it locks, by which the operations of a transaction are sorted; empty for reads.
     ///
-    /// All transactions lock the rows of users in this order, so they never wait for each other because of different users. Because of
-    /// one user they can, if one has locked the token and the other a session, and each of them has another operation: PostgreSQL
-    /// ends one of them after a second (`deadlock_timeout`), and its operations are sent again.
+    /// All transactions lock the rows of users in this order, so operations on different users cannot deadlock. Operations on
+    /// one user can, if one transaction has locked the token, another one a session, and each then needs the other's row. PostgreSQL
+    /// ends one of the two after a second (`deadlock_timeout`), and its operations are sent again.
     let lockOrder: [UInt8]
     /// Whether the connection was lost after sending, so that the database may have carried it out, or may still do so.
     var mayHaveLanded = false

@@ -78,7 +78,7 @@ enum Statement: String, CaseIterable {
     /// - Parameters:
     ///   - key: The session's key, or NULL.
     ///   - now: The number of the parameter with the time.
-    ///   - rest: The end of the search for the session.
+    ///   - rest: What follows the conditions of the search for the session, such as a lock.
     private static func hasSession(_ key: String, _ now: Int, _ rest: String = "") -> String {
         """
         (\(key) IS NULL OR EXISTS (SELECT 1 FROM session WHERE session.key = \(key) \

@@ -30,12 +30,12 @@ package final class AccessResources: Sendable {
 
     /// - Parameters:
     ///   - settings: The settings at the start.
-    ///   - keepsSessions: Whether the store reports the end of every session; otherwise each request asks the store.
+    ///   - seesEnds: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
-    init(_ settings: Settings, keepsSessions: Bool = true, audit: AuditLog? = nil) throws(StartError) {
+    init(_ settings: Settings, seesEnds: Bool = true, audit: AuditLog? = nil) throws(StartError) {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
-        sessions = SessionCache(limit: keepsSessions ? settings.cacheLimit / 4 : nil)
+        sessions = SessionCache(limit: settings.cacheLimit / 4, seesEnds: seesEnds)
         failures = FailureLimiter(settings.access.failures)
         var setting = "access.api.keys_file"
         do throws(KeyFileError) {
@@ -145,7 +145,7 @@ extension AccessResources {
         if audit != nil { unrecorded.withLock { $0 += events } }
     }
 
-    /// The most events that are kept after an attempt to record them.
+    /// The most events that are kept after an attempt to record them has failed.
     private static let unrecordedLimit = 4_000
 
     /// Records the changes of keys; those that cannot be recorded are kept for the next call.

@@ -165,7 +165,7 @@ package final class BackendAPI {
                 user = ended?.user
                 return .now(ended == nil ? .noSession : .stored)
             })
-        // Also if it fails.
+        // The event is recorded also if the store fails.
         return answer.then { [self] answer, _ in recorded(answer, .endSession, user, session: id, call) }
     }
 

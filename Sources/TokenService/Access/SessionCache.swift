@@ -40,10 +40,12 @@ package final class SessionCache: Sendable {
     /// Whether the store reports the end of every session.
     let seesEnds: Bool
 
-    /// - Parameter limit: In bytes; with 0 nothing is kept. Nil if the store does not report the end of every session.
-    package init(limit: Int?) {
-        entries = RecentTable(limit: limit ?? 0)
-        seesEnds = limit != nil
+    /// - Parameters:
+    ///   - limit: In bytes; with 0 nothing is kept.
+    ///   - seesEnds: Whether the store reports the end of every session.
+    package init(limit: Int, seesEnds: Bool = true) {
+        entries = RecentTable(limit: limit)
+        self.seesEnds = seesEnds
     }
 
     /// Hashes only the last characters, which is enough: nobody can choose sessions that collide, as the server makes them.

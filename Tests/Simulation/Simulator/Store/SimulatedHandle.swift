@@ -36,6 +36,7 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
     func fetch(
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
+        precondition(session == nil, "no simulated client has a session")
         let id = number(of: id)
         if world.choices.readsLater {
             reads.append(Read(id: id, limit: limit, completion: makeCompletion()))

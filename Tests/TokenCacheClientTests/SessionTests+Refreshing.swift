@@ -237,6 +237,33 @@ extension SessionTests {
         #expect(session.state == .closed)
     }
 
+    @Test func `a refresh that waits for another process's when the session ends does not begin`() async throws {
+        let local = LocalTokenCache(.memory, user: "a")
+        try await local.store(token(expires: 10, clock))
+        try await local.update { $0?.refreshingUntil = Date() + 60 }
+        let calls = Locked(0)
+        weak var ended: TokenSession?
+        do {
+            let session = session(local)
+            ended = session
+            try await session.open()
+            let waiting = Task {
+                try await session.token(refresh: { _ in
+                    calls.withLock { $0 += 1 }
+                    throw Trouble()
+                })
+            }
+            try await until { await session.refreshing?.waiters == 1 }
+            await session.close()
+            await #expect(throws: TokenSessionError.closed) { try await waiting.value }
+        }
+        // The other process has failed. The session's task ends after that, and is the last that holds the session.
+        await local.endRefresh()
+        try await until { ended == nil }
+        #expect(calls.withLock { $0 } == 0)
+        #expect(try await local.record()?.refreshingUntil == nil)
+    }
+
     @Test func `a sign-out waits for a store that takes longer`() async throws {
         let cache = MemoryCache(token(expires: 10, clock))
         let session = session(cache)

@@ -73,10 +73,13 @@ extension TokenSession {
         let shared = cache as? any SharedTokenCaching
         // The cache must have the token that is to be refreshed.
         await writes.finish()
-        if cachingError == nil, let other = await shared?.beginRefresh(of: old), accepts(other), self.life == life {
-            deliver(other, outcome)
+        let other = cachingError == nil ? await shared?.beginRefresh(of: old) : nil
+        // After the session's end, the refresh could use up the refresh token of a user who is still in the cache.
+        guard self.life == life else {
+            if other == nil { await shared?.endRefresh() }
             return
         }
+        if let other, accepts(other) { return deliver(other, outcome) }
         do {
             var new = try await refresh(old)
             if new.isBlank { throw TokenSessionError.blankToken }

@@ -223,3 +223,38 @@ extension LayeredTokenCache {
         looksForOthers = false
     }
 }
+
+// A cache of the app's own in place of the server has no versions: what it contains is compared.
+extension TokenCaching {
+    /// What is there, and which version of it that is.
+    func fetchWithBase() async throws -> VersionedToken {
+        if let remote = self as? RemoteTokenCache { return try await remote.fetchVersion() }
+        do {
+            let information = try await fetch()
+            return VersionedToken(
+                content: information.map { .token($0) } ?? .none(), base: TokenBase(contentOf: information?.text))
+        } catch let error as TokenCacheError {
+            guard case .unreadable = error else { throw error }
+            return VersionedToken(content: .unreadable(error), base: .anything)
+        }
+    }
+
+    /// Stores or clears, if what is there is what the write is based on.
+    func write(_ information: TokenInformation?, replacing base: TokenBase, ending logins: Set<String>) async throws
+        -> TokenBase
+    {
+        if let remote = self as? RemoteTokenCache {
+            return try await remote.replace(base, with: information, ending: logins)
+        }
+        if base != .anything {
+            let current = try await fetchWithBase()
+            if current.base != base { throw TokenCacheError.conflict(current: current.information) }
+        }
+        if let information {
+            try await store(information)
+        } else {
+            try await clear()
+        }
+        return TokenBase(contentOf: information?.text)
+    }
+}

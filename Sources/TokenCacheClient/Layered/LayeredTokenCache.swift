@@ -241,21 +241,15 @@ public actor LayeredTokenCache: TokenCaching {
         outcomes[id] = outcome
         return outcome
     }
-}
 
-extension LayeredTokenCache: SharedTokenCaching {
-    func beginRefresh(of old: TokenInformation) async -> TokenInformation? {
-        await local.beginRefresh(of: old)
-    }
+    // MARK: - For sessions
 
-    func endRefresh() async {
-        await local.endRefresh()
-    }
-
+    /// Whether a write has not reached the server yet.
     func isWriteWaiting() async -> Bool {
         (try? await record())?.write != nil
     }
 
+    /// Sets a function that is called with each error after which nothing is sent until something changes.
     nonisolated func report(to report: @escaping @Sendable (any Error) -> Void) {
         reports.withLock { $0.append(report) }
     }

@@ -123,7 +123,9 @@ public struct LocalTokenCache: TokenCaching {
     }
 }
 
-extension LocalTokenCache: SharedTokenCaching {
+extension LocalTokenCache {
+    // MARK: - One refresh for all sessions and processes
+
     /// After this time another process may refresh as well, as the first one may have ended.
     private static let refreshLimit: TimeInterval = 60
 
@@ -133,6 +135,9 @@ extension LocalTokenCache: SharedTokenCaching {
         case isDone(TokenInformation)
     }
 
+    /// Waits until no other session refreshes the user's token, and then keeps others from doing so for a limited time.
+    ///
+    /// - Returns: The token with which another session or process has replaced the old one; nil if it must be refreshed.
     func beginRefresh(of old: TokenInformation) async -> TokenInformation? {
         while !Task.isCancelled {
             let turn = try? await update { record -> Turn in
@@ -155,15 +160,10 @@ extension LocalTokenCache: SharedTokenCaching {
         return nil
     }
 
+    /// Lets others refresh; storing a token does so as well.
     func endRefresh() async {
         _ = try? await update { $0?.refreshingUntil = nil }
     }
-
-    func isWriteWaiting() -> Bool {
-        false
-    }
-
-    func report(to report: @escaping @Sendable (any Error) -> Void) {}
 }
 
 extension LocalTokenCache: CustomStringConvertible, CustomReflectable {

@@ -177,7 +177,10 @@ extension RemoteTokenCache: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: ["host": url.host() ?? ""]) }
 }
 
-extension RemoteTokenCache: VersionedTokenCaching {
+extension RemoteTokenCache {
+    // MARK: - Versions
+
+    /// What is there, and which version of it that is.
     func fetchVersion() async throws -> VersionedToken {
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
@@ -206,6 +209,14 @@ extension RemoteTokenCache: VersionedTokenCaching {
         }
     }
 
+    /// Stores or clears if no other device has written meanwhile.
+    ///
+    /// - Parameters:
+    ///   - base: What must be there.
+    ///   - information: The token; nil clears.
+    ///   - logins: The logins that clearing ends, so that other devices know.
+    /// - Returns: What is there now.
+    /// - Throws: `TokenCacheError.conflict` if something else is there.
     func replace(_ base: TokenBase, with information: TokenInformation?, ending logins: Set<String> = []) async throws
         -> TokenBase
     {

@@ -70,13 +70,14 @@ extension TokenSession {
     private func perform(
         _ refresh: @escaping Refresh, of old: TokenInformation, _ life: Int, _ outcome: Outcome<TokenInformation>
     ) async {
-        let shared = cache as? any SharedTokenCaching
+        // What other sessions and processes share.
+        let local = cache as? LocalTokenCache ?? (cache as? LayeredTokenCache)?.local
         // The cache must have the token that is to be refreshed.
         await writes.finish()
-        let other = cachingError == nil ? await shared?.beginRefresh(of: old) : nil
+        let other = cachingError == nil ? await local?.beginRefresh(of: old) : nil
         // After the session's end, the refresh could use up the refresh token of a user who is still in the cache.
         guard self.life == life else {
-            if other == nil { await shared?.endRefresh() }
+            if other == nil { await local?.endRefresh() }
             return
         }
         if let other, accepts(other) { return deliver(other, outcome) }
@@ -89,13 +90,13 @@ extension TokenSession {
             new.idToken = new.idToken ?? old.idToken
             // After the session's end, its user has signed out or changed.
             guard self.life == life else {
-                await shared?.endRefresh()
+                await local?.endRefresh()
                 return
             }
             deliver(new, outcome)
             await storeOrResolve(new)
         } catch {
-            await shared?.endRefresh()
+            await local?.endRefresh()
             guard self.life == life else { return }
             refreshing = nil
             outcome.finish(.failure(error))

@@ -54,7 +54,7 @@ public actor TokenSession {
         self.leeway = leeway.seconds
         self.now = now
         self.clock = clock
-        (cache as? any SharedTokenCaching)?.report { [weak broadcast] in broadcast?.tell(.cachingFailed($0)) }
+        (cache as? LayeredTokenCache)?.report { [weak broadcast] in broadcast?.tell(.cachingFailed($0)) }
     }
 
     /// The present state.
@@ -286,7 +286,7 @@ public actor TokenSession {
             failure = error
         }
         if let endAccount {
-            let isWaiting = await (cache as? any SharedTokenCaching)?.isWriteWaiting() == true
+            let isWaiting = await (cache as? LayeredTokenCache)?.isWriteWaiting() == true
             try await endAccount(failure == nil && !isWaiting)
         }
         if let failure { throw failure }

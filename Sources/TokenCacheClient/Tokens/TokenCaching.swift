@@ -22,41 +22,7 @@ public protocol TokenCaching: Sendable {
     func clear() async throws
 }
 
-/// A cache on this device that several sessions and processes share.
-protocol SharedTokenCaching: TokenCaching {
-    /// Waits until no other session refreshes the user's token, and then keeps others from doing so for a limited time.
-    ///
-    /// - Returns: The token with which another session or process has replaced the old one; nil if it must be refreshed.
-    func beginRefresh(of old: TokenInformation) async -> TokenInformation?
-
-    /// Lets others refresh; storing a token does so as well.
-    func endRefresh() async
-
-    /// Whether a write has not reached the server yet.
-    func isWriteWaiting() async -> Bool
-
-    /// Sets a function that is called with each error after which nothing is sent until something changes.
-    func report(to report: @escaping @Sendable (any Error) -> Void)
-}
-
-/// A cache that several devices share, and that notices whether another one has written meanwhile.
-protocol VersionedTokenCaching: TokenCaching {
-    /// What is there, and which version of it that is.
-    func fetchVersion() async throws -> VersionedToken
-
-    /// Stores or clears if nobody else has written meanwhile.
-    ///
-    /// - Parameters:
-    ///   - base: What must be there.
-    ///   - information: The token; nil clears.
-    ///   - logins: The logins that clearing ends, so that other devices know.
-    /// - Returns: What is there now.
-    /// - Throws: `TokenCacheError.conflict` if something else is there.
-    func replace(_ base: TokenBase, with information: TokenInformation?, ending logins: Set<String>) async throws
-        -> TokenBase
-}
-
-/// What a cache has, and in which version.
+/// What a cache has, and which version of it that is.
 struct VersionedToken: Sendable {
     enum Content: Sendable {
         case token(TokenInformation)
@@ -119,38 +85,4 @@ enum TokenBase: Sendable, Hashable, Codable {
 struct Credential: Sendable, Hashable, Codable {
     var isSession: Bool
     var text: String
-}
-
-extension TokenCaching {
-    /// What is there, with its version.
-    func fetchWithBase() async throws -> VersionedToken {
-        if let versioned = self as? any VersionedTokenCaching { return try await versioned.fetchVersion() }
-        do {
-            let information = try await fetch()
-            return VersionedToken(
-                content: information.map { .token($0) } ?? .none(), base: TokenBase(contentOf: information?.text))
-        } catch let error as TokenCacheError {
-            guard case .unreadable = error else { throw error }
-            return VersionedToken(content: .unreadable(error), base: .anything)
-        }
-    }
-
-    /// Stores or clears, if what is there is what the write is based on.
-    func write(_ information: TokenInformation?, replacing base: TokenBase, ending logins: Set<String>) async throws
-        -> TokenBase
-    {
-        if let versioned = self as? any VersionedTokenCaching {
-            return try await versioned.replace(base, with: information, ending: logins)
-        }
-        if base != .anything {
-            let current = try await fetchWithBase()
-            if current.base != base { throw TokenCacheError.conflict(current: current.information) }
-        }
-        if let information {
-            try await store(information)
-        } else {
-            try await clear()
-        }
-        return TokenBase(contentOf: information?.text)
-    }
 }

@@ -12,9 +12,6 @@ public import Foundation
 ///
 /// Copies share what they know about the server. Usable from any task.
 public struct RemoteTokenCache: TokenCaching {
-    /// Longer answers are refused: token-cache itself accepts no body beyond `limits.body`, by default 1 MiB.
-    public static let answerLimit = 8 << 20
-
     let url: URL
     private let identity: Identity
     private let transport: any Transport
@@ -153,7 +150,6 @@ public struct RemoteTokenCache: TokenCaching {
             target = whole
         }
         let request = TransportRequest(method: method, url: target, headers: headers, body: body, timeout: timeout)
-        // Also if the transport ignores its timeout.
         let response = try await withTimeLimit(timeout, clock: ContinuousClock()) { [transport] in
             try await transport.send(request)
         }

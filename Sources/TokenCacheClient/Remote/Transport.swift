@@ -6,9 +6,8 @@ public import Foundation
 public protocol Transport: Sendable {
     /// Sends a request and waits for the whole answer.
     ///
-    /// - Parameter request: What to send, and how long to wait at most.
     /// - Throws: `TokenCacheError.unreachable`, `.timedOut` or `.unexpectedAnswer`; `CancellationError` if the task is
-    ///   cancelled.
+    ///   cancelled, which the cache does after the request's timeout.
     func send(_ request: TransportRequest) async throws -> TransportResponse
 }
 
@@ -22,7 +21,7 @@ public struct TransportRequest: Sendable, Hashable {
     public var headers: [String: String]
     /// Nil for GET.
     public var body: Data?
-    /// How long the transport may wait for the whole answer.
+    /// How long the cache waits for the whole answer.
     public var timeout: Duration
 
     /// A request with all its parts.
@@ -43,7 +42,7 @@ public struct TransportResponse: Sendable, Hashable {
     public var status: Int
     /// The header fields, with names in lower case.
     public var headers: [String: String]
-    /// At most `RemoteTokenCache.answerLimit` bytes.
+    /// The whole body.
     public var body: Data
 
     /// An answer with all its parts.

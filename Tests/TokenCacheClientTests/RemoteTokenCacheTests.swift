@@ -77,11 +77,11 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     ])
     func `ids that the server would refuse or change are refused`(id: String) throws {
         #expect {
-            try remote(.uniqueID(id), .urlSession)
+            try remote(.uniqueID(id), URLSessionTransport.shared)
         } throws: { error in
             if case TokenCacheError.invalidID = error { true } else { false }
         }
-        _ = try remote(.uniqueID(String(repeating: "é", count: 512)), .urlSession)
+        _ = try remote(.uniqueID(String(repeating: "é", count: 512)), URLSessionTransport.shared)
     }
 
     @Test(arguments: [
@@ -325,7 +325,7 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
         let error = await failure(cache)
         #expect(error.map { "\($0) \(String(reflecting: $0))" }?.contains("SECRET") == false)
         for shown: Any in [
-            try remote(.uniqueID("SECRET"), .urlSession), RemoteTokenCache.Identity.uniqueID("SECRET"),
+            try remote(.uniqueID("SECRET"), URLSessionTransport.shared), RemoteTokenCache.Identity.uniqueID("SECRET"),
             LocalTokenCache(.memory, user: "SECRET"),
             TransportRequest(
                 method: "POST", url: try url("https://tokens.example.com/t?SECRET"),

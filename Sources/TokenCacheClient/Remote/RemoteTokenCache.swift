@@ -35,7 +35,8 @@ public struct RemoteTokenCache: TokenCaching {
     ///   - timeout: How long a request may take. It is not repeated; a `LayeredTokenCache` tries writes again.
     /// - Throws: `TokenCacheError.invalidURL`, or `.invalidID` if the server would refuse the id or change it.
     public init(
-        url: URL, identity: Identity, transport: any Transport = .urlSession, timeout: Duration = .seconds(10)
+        url: URL, identity: Identity, transport: any Transport = URLSessionTransport.shared,
+        timeout: Duration = .seconds(10)
     ) throws(TokenCacheError) {
         guard let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(), !host.isEmpty,
             scheme == "https" || scheme == "http" && Self.isThisMachine(host), url.query() == nil, url.fragment() == nil

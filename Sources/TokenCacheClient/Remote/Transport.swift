@@ -75,8 +75,3 @@ extension TransportResponse: CustomStringConvertible, CustomReflectable {
     /// A mirror without headers and body.
     public var customMirror: Mirror { Mirror(self, children: ["status": status, "bytes": body.count]) }
 }
-
-extension Transport where Self == URLSessionTransport {
-    /// `URLSession` without cookies, caches and stored credentials; one session for the whole process.
-    public static var urlSession: URLSessionTransport { .shared }
-}

@@ -10,7 +10,8 @@ public import Foundation
 /// When the caller's task is cancelled, which `RemoteTokenCache` does at its deadline, the request is cancelled as well on Apple's
 /// systems. On Linux, a `cancel()` during the completion ends the process, so the request is left to end by itself.
 public final class URLSessionTransport: Transport {
-    static let shared = URLSessionTransport()
+    /// Without cookies, caches and stored credentials; one session for the whole process.
+    public static let shared = URLSessionTransport()
 
     private let session: URLSession
     private let delegate = ExchangeDelegate()

@@ -129,7 +129,7 @@ struct WithHeader: Transport {
     func send(_ request: TransportRequest) async throws -> TransportResponse {
         var request = request
         if let field { request.headers[field.name] = field.value }
-        return try await URLSessionTransport.urlSession.send(request)
+        return try await URLSessionTransport.shared.send(request)
     }
 }
 

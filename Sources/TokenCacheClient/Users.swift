@@ -2,7 +2,8 @@ public import Foundation
 
 /// The users of one device, of whom one is current.
 ///
-/// Each has a session of their own, which your closure makes with a cache of their own. A private file has the list of users,
+/// Each has a session of their own, which your closure makes with a cache of their own. Only the current user's is open: an app
+/// in which several users are logged in at the same time keeps their sessions itself. A private file has the list of users,
 /// without their tokens. Switching and forgetting happen one after the other. Usable from any task.
 public actor Users {
     /// A user of this device.
@@ -17,9 +18,10 @@ public actor Users {
     private let makeSession: @Sendable (String) async throws -> TokenSession
     private let turns = Turns()
 
+    private var present: (user: String, session: TokenSession)?
+
     /// The session of the current user; nil before the first `switch(to:)`.
-    public private(set) var session: TokenSession?
-    private var sessionUser: String?
+    public var session: TokenSession? { present?.session }
 
     /// The users in a folder.
     ///
@@ -72,25 +74,26 @@ public actor Users {
     }
 
     private func change(to id: String, name: String?) async throws -> TokenSession {
-        let isPresent = sessionUser == id && session != nil
-        let next = if isPresent, let session { session } else { try await makeSession(id) }
+        let (before, next) = (session, try await session(of: id))
         try list.change { entries in
             let known = entries.first { $0.user.id == id }?.user
             var others = entries.filter { $0.user.id != id }
             for index in others.indices { others[index].isCurrent = false }
             entries = [UserList.Entry(user: User(id: id, name: name ?? known?.name), isCurrent: true)] + others
         }
-        let before = isPresent ? nil : session
-        (session, sessionUser) = (next, id)
-        await before?.close()
+        present = (id, next)
+        if before !== next { await before?.close() }
         return next
     }
 
     private func remove(_ id: String) async throws {
-        let leaving = if sessionUser == id, let session { session } else { try await makeSession(id) }
-        try await leaving.signOut()
+        try await session(of: id).signOut()
         try list.change { $0.removeAll { $0.user.id == id } }
-        if sessionUser == id { (session, sessionUser) = (nil, nil) }
+        if present?.user == id { present = nil }
+    }
+
+    private func session(of id: String) async throws -> TokenSession {
+        if let present, present.user == id { present.session } else { try await makeSession(id) }
     }
 }
 

@@ -51,7 +51,8 @@ public actor LayeredTokenCache: TokenCaching {
     /// - Parameters:
     ///   - local: The user's token on this device, with what waits for the network.
     ///   - remote: The same user's token on the server.
-    ///   - patience: How long to wait for the server if this device has an answer; less than a session waits for its cache.
+    ///   - patience: How long to wait for the server if this device has an answer; less than a session waits for its cache. With
+    ///     `.zero`, a fetch answers from the device at once, and what the server answers is kept for the next one.
     ///   - clock: Measures waits.
     public init(
         local: LocalTokenCache, remote: any TokenCaching, patience: Duration = .seconds(1),

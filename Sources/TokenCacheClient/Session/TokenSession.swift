@@ -22,6 +22,8 @@ public actor TokenSession {
     let writes = Turns()
 
     /// Why the present token could not be cached, which is tried again; nil if it is cached.
+    ///
+    /// With a `LayeredTokenCache` that means on this device: see its `remoteError` for the server.
     public internal(set) var cachingError: (any Error)?
 
     /// Counts up when the session ends: the results of earlier operations are then dropped.
@@ -75,7 +77,7 @@ public actor TokenSession {
 
     /// Looks for a cached token, without opening: `created` becomes `createdTokenLoaded` if one is accepted.
     ///
-    /// - Parameter patience: How long to wait for the cache.
+    /// - Parameter patience: As for `open`.
     /// - Returns: The new state.
     /// - Throws: What the cache throws, or `TokenCacheError.timedOut`: it is then unknown whether there is a token, and the state
     ///   does not change.
@@ -89,13 +91,14 @@ public actor TokenSession {
     /// Opens the session: from the cached token if there is one that is accepted, and otherwise by the login.
     ///
     /// A cached token is accepted if it is for this app, has all permissions that are asked for, and has not expired. Otherwise it
-    /// stays in the cache: the SDK clears it, so that one device with a wrong clock logs all devices out.
+    /// stays in the cache.
     ///
     /// An open session stays as it is. Further calls while one is under way wait for that one, and try again only if it has not
     /// opened the session.
     ///
     /// - Parameters:
-    ///   - patience: How long to wait for the cache.
+    ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from
+    ///     the device.
     ///   - loginIfUnknown: Whether to ask the user also if it is unknown whether there is a token. By default the error is thrown,
     ///     as a user without a network is not signed out.
     ///   - login: Asks the user; if nil, the session opens only from a cached token, and otherwise stays `created`.

@@ -41,21 +41,6 @@ public struct TokenInformation: Sendable, Hashable {
     public var others: [String: Value]
 
     /// Information about a token that has just been obtained.
-    ///
-    /// - Parameters:
-    ///   - token: The access token; a blank one is read as none.
-    ///   - expirationDate: When it expires; `.distantFuture` if it does not.
-    ///   - refreshDate: When it was obtained.
-    ///   - permissions: What the user has allowed.
-    ///   - declinedPermissions: What the user was asked for and has refused.
-    ///   - permissionsRefreshDate: When the permissions were last compared with Facebook's.
-    ///   - loginType: How the user logged in.
-    ///   - appID: The app that the token was issued to.
-    ///   - userID: Facebook's number of the user.
-    ///   - loginID: Identifies the login; if nil, the session chooses one.
-    ///   - refreshToken: The service's refresh token.
-    ///   - idToken: The ID token of OpenID Connect.
-    ///   - others: Further members of the dictionary.
     public init(
         token: String, expirationDate: Date? = .distantFuture, refreshDate: Date? = Date(),
         permissions: Set<String> = [], declinedPermissions: Set<String> = [],

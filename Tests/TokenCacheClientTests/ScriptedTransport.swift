@@ -56,31 +56,50 @@ enum Answers {
     }
 }
 
-/// A clock on which sleeps end at once, and move the time forward.
-struct HastyClock: Clock {
-    struct Instant: InstantProtocol {
-        var time: Duration
-        func advanced(by duration: Duration) -> Instant { Instant(time: time + duration) }
-        func duration(to other: Instant) -> Duration { other.time - time }
-        static func < (left: Instant, right: Instant) -> Bool { left.time < right.time }
+/// A server in memory: with versions as token-cache has them, or without as in its mode `open`.
+final class VersionedServer: Sendable {
+    struct Row {
+        var text: String?
+        var version = 0
     }
 
-    private let time = Locked(Duration.zero)
-    /// Sleeps of this length and longer, such as deadlines, never end.
-    var longest = Duration.seconds(25)
-    let sleeps = Locked<[Duration]>([])
+    let row = Locked(Row())
+    /// Answers that are lost on the way, by the number of the request.
+    let lost = Locked<Set<Int>>([])
+    let losesAnswers = Locked(false)
+    let isDown = Locked(false)
+    private let hasVersions: Bool
 
-    var now: Instant { Instant(time: time.withLock { $0 }) }
-    var minimumResolution: Duration { .nanoseconds(1) }
+    init(hasVersions: Bool = true) {
+        self.hasVersions = hasVersions
+    }
 
-    func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-        let length = deadline.time - now.time
-        guard length < longest else {
-            try await Task.sleep(for: .seconds(3_600))
-            return
+    func transport() -> ScriptedTransport {
+        ScriptedTransport { [self] request, number in
+            if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }
+            let response = row.withLock { answer(request, &$0) }
+            if lost.withLock({ $0.contains(number) }) || losesAnswers.withLock({ $0 }) {
+                throw TokenCacheError.unreachable(code: -1005)
+            }
+            return response
         }
-        sleeps.withLock { $0.append(length) }
-        time.withLock { $0 = max($0, deadline.time) }
-        await Task.yield()
+    }
+
+    private func answer(_ request: TransportRequest, _ row: inout Row) -> TransportResponse {
+        let tag = #""\#(row.version)""#
+        let isThere = row.text != nil
+        if hasVersions {
+            if let expected = request.headers["If-Match"], expected != tag || !isThere {
+                return request.answer("{}", status: 412)
+            }
+            if request.headers["If-None-Match"] == "*", isThere { return request.answer("{}", status: 412) }
+        }
+        if request.method == "POST" {
+            row.text = decoded(request.text, "token_info")
+            row.version += 1
+            return request.answer(Answers.stored, headers: hasVersions ? ["ETag": #""\#(row.version)""#] : [:])
+        }
+        guard let text = row.text else { return request.answer(Answers.nothing) }
+        return request.answer(Answers.found(text), headers: hasVersions ? ["ETag": tag] : [:])
     }
 }

@@ -69,8 +69,13 @@ package actor WaitingHandle {
     private func outcomes<Change, Value: Sendable>(
         of changes: [Change], size: (Change) -> Int,
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
-    ) async throws(StoreError) -> [Result<Value, StoreError>] {
-        let handle = try handle
+    ) async -> [Result<Value, StoreError>] {
+        let handle: any StoreHandle
+        do throws(StoreError) {
+            handle = try self.handle
+        } catch {
+            return changes.map { _ in .failure(error) }
+        }
         var outcomes: [Result<Value, StoreError>] = []
         while outcomes.count < changes.count {
             var bytes = 0
@@ -117,25 +122,21 @@ package actor WaitingHandle {
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {
-        do throws(StoreError) {
-            return try await outcomes(of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) }) {
-                handle, written, completion in
-                handle.store(
-                    written.token.info, under: written.token.id, writtenAt: written.writtenAt,
-                    if: WriteCondition(keepsNewer: keepsNewer), completion: completion)
-            }.map { (outcome: Result<TokenVersion, StoreError>) in outcome.map { _ in } }
-        } catch {
-            return tokens.map { _ in .failure(error) }
+        await outcomes(of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) }) {
+            handle, written, completion in
+            handle.store(
+                written.token.info, under: written.token.id, writtenAt: written.writtenAt,
+                if: WriteCondition(keepsNewer: keepsNewer), completion: completion.taking { _ in })
         }
     }
 
     /// Removes tokens.
     ///
     /// - Returns: For each id, whether a token was stored under it.
-    package func remove(_ ids: [[UInt8]]) async throws(StoreError) -> [Bool] {
-        try await outcomes(of: ids, size: { Token.waitingBytes(id: $0, info: []) }) { handle, id, completion in
+    package func remove(_ ids: [[UInt8]]) async -> [Result<Bool, StoreError>] {
+        await outcomes(of: ids, size: { Token.waitingBytes(id: $0, info: []) }) { handle, id, completion in
             handle.remove(id, if: WriteCondition(), completion: completion)
-        }.map { (outcome: Result<Bool, StoreError>) throws(StoreError) in try outcome.get() }
+        }
     }
 
     // MARK: - Sessions, see `StoreHandle`

@@ -76,6 +76,24 @@ import TokenStore
             ])
     }
 
+    @Test func `of a command that is carried out in part, each token has its own outcome`() async throws {
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        options.queueLimit = 2 * Token.waitingBytes(id: [0], info: [0])
+        let small = AuditedStore(MemoryStore(MemoryDisk(), options: options).administrator, audited.trail)
+        let tokens = ["a", "b", "c"].map { StoreTokens.Entry(id: $0, tokenInfo: "1") }
+        #expect(try await StoreTokens(tokens: tokens).answer(small) { _ in }.failures.keys.map(\.self) == [2])
+        let error = await #expect(throws: StoreError.self) {
+            try await RemoveTokens(ids: ["a", "b", "c"]).answer(small) { _ in }
+        }
+        #expect(error?.cause == .overloaded)
+        #expect(try await FetchToken(id: "a").answer(small) { _ in }.tokenInfo == nil)
+        #expect(
+            try recorded() == [
+                "store_token ok", "store_token ok", "store_token failed", "remove_token ok", "remove_token ok",
+                "remove_token failed", "read_token not_found",
+            ])
+    }
+
     @Test func `an export is recorded where a list is not`() async throws {
         settings.value.withLock { $0.events = .changes }
         _ = try await store("ann")

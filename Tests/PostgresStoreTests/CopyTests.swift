@@ -34,7 +34,7 @@ import Testing
             (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(1_000))
         }
         for outcome in await source.store.administrator.users.store(tokens, keepsNewer: false) { try outcome.get() }
-        _ = try await source.store.administrator.users.remove([Array("id2499".utf8)])
+        _ = try await source.store.administrator.users.remove([Array("id2499".utf8)])[0].get()
         let handle = try await ConformanceHandle.open(source.store)
         for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
         return handle

@@ -7,8 +7,8 @@ extension StoreConformance {
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
             for id in ["a", "b", "c"] { try await handle.put("value of \(id)", under: id) }
-            let removed = try await store.administrator.users.remove([bytes("a"), bytes("nobody"), bytes("c")])
-            try expectEqual(removed, [true, false, true], "which tokens were removed")
+            let removed = await store.administrator.users.remove([bytes("a"), bytes("nobody"), bytes("c")])
+            try expectEqual(removed, [true, false, true].map(Result.success), "which tokens were removed")
             try expectEqual(try await handle.get("a"), nil, "a removed token")
             try expectEqual(try await handle.get("b"), "value of b", "a token that stays")
             try expectEqual(try await store.administrator.statistics().tokens, 1, "the number of tokens")

@@ -140,6 +140,32 @@ package struct AuditedStore: Sendable {
         guard let trail else { return try await body() }
         return try await trail.recording(action, user: user, session: session, key: key, body, complete)
     }
+
+    /// Performs an action on tokens of several users, unless it could not be recorded, and records how it ended for each.
+    ///
+    /// - Parameter body: Returns an outcome for each user.
+    func recording<Value>(
+        _ action: AuditEvent.Action, users: [[UInt8]], _ body: () async -> [Result<Value, StoreError>],
+        _ complete: (Value, inout OperatorTrail.Deed) -> Void = { _, _ in }
+    ) async throws(StoreError) -> [Result<Value, StoreError>] {
+        try trail?.permit(action)
+        let outcomes = await body()
+        let deeds = zip(users, outcomes).map { user, outcome in
+            var deed = OperatorTrail.Deed(action, .ok, user: user)
+            switch outcome {
+            case .success(let value): complete(value, &deed)
+            case .failure(let error): deed.outcome = OperatorTrail.outcome(of: error)
+            }
+            return deed
+        }
+        do throws(StoreError) {
+            try trail?.record(deeds)
+        } catch {
+            // If nothing was done, the operator gets the errors of the action.
+            guard deeds.allSatisfy({ $0.outcome == .failed }) else { throw error }
+        }
+        return outcomes
+    }
 }
 
 extension OperatorTrail {

@@ -94,15 +94,9 @@ package struct StoreTokens: StoreRequest {
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
-        try store.trail?.permit(.store)
-        let outcomes = await store.users.store(rows, keepsNewer: keepsNewer ?? false)
-        try store.trail?.record(
-            zip(rows, outcomes).map { row, outcome in
-                switch outcome {
-                case .success: .init(.store, .ok, user: row.token.id)
-                case .failure(let error): .init(.store, OperatorTrail.outcome(of: error), user: row.token.id)
-                }
-            })
+        let outcomes = try await store.recording(.store, users: rows.map(\.token.id)) {
+            await store.users.store(rows, keepsNewer: keepsNewer ?? false)
+        }
         var reply = Reply()
         for (index, outcome) in outcomes.enumerated() {
             switch outcome {
@@ -135,16 +129,13 @@ package struct RemoveTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        try store.trail?.permit(.remove)
-        let removed: [Bool]
-        do throws(StoreError) {
-            removed = try await store.users.remove(stored)
-        } catch {
-            try? store.trail?.record(stored.map { .init(.remove, OperatorTrail.outcome(of: error), user: $0) })
-            throw error
+        let outcomes = try await store.recording(.remove, users: stored) {
+            await store.users.remove(stored)
+        } _: {
+            wasThere, deed in
+            if !wasThere { deed.outcome = .notFound }
         }
-        try store.trail?.record(zip(stored, removed).map { .init(.remove, $1 ? .ok : .notFound, user: $0) })
-        return Reply(removed: removed.count { $0 })
+        return Reply(removed: try outcomes.count { (outcome) throws(StoreError) in try outcome.get() })
     }
 }
 

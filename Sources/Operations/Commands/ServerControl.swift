@@ -79,10 +79,10 @@ extension APIKeyChange {
             try body()
         } catch {
             // Recorded because the file may have changed even so: perhaps only its folder could not be synced.
-            try? audit?.record([.init(action, .failed, key: name)])
+            try? audit?.record([.init(action: action, outcome: .failed, key: name)])
             throw error
         }
-        try audit?.record([.init(action, .ok, key: name)])
+        try audit?.record([.init(action: action, outcome: .ok, key: name)])
         return nil
     }
 

@@ -207,8 +207,7 @@ extension StoreAccess {
         } catch {
             throw .refused("\(error)")
         }
-        guard let audit else { return try await body() }
-        defer { audit.log.close() }
+        defer { audit?.log.close() }
         return try await audit.recording(action, body)
     }
 }

@@ -34,17 +34,6 @@ struct OperatorTrail: Sendable {
         var session: SessionID?
         /// The name or number of the key.
         var key: String?
-
-        init(
-            _ action: AuditEvent.Action, _ outcome: AuditEvent.Outcome, user: [UInt8]? = nil,
-            session: SessionID? = nil, key: String? = nil
-        ) {
-            self.action = action
-            self.outcome = outcome
-            self.user = user
-            self.session = session
-            self.key = key
-        }
     }
 
     /// Throws if the action must not begin, because it must be recorded and the audit log cannot be written.
@@ -87,29 +76,6 @@ struct OperatorTrail: Sendable {
         }
     }
 
-    /// Performs one action, unless it could not be recorded, and records how it ended.
-    ///
-    /// - Parameter complete: Adds to the deed what only the result tells, such as that nothing was found.
-    func recording<Result>(
-        _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
-        _ body: () async throws(StoreError) -> Result, _ complete: (Result, inout Deed) -> Void = { _, _ in }
-    ) async throws(StoreError) -> Result {
-        try permit(action)
-        var deed = Deed(action, .ok, user: user, session: session, key: key)
-        let result: Result
-        do throws(StoreError) {
-            result = try await body()
-        } catch {
-            deed.outcome = Self.outcome(of: error)
-            // The operator gets the error of the action, not one of the audit log.
-            try? record([deed])
-            throw error
-        }
-        complete(result, &deed)
-        try record([deed])
-        return result
-    }
-
     static func outcome(of error: StoreError) -> AuditEvent.Outcome {
         switch error {
         case .newer, .preconditionFailed: .preconditionFailed
@@ -130,15 +96,32 @@ package struct AuditedStore: Sendable {
     }
 
     var users: WaitingHandle { administrator.users }
+}
 
-    /// See `OperatorTrail.recording`; without an audit log, only performs the action.
+/// Nil, where no audit log is written, records nothing.
+extension OperatorTrail? {
+    /// Performs one action, unless it could not be recorded, and records how it ended.
+    ///
+    /// - Parameter complete: Adds to the deed what only the result tells, such as that nothing was found.
     func recording<Result>(
         _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
         _ body: () async throws(StoreError) -> Result,
         _ complete: (Result, inout OperatorTrail.Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> Result {
-        guard let trail else { return try await body() }
-        return try await trail.recording(action, user: user, session: session, key: key, body, complete)
+        try self?.permit(action)
+        var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user, session: session, key: key)
+        let result: Result
+        do throws(StoreError) {
+            result = try await body()
+        } catch {
+            deed.outcome = OperatorTrail.outcome(of: error)
+            // The operator gets the error of the action, not one of the audit log.
+            try? self?.record([deed])
+            throw error
+        }
+        complete(result, &deed)
+        try self?.record([deed])
+        return result
     }
 
     /// Performs an action on tokens of several users, unless it could not be recorded, and records how it ended for each.
@@ -148,10 +131,10 @@ package struct AuditedStore: Sendable {
         _ action: AuditEvent.Action, users: [[UInt8]], _ body: () async -> [Result<Value, StoreError>],
         _ complete: (Value, inout OperatorTrail.Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> [Result<Value, StoreError>] {
-        try trail?.permit(action)
+        try self?.permit(action)
         let outcomes = await body()
         let deeds = zip(users, outcomes).map { user, outcome in
-            var deed = OperatorTrail.Deed(action, .ok, user: user)
+            var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user)
             switch outcome {
             case .success(let value): complete(value, &deed)
             case .failure(let error): deed.outcome = OperatorTrail.outcome(of: error)
@@ -159,7 +142,7 @@ package struct AuditedStore: Sendable {
             return deed
         }
         do throws(StoreError) {
-            try trail?.record(deeds)
+            try self?.record(deeds)
         } catch {
             // If nothing was done, the operator gets the errors of the action.
             guard deeds.allSatisfy({ $0.outcome == .failed }) else { throw error }

@@ -20,7 +20,7 @@ package struct FetchToken: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let id = try StoredText.id(id)
-        let found = try await store.recording(.read, user: id) { () async throws(StoreError) in
+        let found = try await store.trail.recording(.read, user: id) { () async throws(StoreError) in
             try await store.users.fetch(id)
         } _: { found, deed in
             if found == nil { deed.outcome = .notFound }
@@ -94,7 +94,7 @@ package struct StoreTokens: StoreRequest {
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
-        let outcomes = try await store.recording(.store, users: rows.map(\.token.id)) {
+        let outcomes = try await store.trail.recording(.store, users: rows.map(\.token.id)) {
             await store.users.store(rows, keepsNewer: keepsNewer ?? false)
         }
         var reply = Reply()
@@ -129,7 +129,7 @@ package struct RemoveTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        let outcomes = try await store.recording(.remove, users: stored) {
+        let outcomes = try await store.trail.recording(.remove, users: stored) {
             await store.users.remove(stored)
         } _: {
             wasThere, deed in
@@ -191,7 +191,7 @@ package struct ListTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
         // One event without a user, as it is about the tokens of all users.
-        let page = try await store.recording(showsTokenInfos ? .export : .list) { () async throws(StoreError) in
+        let page = try await store.trail.recording(showsTokenInfos ? .export : .list) { () async throws(StoreError) in
             try await store.administrator.page(after: after, limit: limit)
         }
         return Reply(tokens: page.entries.map(entry), next: page.next)

@@ -50,7 +50,7 @@ package struct BackUpStore: StoreRequest {
     ) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
         guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
-        return try await store.recording(.backUp) { () async throws(StoreError) in
+        return try await store.trail.recording(.backUp) { () async throws(StoreError) in
             try await backups.backUp(to: path, progress)
         }
     }
@@ -100,7 +100,7 @@ package struct RekeyStore: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Rekeying {
         let ring = try store.keyRing
-        return try await store.recording(.rekey) { () async throws(StoreError) in try await ring.rekey(progress) }
+        return try await store.trail.recording(.rekey) { () async throws(StoreError) in try await ring.rekey(progress) }
     }
 }
 
@@ -136,7 +136,7 @@ package struct AddKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.recording(.addKey) { () async throws(StoreError) in
+        return try await store.trail.recording(.addKey) { () async throws(StoreError) in
             try await ring.addKey()
         } _: { added, deed in
             deed.key = "\(added.number)"
@@ -159,7 +159,7 @@ package struct UseKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.recording(.useKey, key: "\(number)") { () async throws(StoreError) in
+        return try await store.trail.recording(.useKey, key: "\(number)") { () async throws(StoreError) in
             try await ring.useKey(numbered: number)
         }
     }
@@ -184,7 +184,7 @@ package struct RetireKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
-        try await store.recording(.retireKey, key: "\(number)") { () async throws(StoreError) in
+        try await store.trail.recording(.retireKey, key: "\(number)") { () async throws(StoreError) in
             try await ring.retireKey(numbered: number)
         }
         return Reply(retired: number)

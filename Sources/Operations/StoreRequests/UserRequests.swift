@@ -50,7 +50,7 @@ package struct AddSession: StoreRequest {
         let now = Int64(time(nil))
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
         let key = try await store.users.sessionKey(of: secret)
-        let ended = try await store.recording(.createSession, user: user, session: id) {
+        let ended = try await store.trail.recording(.createSession, user: user, session: id) {
             () async throws(StoreError) in
             try await store.users.createSession(session, key, perUser: perUser)
         }
@@ -90,7 +90,7 @@ package struct ListSessions: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
-        let sessions = try await store.recording(.listSessions, user: user) { () async throws(StoreError) in
+        let sessions = try await store.trail.recording(.listSessions, user: user) { () async throws(StoreError) in
             try await store.users.sessions(of: user)
         }
         return Reply(
@@ -133,7 +133,7 @@ package struct RemoveSessions: StoreRequest {
             guard let id = SessionID(id) else {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
-            let ended = try await store.recording(.endSession, session: id) { () async throws(StoreError) in
+            let ended = try await store.trail.recording(.endSession, session: id) { () async throws(StoreError) in
                 try await store.users.endSession(id: id)
             } _: { ended, deed in
                 deed.user = ended?.user
@@ -142,7 +142,7 @@ package struct RemoveSessions: StoreRequest {
             return Reply(removed: ended == nil ? 0 : 1)
         case (nil, let user?):
             let user = try StoredText.id(user)
-            let ended = try await store.recording(.endSessions, user: user) { () async throws(StoreError) in
+            let ended = try await store.trail.recording(.endSessions, user: user) { () async throws(StoreError) in
                 try await store.users.endSessions(of: user)
             } _: { ended, deed in
                 if ended == 0 { deed.outcome = .notFound }
@@ -168,7 +168,7 @@ package struct EraseUser: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
-        return try await store.recording(.erase, user: user) { () async throws(StoreError) in
+        return try await store.trail.recording(.erase, user: user) { () async throws(StoreError) in
             try await store.users.erase(user)
         }
     }

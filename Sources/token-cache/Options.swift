@@ -105,10 +105,10 @@ struct StoreCommandOptions: ParsableArguments {
         LogOutput(level: .warning, format: .text).logger
     }
 
-    /// Opens the store, or connects to the server that uses it, for the duration of the body.
+    /// Opens the store, or connects to the server that uses it, for a command that sends several requests.
     ///
     /// - Parameters:
-    ///   - action: What is about to be done, as the audit log calls it; nil if that is never recorded.
+    ///   - action: That of the requests.
     ///   - creates: Whether to create a missing store.
     ///   - body: Works with the store.
     func withStore<Result: Sendable>(
@@ -121,14 +121,19 @@ struct StoreCommandOptions: ParsableArguments {
         return try await body(store)
     }
 
-    /// Performs a request that takes long, with a progress bar.
+    /// Performs a single request.
+    ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - creates: As for `withStore`.
+    ///   - title: That of a progress bar, for a request that takes long.
     func perform<Request: StoreRequest>(
-        _ request: Request, for action: AuditEvent.Action?, _ title: String
+        _ request: Request, creates: Bool = false, _ title: String? = nil
     ) async throws -> Request.Reply {
-        try await withStore(for: action) { store in
-            let bar = ProgressBar(title)
-            defer { bar.finish() }
-            return try await store.perform(request) { bar.show($0) }
+        try await withStore(for: request.action, creates: creates) { store in
+            let bar = title.map(ProgressBar.init)
+            defer { bar?.finish() }
+            return try await store.perform(request) { bar?.show($0) }
         }
     }
 }

@@ -98,17 +98,18 @@ package struct AuditedStore: Sendable {
     var users: WaitingHandle { administrator.users }
 }
 
-/// Nil, where no audit log is written, records nothing.
+/// Nothing is recorded without an audit log, and for a request without an action.
 extension OperatorTrail? {
     /// Performs one action, unless it could not be recorded, and records how it ended.
     ///
     /// - Parameter complete: Adds to the deed what only the result tells, such as that nothing was found.
     func recording<Result>(
-        _ action: AuditEvent.Action, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
+        _ action: AuditEvent.Action?, user: [UInt8]? = nil, session: SessionID? = nil, key: String? = nil,
         _ body: () async throws(StoreError) -> Result,
         _ complete: (Result, inout OperatorTrail.Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> Result {
-        try self?.permit(action)
+        guard let self, let action else { return try await body() }
+        try self.permit(action)
         var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user, session: session, key: key)
         let result: Result
         do throws(StoreError) {
@@ -116,11 +117,11 @@ extension OperatorTrail? {
         } catch {
             deed.outcome = OperatorTrail.outcome(of: error)
             // The operator gets the error of the action, not one of the audit log.
-            try? self?.record([deed])
+            try? self.record([deed])
             throw error
         }
         complete(result, &deed)
-        try self?.record([deed])
+        try self.record([deed])
         return result
     }
 
@@ -128,10 +129,11 @@ extension OperatorTrail? {
     ///
     /// - Parameter body: Returns an outcome for each user.
     func recording<Value>(
-        _ action: AuditEvent.Action, users: [[UInt8]], _ body: () async -> [Result<Value, StoreError>],
+        _ action: AuditEvent.Action?, users: [[UInt8]], _ body: () async -> [Result<Value, StoreError>],
         _ complete: (Value, inout OperatorTrail.Deed) -> Void = { _, _ in }
     ) async throws(StoreError) -> [Result<Value, StoreError>] {
-        try self?.permit(action)
+        guard let self, let action else { return await body() }
+        try self.permit(action)
         let outcomes = await body()
         let deeds = zip(users, outcomes).map { user, outcome in
             var deed = OperatorTrail.Deed(action: action, outcome: .ok, user: user)
@@ -142,7 +144,7 @@ extension OperatorTrail? {
             return deed
         }
         do throws(StoreError) {
-            try self?.record(deeds)
+            try self.record(deeds)
         } catch {
             // If nothing was done, the operator gets the errors of the action.
             guard deeds.allSatisfy({ $0.outcome == .failed }) else { throw error }

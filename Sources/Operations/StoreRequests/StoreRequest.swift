@@ -1,3 +1,4 @@
+package import Audit
 package import TokenStore
 
 /// An operator's request to a store: performed in this process, or sent to a running server over its control socket.
@@ -6,6 +7,8 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// The last part of the request's path on the control socket: `/store/NAME`.
     static var name: String { get }
+    /// What the audit log calls it; nil if it is never recorded.
+    var action: AuditEvent.Action? { get }
     /// What the log says about a request that was performed: the command and what it has done, without ids, users and tokens. Nil
     /// if nothing is logged, as for a request that changes nothing.
     func act(_ reply: Reply) -> OperatorAct?
@@ -22,6 +25,7 @@ package protocol StoreRequest: Codable, Sendable {
 }
 
 extension StoreRequest {
+    package var action: AuditEvent.Action? { nil }
     package func act(_ reply: Reply) -> OperatorAct? { nil }
 }
 

@@ -1,10 +1,11 @@
-internal import Audit
+package import Audit
 internal import TokenService
 package import TokenStore
 
 /// Reads one token.
 package struct FetchToken: StoreRequest {
     package static let name = "get"
+    package var action: AuditEvent.Action? { .read }
     package var id: String
 
     package struct Reply: Codable, Sendable {
@@ -20,7 +21,7 @@ package struct FetchToken: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let id = try StoredText.id(id)
-        let found = try await store.trail.recording(.read, user: id) { () async throws(StoreError) in
+        let found = try await store.trail.recording(action, user: id) { () async throws(StoreError) in
             try await store.users.fetch(id)
         } _: { found, deed in
             if found == nil { deed.outcome = .notFound }
@@ -32,6 +33,7 @@ package struct FetchToken: StoreRequest {
 /// Stores tokens without changing them.
 package struct StoreTokens: StoreRequest {
     package static let name = "put"
+    package var action: AuditEvent.Action? { .store }
     package var tokens: [Entry]
     /// Whether to keep stored tokens that were written later; nil means no.
     package var keepsNewer: Bool?
@@ -94,7 +96,7 @@ package struct StoreTokens: StoreRequest {
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
-        let outcomes = try await store.trail.recording(.store, users: rows.map(\.token.id)) {
+        let outcomes = try await store.trail.recording(action, users: rows.map(\.token.id)) {
             await store.users.store(rows, keepsNewer: keepsNewer ?? false)
         }
         var reply = Reply()
@@ -112,6 +114,7 @@ package struct StoreTokens: StoreRequest {
 /// Removes tokens.
 package struct RemoveTokens: StoreRequest {
     package static let name = "delete"
+    package var action: AuditEvent.Action? { .remove }
     package var ids: [String]
 
     package struct Reply: Codable, Sendable {
@@ -129,7 +132,7 @@ package struct RemoveTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
-        let outcomes = try await store.trail.recording(.remove, users: stored) {
+        let outcomes = try await store.trail.recording(action, users: stored) {
             await store.users.remove(stored)
         } _: {
             wasThere, deed in
@@ -142,6 +145,7 @@ package struct RemoveTokens: StoreRequest {
 /// Reads a page of tokens.
 package struct ListTokens: StoreRequest {
     package static let name = "page"
+    package var action: AuditEvent.Action? { showsTokenInfos ? .export : .list }
     /// The position to continue from: `next` of the previous page; nil for the first page.
     package var after: String?
     /// The largest number of tokens; a page has fewer if they are large.
@@ -191,7 +195,7 @@ package struct ListTokens: StoreRequest {
     ) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
         // One event without a user, as it is about the tokens of all users.
-        let page = try await store.trail.recording(showsTokenInfos ? .export : .list) { () async throws(StoreError) in
+        let page = try await store.trail.recording(action) { () async throws(StoreError) in
             try await store.administrator.page(after: after, limit: limit)
         }
         return Reply(tokens: page.entries.map(entry), next: page.next)

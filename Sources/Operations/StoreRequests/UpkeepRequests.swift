@@ -1,4 +1,4 @@
-internal import Audit
+package import Audit
 package import TokenStore
 
 /// Reads the store's figures.
@@ -34,6 +34,7 @@ package struct VerifyStore: StoreRequest {
 /// Writes a copy of the store.
 package struct BackUpStore: StoreRequest {
     package static let name = "backup"
+    package var action: AuditEvent.Action? { .backUp }
     /// An absolute path, because the server's working directory may be another one.
     package var path: String
 
@@ -50,7 +51,7 @@ package struct BackUpStore: StoreRequest {
     ) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
         guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
-        return try await store.trail.recording(.backUp) { () async throws(StoreError) in
+        return try await store.trail.recording(action) { () async throws(StoreError) in
             try await backups.backUp(to: path, progress)
         }
     }
@@ -86,6 +87,7 @@ package struct RecordBackup: StoreRequest {
 /// Encrypts all tokens again, with the key that seals new ones.
 package struct RekeyStore: StoreRequest {
     package static let name = "rekey"
+    package var action: AuditEvent.Action? { .rekey }
 
     package init() {}
 
@@ -100,7 +102,7 @@ package struct RekeyStore: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Rekeying {
         let ring = try store.keyRing
-        return try await store.trail.recording(.rekey) { () async throws(StoreError) in try await ring.rekey(progress) }
+        return try await store.trail.recording(action) { () async throws(StoreError) in try await ring.rekey(progress) }
     }
 }
 
@@ -127,6 +129,7 @@ package struct ListKeys: StoreRequest {
 /// Creates a key, which seals from now on if no other server shares the store.
 package struct AddKey: StoreRequest {
     package static let name = "keyring/add"
+    package var action: AuditEvent.Action? { .addKey }
 
     package init() {}
 
@@ -136,7 +139,7 @@ package struct AddKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.trail.recording(.addKey) { () async throws(StoreError) in
+        return try await store.trail.recording(action) { () async throws(StoreError) in
             try await ring.addKey()
         } _: { added, deed in
             deed.key = "\(added.number)"
@@ -147,6 +150,7 @@ package struct AddKey: StoreRequest {
 /// Makes a key the one that seals.
 package struct UseKey: StoreRequest {
     package static let name = "keyring/use"
+    package var action: AuditEvent.Action? { .useKey }
     package var number: Int
 
     package init(number: Int) {
@@ -159,7 +163,7 @@ package struct UseKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
-        return try await store.trail.recording(.useKey, key: "\(number)") { () async throws(StoreError) in
+        return try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
             try await ring.useKey(numbered: number)
         }
     }
@@ -168,6 +172,7 @@ package struct UseKey: StoreRequest {
 /// Removes a key from the key ring.
 package struct RetireKey: StoreRequest {
     package static let name = "keyring/retire"
+    package var action: AuditEvent.Action? { .retireKey }
     package var number: Int
 
     package struct Reply: Codable, Sendable {
@@ -184,7 +189,7 @@ package struct RetireKey: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
-        try await store.trail.recording(.retireKey, key: "\(number)") { () async throws(StoreError) in
+        try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
             try await ring.retireKey(numbered: number)
         }
         return Reply(retired: number)

@@ -1,4 +1,4 @@
-internal import Audit
+package import Audit
 internal import Cryptography
 internal import Glibc
 internal import TokenService
@@ -7,6 +7,7 @@ package import TokenStore
 /// Makes a session for a user.
 package struct AddSession: StoreRequest {
     package static let name = "sessions/add"
+    package var action: AuditEvent.Action? { .createSession }
     package var user: String
     /// How long it is valid, in seconds.
     package var maxAge: Int64
@@ -50,7 +51,7 @@ package struct AddSession: StoreRequest {
         let now = Int64(time(nil))
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
         let key = try await store.users.sessionKey(of: secret)
-        let ended = try await store.trail.recording(.createSession, user: user, session: id) {
+        let ended = try await store.trail.recording(action, user: user, session: id) {
             () async throws(StoreError) in
             try await store.users.createSession(session, key, perUser: perUser)
         }
@@ -67,6 +68,7 @@ package struct AddSession: StoreRequest {
 /// Lists the sessions of a user, without their secrets.
 package struct ListSessions: StoreRequest {
     package static let name = "sessions/list"
+    package var action: AuditEvent.Action? { .listSessions }
     package var user: String
 
     /// A session; all times are in seconds since 1970.
@@ -90,7 +92,7 @@ package struct ListSessions: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
-        let sessions = try await store.trail.recording(.listSessions, user: user) { () async throws(StoreError) in
+        let sessions = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
             try await store.users.sessions(of: user)
         }
         return Reply(
@@ -104,6 +106,7 @@ package struct ListSessions: StoreRequest {
 /// Ends one session, or all sessions of a user.
 package struct RemoveSessions: StoreRequest {
     package static let name = "sessions/remove"
+    package var action: AuditEvent.Action? { id == nil ? .endSessions : .endSession }
     /// The session's id; nil to end all sessions of a user.
     package var id: String?
     /// The user; nil to end one session.
@@ -133,7 +136,7 @@ package struct RemoveSessions: StoreRequest {
             guard let id = SessionID(id) else {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
-            let ended = try await store.trail.recording(.endSession, session: id) { () async throws(StoreError) in
+            let ended = try await store.trail.recording(action, session: id) { () async throws(StoreError) in
                 try await store.users.endSession(id: id)
             } _: { ended, deed in
                 deed.user = ended?.user
@@ -142,7 +145,7 @@ package struct RemoveSessions: StoreRequest {
             return Reply(removed: ended == nil ? 0 : 1)
         case (nil, let user?):
             let user = try StoredText.id(user)
-            let ended = try await store.trail.recording(.endSessions, user: user) { () async throws(StoreError) in
+            let ended = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
                 try await store.users.endSessions(of: user)
             } _: { ended, deed in
                 if ended == 0 { deed.outcome = .notFound }
@@ -156,6 +159,7 @@ package struct RemoveSessions: StoreRequest {
 /// Erases a user.
 package struct EraseUser: StoreRequest {
     package static let name = "erase"
+    package var action: AuditEvent.Action? { .erase }
     package var user: String
 
     package func act(_ reply: Erasure) -> OperatorAct? { ("erase", "one user") }
@@ -168,7 +172,7 @@ package struct EraseUser: StoreRequest {
         _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
-        return try await store.trail.recording(.erase, user: user) { () async throws(StoreError) in
+        return try await store.trail.recording(action, user: user) { () async throws(StoreError) in
             try await store.users.erase(user)
         }
     }

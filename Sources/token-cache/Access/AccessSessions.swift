@@ -1,5 +1,4 @@
 import ArgumentParser
-import Audit
 import Operations
 import Settings
 import TokenStore
@@ -37,9 +36,7 @@ struct AccessSessions: AsyncParsableCommand {
             let request = AddSession(
                 user: try StandardInput.text(user, of: "the user"), maxAge: session.maxAge.components.seconds,
                 perUser: session.perUser)
-            let reply = try await options.withStore(for: .createSession, creates: true) {
-                try await $0.perform(request)
-            }
+            let reply = try await options.perform(request, creates: true)
             try options.output.print(reply, reply.session)
             StandardError.print(
                 """
@@ -62,7 +59,7 @@ struct AccessSessions: AsyncParsableCommand {
 
         func run() async throws {
             let request = ListSessions(user: try StandardInput.text(user, of: "the user"))
-            let reply = try await options.withStore(for: .listSessions) { try await $0.perform(request) }
+            let reply = try await options.perform(request)
             let lines = reply.sessions.map {
                 """
                 \($0.id)  created \(Text.time($0.createdAt))  last used \(Text.time($0.lastUsedAt))  \
@@ -100,7 +97,7 @@ struct AccessSessions: AsyncParsableCommand {
             } else {
                 request = RemoveSessions(id: id ?? "")
             }
-            let reply = try await options.withStore(for: .endSessions) { try await $0.perform(request) }
+            let reply = try await options.perform(request)
             try options.output.print(reply, "ended \(Text.count(reply.removed, "session"))")
             if reply.removed == 0 { throw ExitCode.failure }
         }
@@ -134,7 +131,7 @@ struct Erase: StoreCommand {
 
     func run() async throws {
         let request = EraseUser(user: try StandardInput.text(user, of: "the user"))
-        let reply = try await options.withStore(for: .erase) { try await $0.perform(request) }
+        let reply = try await options.perform(request)
         let rest =
             try options.load().store.url.isEmpty
             ? "no row of the user is left in the data folder"

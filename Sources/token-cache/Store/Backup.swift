@@ -1,5 +1,4 @@
 import ArgumentParser
-import Audit
 import FoundationEssentials
 import Operations
 import Settings
@@ -114,7 +113,7 @@ struct Backup: StoreCommand {
     }
 
     private func backUp(to path: String, noting note: inout RecordBackup?) async throws {
-        let written = try await options.perform(BackUpStore(path: path), for: .backUp, "Backing up")
+        let written = try await options.perform(BackUpStore(path: path), "Backing up")
         note = RecordBackup(isSuccessful: false)
         try copyElsewhere(path)
         try options.output.print(
@@ -171,7 +170,7 @@ struct Backup: StoreCommand {
     private func writeVerified(
         _ settings: Settings, at unverified: String, noting note: inout RecordBackup?
     ) async throws -> BackupVerification {
-        _ = try await options.perform(BackUpStore(path: unverified), for: .backUp, "Backing up")
+        _ = try await options.perform(BackUpStore(path: unverified), "Backing up")
         note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
         guard found.isSound else {

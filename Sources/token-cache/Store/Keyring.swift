@@ -36,7 +36,7 @@ struct Keyring: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let reply = try await options.withStore(for: nil) { try await $0.perform(ListKeys()) }
+            let reply = try await options.perform(ListKeys())
             let lines = reply.keys.map { key in
                 let state = key.seals ? "  seals new tokens" : reply.waiting == key ? "  waits for keyring rotate" : ""
                 return "\(key.number)  created \(Text.time(key.createdAt))  fingerprint \(key.fingerprint)\(state)"
@@ -188,7 +188,7 @@ struct Keyring: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let key = try await options.withStore(for: .addKey) { try await $0.perform(AddKey()) }
+            let key = try await options.perform(AddKey())
             let text =
                 key.seals
                 ? "seals from now on; back up the key ring, and encrypt the stored tokens with it: token-cache keyring rotate"
@@ -213,9 +213,7 @@ struct Keyring: AsyncParsableCommand {
         @OptionGroup var options: StoreCommandOptions
 
         func run() async throws {
-            let reply = try await options.withStore(for: .retireKey) {
-                try await $0.perform(RetireKey(number: number))
-            }
+            let reply = try await options.perform(RetireKey(number: number))
             try options.output.print(
                 reply,
                 """

@@ -84,7 +84,7 @@ struct Verify: StoreCommand {
     }
 
     private func verifyStore() async throws -> Bool {
-        let found = try await options.perform(VerifyStore(), for: nil, "Verifying")
+        let found = try await options.perform(VerifyStore(), "Verifying")
         var lines = ["\(Text.count(found.tokens, "token")) checked"]
         lines += Self.faults(found.unreadable, found.damages)
         if let copy = found.damagedCopy {

@@ -23,7 +23,7 @@ struct Get: StoreCommand {
 
     func run() async throws {
         let id = try StandardInput.text(id, of: "the id")
-        let reply = try await options.withStore(for: .read) { try await $0.perform(FetchToken(id: id)) }
+        let reply = try await options.perform(FetchToken(id: id))
         if options.output.json {
             try StandardOutput.print(try OutputOptions.text(reply))
         } else if let tokenInfo = reply.tokenInfo {
@@ -66,9 +66,7 @@ struct Put: StoreCommand {
             tokenInfo = try StandardInput.text(tokenInfo, of: "the token info")
         }
         let entry = StoreTokens.Entry(id: id, tokenInfo: StoredText.tokenInfo(tokenInfo))
-        let reply = try await options.withStore(for: .store, creates: true) {
-            try await $0.perform(StoreTokens(tokens: [entry]))
-        }
+        let reply = try await options.perform(StoreTokens(tokens: [entry]), creates: true)
         if let failure = reply.failures.values.first { throw CommandFailure(failure) }
         try options.output.print(reply, "stored")
     }
@@ -102,8 +100,7 @@ struct Delete: StoreCommand {
         if ids == ["-"] {
             ids = StandardInput.lines(try StandardInput.text("-", of: "the ids"))
         }
-        let named = ids
-        let reply = try await options.withStore(for: .remove) { try await $0.perform(RemoveTokens(ids: named)) }
+        let reply = try await options.perform(RemoveTokens(ids: ids))
         try options.output.print(reply, "removed \(Text.count(reply.removed, "token"))")
         if reply.removed == 0 { throw ExitCode.failure }
     }
@@ -183,9 +180,7 @@ struct Stats: StoreCommand {
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
-        let found = try await options.withStore(for: nil) { [exact] in
-            try await $0.perform(StatisticsOfStore(exactly: exact))
-        }
+        let found = try await options.perform(StatisticsOfStore(exactly: exact))
         let sealing = found.newestKey.map { "yes, with key \($0)" } ?? "no"
         let isEstimated = found.tokensAreEstimated ?? false
         var lines = ["tokens            \(isEstimated ? "about " : "")\(Text.number(found.tokens))"]

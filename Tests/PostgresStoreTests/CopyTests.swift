@@ -56,7 +56,7 @@ import Testing
         #expect(try await copy.get("id2499") == nil)
         #expect(try await copy.get("later") == nil)
         let page = try await copy.store.administrator.page(after: nil, limit: 1_000)
-        #expect(page.entries.count { $0.writtenAt == 1_000 } >= 999)
+        #expect(page.entries.count { $0.times.writtenAt == 1_000 } >= 999)
         let copied = try await ConformanceHandle.open(copy.store)
         #expect(try await copied.list("anna") == sessions)
         #expect(try await copied.find("secret 2") == sessions[1])

@@ -66,7 +66,7 @@ import Testing
             #expect(try await administrator.info("id2499") == "info2499")
             let page = try await administrator.page(after: nil, limit: 3_000)
             let entry = try #require(page.entries.first { (try? $0.token.get().id) == Array("id7".utf8) })
-            #expect(entry.writtenAt == 7)
+            #expect(entry.times.writtenAt == 7)
             #expect(try await administrator.verify { _ in }.isSound)
             #expect(try await handle.list("anna") == sessions)
             #expect(try await handle.find("secret 2") == sessions[1])

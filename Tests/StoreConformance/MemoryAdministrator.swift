@@ -23,9 +23,9 @@ struct MemoryAdministrator: StoreAdministrator {
         let (rows, isLast) = store.page(after: start, limit: limit)
         var page = TokenPage()
         page.entries = rows.map { id, row in
-            TokenPage.Entry(
-                writtenAt: row.writtenAt, expiresAt: TokenExpiration.expiration(of: row.info.span),
-                token: .success(Token(id: id, info: row.info))
+            (
+                RowTimes(writtenAt: row.writtenAt, expiresAt: TokenExpiration.expiration(of: row.info.span)),
+                .success(Token(id: id, info: row.info))
             )
         }
         if !isLast, let last = rows.last {

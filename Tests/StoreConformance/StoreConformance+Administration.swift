@@ -26,7 +26,7 @@ extension StoreConformance {
                     let page = try await store.administrator.page(after: cursor, limit: limit)
                     try expect(page.entries.count <= limit, "a page has \(page.entries.count) tokens")
                     found += try page.entries.map { try $0.token.get() }
-                    try expect(page.entries.allSatisfy { $0.writtenAt == 7 }, "a time of writing is another one")
+                    try expect(page.entries.allSatisfy { $0.times.writtenAt == 7 }, "a time of writing is another one")
                     cursor = page.next
                 } while cursor != nil
                 try expectEqual(found.count, 105, "the number of listed tokens")

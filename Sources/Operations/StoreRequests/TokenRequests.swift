@@ -198,12 +198,12 @@ package struct ListTokens: StoreRequest {
         let page = try await store.trail.recording(action) { () async throws(StoreError) in
             try await store.administrator.page(after: after, limit: limit)
         }
-        return Reply(tokens: page.entries.map(entry), next: page.next)
+        return Reply(tokens: page.entries.map { entry($0.times, $0.token) }, next: page.next)
     }
 
-    private func entry(_ found: TokenPage.Entry) -> Entry {
-        var entry = Entry(writtenAt: found.writtenAt, expiresAt: found.expiresAt)
-        switch found.token {
+    private func entry(_ times: RowTimes, _ token: Result<Token, SealingError>) -> Entry {
+        var entry = Entry(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
+        switch token {
         case .success(let token):
             entry.size = token.info.count
             if showsIDs { entry.id = String(decoding: token.id, as: UTF8.self) }

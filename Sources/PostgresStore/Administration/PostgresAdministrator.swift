@@ -53,14 +53,11 @@ package struct PostgresAdministrator: StoreAdministrator {
         var coder = RowCoder(state.sealing)
         var page = TokenPage()
         for row in stored.rows {
-            let token: Result<Token, SealingError>
             do throws(SealingError) {
-                token = .success(try row.token(&coder))
+                page.entries.append((row.times, .success(try row.token(&coder))))
             } catch {
-                token = .failure(error)
+                page.entries.append((row.times, .failure(error)))
             }
-            page.entries.append(
-                TokenPage.Entry(writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt, token: token))
         }
         page.next = stored.next.map { Base64URL.encode($0.span) }
         return page

@@ -58,8 +58,7 @@ extension SQLiteAdministrator {
                     break
                 }
                 (start, bytes) = (row.slot, rows.valueBytes)
-                page.entries.append(
-                    TokenPage.Entry(writtenAt: row.times.writtenAt, expiresAt: row.times.expiresAt, token: token))
+                page.entries.append((row.times, token))
             }
             return page
         }

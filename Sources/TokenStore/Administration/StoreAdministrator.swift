@@ -35,27 +35,12 @@ extension StoreAdministrator {
 
 /// A page of a listing.
 package struct TokenPage: Sendable {
-    package var entries: [Entry] = []
+    /// Tokens as the store holds them, or why a row cannot be opened.
+    package var entries: [(times: RowTimes, token: Result<Token, SealingError>)] = []
     /// The cursor with which the next page begins, which only this store can interpret; nil when there is none.
     package var next: String?
 
     package init() {}
-
-    /// A token as the store holds it.
-    package struct Entry: Sendable {
-        /// Seconds since 1970.
-        package let writtenAt: Int64
-        /// When it expires according to its token info, in seconds since 1970; nil if that does not say.
-        package let expiresAt: Int64?
-        /// The token, or why its row cannot be opened.
-        package let token: Result<Token, SealingError>
-
-        package init(writtenAt: Int64, expiresAt: Int64?, token: Result<Token, SealingError>) {
-            self.writtenAt = writtenAt
-            self.expiresAt = expiresAt
-            self.token = token
-        }
-    }
 }
 
 /// The progress of a long operation.

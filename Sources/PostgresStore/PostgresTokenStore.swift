@@ -16,7 +16,7 @@ package final class PostgresTokenStore: TokenStore {
     private let longWork: PrimaryConnections
     private let agreement: StoreAgreement
     private let upkeep: Upkeep
-    private let users: WaitingHandle
+    private let handle: WaitingHandle
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
@@ -38,7 +38,7 @@ package final class PostgresTokenStore: TokenStore {
                 if facts.isWritable { state.warn(facts, rules) }
             }
         }
-        users = WaitingHandle { [finder] (deliver) throws(StoreError) in
+        handle = WaitingHandle { [finder] (deliver) throws(StoreError) in
             // One connection is enough for commands, which run one after the other.
             var one = postgres
             one.connections = 1
@@ -75,7 +75,7 @@ package final class PostgresTokenStore: TokenStore {
 
     package var administrator: any StoreAdministrator {
         PostgresAdministrator(
-            connections, longWork, state, users: users, options.isSealed ? agreement : nil)
+            connections, longWork, state, handle: handle, options.isSealed ? agreement : nil)
     }
 
     /// False: other servers write as well.

@@ -52,8 +52,8 @@ package final class SQLiteTokenStore: TokenStore {
         self.open = open
         let eraser = UserEraser(open, report: report)
         self.eraser = eraser
-        let users = WaitingHandle { (deliver) throws(StoreError) in try open.handle(eraser, deliver) }
-        administrator = SQLiteAdministrator(open, users: users)
+        let handle = WaitingHandle { (deliver) throws(StoreError) in try open.handle(eraser, deliver) }
+        administrator = SQLiteAdministrator(open, handle: handle)
     }
 
     var directory: DataDirectory { open.directory }

@@ -11,7 +11,7 @@ import Testing
     @Test func `the statistics say what the store holds, and where`() async throws {
         let store = try TestAdministration()
         try await store.put([("a", "1"), ("b", "2")])
-        _ = try await store.administrator.users.remove([Array("a".utf8)])[0].get()
+        _ = try await store.administrator.handle.remove([Array("a".utf8)])[0].get()
         let statistics = try await store.administrator.statistics(exactly: true)
         #expect(statistics.tokens == 1 && statistics.tokensAreEstimated == false)
         #expect(statistics.schemaVersion == Schema.version)
@@ -26,7 +26,7 @@ import Testing
         let store = try TestAdministration(nil, isSealed ? .sealed(ring) : .clear(index: ring.index))
         let long = String(repeating: "x", count: 1 << 20)
         try await store.put((0..<10).map { ("long\($0)", long) } + (0..<95).map { ("id\($0)", "\($0)") })
-        _ = try await store.administrator.users.remove([Array("id94".utf8)])[0].get()
+        _ = try await store.administrator.handle.remove([Array("id94".utf8)])[0].get()
         for limit in [1, 10, 104, 1_000] {
             var (cursor, found, largest) = (nil as String?, [[UInt8]](), 0)
             repeat {

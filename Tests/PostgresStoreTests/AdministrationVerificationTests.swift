@@ -16,7 +16,7 @@ import Testing
     @Test func `every row is opened, and the progress reaches the end`() async throws {
         let store = try await store(tokens: 1_203)
         try await store.begin("s1", of: "anna")
-        _ = try await store.administrator.users.remove([Array("id7".utf8)])[0].get()
+        _ = try await store.administrator.handle.remove([Array("id7".utf8)])[0].get()
         let last = Mutex<StoreProgress?>(nil)
         let found = try await store.administrator.verify { progress in last.withLock { $0 = progress } }
         #expect(found.isSound && found.tokens == 1_202 && found.unreadable.isEmpty)

@@ -33,8 +33,8 @@ import Testing
         let tokens = (0..<2_500).map {
             (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(1_000))
         }
-        for outcome in await source.store.administrator.users.store(tokens, keepsNewer: false) { try outcome.get() }
-        _ = try await source.store.administrator.users.remove([Array("id2499".utf8)])[0].get()
+        for outcome in await source.store.administrator.handle.store(tokens, keepsNewer: false) { try outcome.get() }
+        _ = try await source.store.administrator.handle.remove([Array("id2499".utf8)])[0].get()
         let handle = try await ConformanceHandle.open(source.store)
         for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
         return handle

@@ -93,11 +93,11 @@ import Testing
         let first = try TestServer(database)
         let second = try TestServer(database, folder: try first.copyOfRing())
         for number in 0..<450 { try await first.put("token \(number)", under: "\(number)") }
-        let users = first.store.administrator.users
+        let handle = first.store.administrator.handle
         for number in 0..<3 {
-            let key = try await users.sessionKey(of: Array("secret\(number)".utf8))
+            let key = try await handle.sessionKey(of: Array("secret\(number)".utf8))
             let session = UserSession(id: try .random(), user: Array("user".utf8), createdAt: 1, expiresAt: 1 << 40)
-            _ = try await users.createSession(session, key, perUser: 5)
+            _ = try await handle.createSession(session, key, perUser: 5)
         }
         _ = try await first.keys.addKey()
         try first.copyRing(to: second.folder)
@@ -128,7 +128,7 @@ import Testing
         try first.copyRing(to: second.folder)
         #expect(try await second.keys.keys().map(\.number) == [2])
         for number in [0, 449] { #expect(try await second.get("\(number)") == "token \(number)") }
-        let found = try await second.store.administrator.users.sessions(of: Array("user".utf8))
+        let found = try await second.store.administrator.handle.sessions(of: Array("user".utf8))
         #expect(found.map(\.user) == [[UInt8]](repeating: Array("user".utf8), count: 3))
         first.store.close()
         second.store.close()

@@ -28,7 +28,7 @@ import Testing
             "{\"com.facebook.sdk:TokenInformationExpirationDateKey\":\"\(date)\"}", under: "expired")
         for id in ["removed long ago", "removed now"] {
             try await store.put("1", under: id)
-            _ = try await store.administrator.users.remove([Array(id.utf8)])[0].get()
+            _ = try await store.administrator.handle.remove([Array(id.utf8)])[0].get()
         }
         let tombstone = try #require(try store.row(of: "removed long ago"))
         try store.database.sql("UPDATE token SET written_at = \(now - 4_000) WHERE version = \(tombstone.version)")
@@ -51,7 +51,7 @@ import Testing
     @Test func `a server whose clock is ahead deletes nothing that the database's clock keeps`() async throws {
         let store = try TestAdministration()
         for id in ["kept", "removed"] { try await store.put("1", under: id) }
-        _ = try await store.administrator.users.remove([Array("removed".utf8)])[0].get()
+        _ = try await store.administrator.handle.remove([Array("removed".utf8)])[0].get()
         try await store.begin("s1", of: "anna", createdAt: now, expiresAt: now + 4_000)
         let retention = Retention(sinceWritten: .seconds(3_600), sinceSessionUsed: .seconds(3_600))
         let connection = try store.database.connection()

@@ -47,7 +47,7 @@ import Testing
         #expect(BackupRecord(in: data)?.isSuccessful == true && BackupRecord(in: data)?.successTime != nil)
         // Copying this takes several steps; after each the backup checks whether it was cancelled.
         let large = (token: Token(id: [1], info: [UInt8](repeating: 1, count: 3 << 20)), writtenAt: Int64?.none)
-        for outcome in await administrator.users.store([large], keepsNewer: false) { try outcome.get() }
+        for outcome in await administrator.handle.store([large], keepsNewer: false) { try outcome.get() }
         let task = Task { [path = folder.path + "/backup.db"] in
             // However late the cancellation comes, the backup must not be over before.
             while !Task.isCancelled { await Task.yield() }

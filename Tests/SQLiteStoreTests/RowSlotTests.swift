@@ -122,7 +122,7 @@ import Testing
         #expect(try await handle.get("id3") == "new")
         let administrator = SQLiteAdministrator(store)
         #expect(try await administrator.statistics().tokens == 40)
-        #expect(await administrator.users.remove([Array("id4".utf8)]) == [.success(true)])
+        #expect(await administrator.handle.remove([Array("id4".utf8)]) == [.success(true)])
         #expect(try await handle.get("id4") == nil)
         try await handle.put("again", under: "id4")
         #expect(try await handle.get("id4") == "again")

@@ -91,11 +91,11 @@ extension SQLiteTokenStore {
 extension SQLiteAdministrator {
     /// Another administrator than the store's own.
     init(_ store: SQLiteTokenStore) {
-        self.init(store.open, users: store.administrator.users)
+        self.init(store.open, handle: store.administrator.handle)
     }
 
     nonisolated func store(_ tokens: [(token: Token, writtenAt: Int64?)]) async -> [Result<Void, StoreError>] {
-        await users.store(tokens, keepsNewer: false)
+        await handle.store(tokens, keepsNewer: false)
     }
 
     /// Stores `infoN` under `idN`.
@@ -107,7 +107,7 @@ extension SQLiteAdministrator {
     }
 
     nonisolated func info(_ id: String) async throws -> String? {
-        try await users.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        try await handle.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Where tokens lie, by their ids.

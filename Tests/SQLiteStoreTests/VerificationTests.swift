@@ -27,7 +27,7 @@ import Testing
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         #expect(try await !administrator.verify { _ in }.isSound)
-        let removed = await administrator.users.remove((0..<3).map { Array("id\($0)".utf8) })
+        let removed = await administrator.handle.remove((0..<3).map { Array("id\($0)".utf8) })
         #expect(removed == [.success(true), .success(true), .success(true)])
         #expect(try await administrator.statistics().tokens == max(0, count - 3))
         #expect(try await administrator.info("id4") == "info4")
@@ -45,7 +45,7 @@ import Testing
             guard progress.done == 1_000, count.add(1, ordering: .relaxed).newValue == 1 else { return }
             let written = DispatchSemaphore(value: 0)
             Task {
-                _ = await SQLiteAdministrator(store).users.remove((0..<600).map { Array("id\($0)".utf8) })
+                _ = await SQLiteAdministrator(store).handle.remove((0..<600).map { Array("id\($0)".utf8) })
                 let checkpoint = try? await store.writerThread.perform { (writer) throws(SQLiteError) in
                     try writer.checkpoint(.truncate)
                 }
@@ -128,7 +128,7 @@ extension SQLiteAdministrator {
         try await readingForLong { _ in
             let answered = DispatchSemaphore(value: 0)
             Task {
-                _ = try? await self.users.fetch(Array("id".utf8))
+                _ = try? await self.handle.fetch(Array("id".utf8))
                 answered.signal()
             }
             return answered.wait(timeout: .now() + .seconds(600)) == .success

@@ -48,7 +48,7 @@ import TokenStore
         let tokens = ["b", "c"].map { Token(id: Array($0.utf8), info: [1]) }
         _ = await administrator.store(tokens.map { ($0, nil) })
         #expect(recorder.take() == ["will b c", "did b c"])
-        _ = await administrator.users.remove([Array("b".utf8), Array("missing".utf8)])
+        _ = await administrator.handle.remove([Array("b".utf8), Array("missing".utf8)])
         #expect(recorder.take() == ["will b missing", "did b missing"])
         try await store.change(Retention(sinceWritten: .seconds(60)))
         #expect(recorder.take() == ["everything"])

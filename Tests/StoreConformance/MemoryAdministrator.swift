@@ -10,7 +10,7 @@ struct MemoryAdministrator: StoreAdministrator {
 
     var backups: (any StoreBackups)? { nil }
     var keyRing: (any KeyRingAdministrator)? { nil }
-    var users: WaitingHandle {
+    var handle: WaitingHandle {
         WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }
     }
 

@@ -7,7 +7,7 @@ extension StoreConformance {
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
             for id in ["a", "b", "c"] { try await handle.put("value of \(id)", under: id) }
-            let removed = await store.administrator.users.remove([bytes("a"), bytes("nobody"), bytes("c")])
+            let removed = await store.administrator.handle.remove([bytes("a"), bytes("nobody"), bytes("c")])
             try expectEqual(removed, [true, false, true].map(Result.success), "which tokens were removed")
             try expectEqual(try await handle.get("a"), nil, "a removed token")
             try expectEqual(try await handle.get("b"), "value of b", "a token that stays")
@@ -19,7 +19,7 @@ extension StoreConformance {
             let tokens = (0..<105).map {
                 (token: Token(id: bytes("id\($0)"), info: bytes("\($0)")), writtenAt: Int64?(7))
             }
-            for outcome in await store.administrator.users.store(tokens, keepsNewer: false) { try outcome.get() }
+            for outcome in await store.administrator.handle.store(tokens, keepsNewer: false) { try outcome.get() }
             for limit in [1, 10, 105, 1_000] {
                 var (cursor, found): (String?, [Token]) = (nil, [])
                 repeat {
@@ -48,28 +48,28 @@ extension StoreConformance {
                 (token: Token(id: bytes("a"), info: bytes(value)), writtenAt: Int64?(time))
             }
             let administrator = store.administrator
-            try await administrator.users.store([token("new", 1_000)], keepsNewer: true)[0].get()
+            try await administrator.handle.store([token("new", 1_000)], keepsNewer: true)[0].get()
             for time: Int64 in [999, 1_000] {
                 let refused = try await error {
-                    try await administrator.users.store([token("old", time)], keepsNewer: true)[0].get()
+                    try await administrator.handle.store([token("old", time)], keepsNewer: true)[0].get()
                 }
                 try expectEqual(refused, .newer, "the error")
             }
-            try expectEqual(try await administrator.users.fetch(bytes("a")), bytes("new"), "the token")
-            try await administrator.users.store([token("old", 999)], keepsNewer: false)[0].get()
+            try expectEqual(try await administrator.handle.fetch(bytes("a")), bytes("new"), "the token")
+            try await administrator.handle.store([token("old", 999)], keepsNewer: false)[0].get()
             try expectEqual(
-                try await administrator.users.fetch(bytes("a")), bytes("old"), "the token after a replacement")
+                try await administrator.handle.fetch(bytes("a")), bytes("old"), "the token after a replacement")
             store.close()
         },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
             try await handle.put("1", under: "a")
-            try expectEqual(try await store.administrator.users.fetch(bytes("a")), bytes("1"), "a client's token")
+            try expectEqual(try await store.administrator.handle.fetch(bytes("a")), bytes("1"), "a client's token")
             let token = (Token(id: bytes("b"), info: bytes("2")), Int64?.none)
-            try await store.administrator.users.store([token], keepsNewer: false)[0].get()
+            try await store.administrator.handle.store([token], keepsNewer: false)[0].get()
             try expectEqual(try await handle.get("b"), "2", "an operator's token")
-            try expectEqual(try await store.administrator.users.fetch(bytes("c")), nil, "an id without a token")
+            try expectEqual(try await store.administrator.handle.fetch(bytes("c")), nil, "an id without a token")
             try expectEqual(store.metrics.writes, 2, "the number of writes")
             try expect(store.fault == nil, "a sound store has a fault")
             store.close()

@@ -67,7 +67,7 @@ extension StoreConformance {
             let store = try open { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
             let handle = try await ConformanceHandle.open(store)
             let old = (token: Token(id: bytes("a"), info: bytes("1")), writtenAt: Int64?(MemoryRow.now - 7_200))
-            for outcome in await store.administrator.users.store([old], keepsNewer: false) { try outcome.get() }
+            for outcome in await store.administrator.handle.store([old], keepsNewer: false) { try outcome.get() }
             let error = try await error { try await handle.put("2", under: "a", if: .exists) }
             try expectEqual(error, .preconditionFailed(current: nil), "the error")
             try expectEqual(try await handle.remove("a"), false, "whether a token was removed")

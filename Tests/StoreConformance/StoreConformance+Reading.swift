@@ -54,7 +54,7 @@ extension StoreConformance {
             let store = try open { _ in }
             let handle = try await ConformanceHandle.open(store)
             let old = (token: Token(id: bytes("old"), info: bytes("1")), writtenAt: Int64?(1_000))
-            for outcome in await store.administrator.users.store([old], keepsNewer: false) { try outcome.get() }
+            for outcome in await store.administrator.handle.store([old], keepsNewer: false) { try outcome.get() }
             try await handle.put("2", under: "new")
             guard case .found(_, until: .max, _) = try await handle.fetch(bytes("new")) else {
                 throw Violation(description: "a token that is kept for ever has an end")

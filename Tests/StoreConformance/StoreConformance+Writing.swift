@@ -51,8 +51,8 @@ extension StoreConformance {
             let handle = try await ConformanceHandle.open(store)
             try await handle.put("1", under: "a")
             let token = (Token(id: bytes("b"), info: []), Int64?.none)
-            try await store.administrator.users.store([token], keepsNewer: false)[0].get()
-            _ = try await store.administrator.users.remove([bytes("a")])[0].get()
+            try await store.administrator.handle.store([token], keepsNewer: false)[0].get()
+            _ = try await store.administrator.handle.remove([bytes("a")])[0].get()
             try expectEqual(
                 observer.seen, ["will a", "did a", "will b", "did b", "will a", "did a"], "what it has seen")
             store.close()

@@ -68,7 +68,7 @@ import TokenStore
                         register.state.withLock { $0.begun = value }
                         if value % 7 == 0 {
                             let token = Token(id: Array("id\(index)".utf8), info: Array("\(value)".utf8))
-                            _ = try await administrator.users.store([(token, nil)], keepsNewer: false)[0].get()
+                            _ = try await administrator.handle.store([(token, nil)], keepsNewer: false)[0].get()
                         } else {
                             try await service.put("\(value)", under: "id\(index)")
                         }
@@ -122,14 +122,14 @@ import TokenStore
         try await service.put("1", under: "a")
         #expect(await service.get("a") == "1")
         #expect(await service.get("a") == "1")
-        _ = await administrator.users.store(
+        _ = await administrator.handle.store(
             [(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)], keepsNewer: false)
         #expect(await service.get("a") == "2")
-        #expect(await administrator.users.remove([Array("a".utf8)]) == [.success(true)])
+        #expect(await administrator.handle.remove([Array("a".utf8)]) == [.success(true)])
         #expect(await service.get("a") == nil)
         // Written so long ago that it has a few seconds left, in which it gets into memory.
         let writtenAt = Int64(Date.now.timeIntervalSince1970) - 3_595
-        _ = await administrator.users.store(
+        _ = await administrator.handle.store(
             [(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)], keepsNewer: false)
         while let answer = await service.get("a") {
             #expect(answer == "3")

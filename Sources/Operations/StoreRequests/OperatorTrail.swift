@@ -95,7 +95,7 @@ package struct AuditedStore: Sendable {
         self.trail = trail
     }
 
-    var users: WaitingHandle { administrator.users }
+    var handle: WaitingHandle { administrator.handle }
 }
 
 /// Nothing is recorded without an audit log, and for a request without an action.

@@ -22,7 +22,7 @@ package struct FetchToken: StoreRequest {
     ) async throws(StoreError) -> Reply {
         let id = try StoredText.id(id)
         let found = try await store.trail.recording(action, user: id) { () async throws(StoreError) in
-            try await store.users.fetch(id)
+            try await store.handle.fetch(id)
         } _: { found, deed in
             if found == nil { deed.outcome = .notFound }
         }
@@ -97,7 +97,7 @@ package struct StoreTokens: StoreRequest {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
         }
         let outcomes = try await store.trail.recording(action, users: rows.map(\.token.id)) {
-            await store.users.store(rows, keepsNewer: keepsNewer ?? false)
+            await store.handle.store(rows, keepsNewer: keepsNewer ?? false)
         }
         var reply = Reply()
         for (index, outcome) in outcomes.enumerated() {
@@ -133,7 +133,7 @@ package struct RemoveTokens: StoreRequest {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
         let outcomes = try await store.trail.recording(action, users: stored) {
-            await store.users.remove(stored)
+            await store.handle.remove(stored)
         } _: {
             wasThere, deed in
             if !wasThere { deed.outcome = .notFound }

@@ -50,10 +50,10 @@ package struct AddSession: StoreRequest {
         }
         let now = Int64(time(nil))
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
-        let key = try await store.users.sessionKey(of: secret)
+        let key = try await store.handle.sessionKey(of: secret)
         let ended = try await store.trail.recording(action, user: user, session: id) {
             () async throws(StoreError) in
-            try await store.users.createSession(session, key, perUser: perUser)
+            try await store.handle.createSession(session, key, perUser: perUser)
         }
         return Reply(
             session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(id)",
@@ -93,7 +93,7 @@ package struct ListSessions: StoreRequest {
     ) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
         let sessions = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.users.sessions(of: user)
+            try await store.handle.sessions(of: user)
         }
         return Reply(
             sessions: sessions.map {
@@ -137,7 +137,7 @@ package struct RemoveSessions: StoreRequest {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
             let ended = try await store.trail.recording(action, session: id) { () async throws(StoreError) in
-                try await store.users.endSession(id: id)
+                try await store.handle.endSession(id: id)
             } _: { ended, deed in
                 deed.user = ended?.user
                 if ended == nil { deed.outcome = .notFound }
@@ -146,7 +146,7 @@ package struct RemoveSessions: StoreRequest {
         case (nil, let user?):
             let user = try StoredText.id(user)
             let ended = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-                try await store.users.endSessions(of: user)
+                try await store.handle.endSessions(of: user)
             } _: { ended, deed in
                 if ended == 0 { deed.outcome = .notFound }
             }
@@ -173,7 +173,7 @@ package struct EraseUser: StoreRequest {
     ) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
         return try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.users.erase(user)
+            try await store.handle.erase(user)
         }
     }
 }

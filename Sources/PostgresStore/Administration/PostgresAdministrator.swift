@@ -13,7 +13,7 @@ package struct PostgresAdministrator: StoreAdministrator {
     let connections: PrimaryConnections
     let longWork: PrimaryConnections
     let state: PostgresState
-    package let users: WaitingHandle
+    package let handle: WaitingHandle
     /// Changes the key ring that the servers share; nil if the store is not sealed.
     package let keyRing: (any KeyRingAdministrator)?
 
@@ -21,13 +21,13 @@ package struct PostgresAdministrator: StoreAdministrator {
     ///   - connections: Used for steps that take milliseconds.
     ///   - longWork: Used for work that takes hours.
     ///   - state: Holds the keys.
-    ///   - users: Reads and changes tokens and sessions.
+    ///   - handle: Reads and changes tokens and sessions.
     ///   - agreement: Holds the key ring; nil if the store is not sealed.
     init(
         _ connections: PrimaryConnections, _ longWork: PrimaryConnections, _ state: PostgresState,
-        users: WaitingHandle, _ agreement: StoreAgreement?
+        handle: WaitingHandle, _ agreement: StoreAgreement?
     ) {
-        (self.connections, self.longWork, self.state, self.users) = (connections, longWork, state, users)
+        (self.connections, self.longWork, self.state, self.handle) = (connections, longWork, state, handle)
         keyRing = agreement
     }
 

@@ -8,11 +8,11 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
     private let executor = BlockingExecutor(label: "administration")
     let longReads = LongReads()
 
-    package nonisolated let users: WaitingHandle
+    package nonisolated let handle: WaitingHandle
 
-    init(_ store: OpenDatabase, users: WaitingHandle) {
+    init(_ store: OpenDatabase, handle: WaitingHandle) {
         self.store = store
-        self.users = users
+        self.handle = handle
     }
 
     package nonisolated var backups: (any StoreBackups)? { self }

@@ -7,8 +7,8 @@
 package protocol StoreAdministrator: Sendable {
     var backups: (any StoreBackups)? { get }
     var keyRing: (any KeyRingAdministrator)? { get }
-    /// Operators' access to tokens and sessions, as clients have through handles.
-    var users: WaitingHandle { get }
+    /// Reads and changes single tokens and sessions, as clients do.
+    var handle: WaitingHandle { get }
 
     /// Reads some tokens, in no meaningful order.
     ///

@@ -112,7 +112,7 @@ private enum DamagedStore {
             var isReadable = true
             for id in SampleStore.ids {
                 do {
-                    tokens[id] = .some(try await administrator.users.fetch(Array(id.utf8)))
+                    tokens[id] = .some(try await administrator.handle.fetch(Array(id.utf8)))
                 } catch {
                     (tokens[id], isReadable) = (.some(nil), false)
                 }
@@ -135,10 +135,10 @@ private enum DamagedStore {
     private static func checkWriting(to administrator: any StoreAdministrator, isSound: Bool) throws {
         let token = Token(id: Array("new".utf8), info: Array("a new token".utf8))
         let found = try wait { () -> [UInt8]? in
-            guard case .success = await administrator.users.store([(token, nil)], keepsNewer: false)[0] else {
+            guard case .success = await administrator.handle.store([(token, nil)], keepsNewer: false)[0] else {
                 return token.info
             }
-            do { return try await administrator.users.fetch(token.id) } catch { return token.info }
+            do { return try await administrator.handle.fetch(token.id) } catch { return token.info }
         }
         guard isSound else { return }
         try compare(found?.text.string, token.info.text.string, "a token that was just stored")

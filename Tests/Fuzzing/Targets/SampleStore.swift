@@ -92,7 +92,7 @@ package enum SampleStore {
     private static func fill(_ store: SQLiteTokenStore, _ round: String) throws {
         let administrator = store.administrator
         let tokens = ids.map { (Token(id: Array($0.utf8), info: info(of: $0, in: round)), Int64?.none) }
-        for outcome in try wait(for: { await administrator.users.store(tokens, keepsNewer: false) }) {
+        for outcome in try wait(for: { await administrator.handle.store(tokens, keepsNewer: false) }) {
             try outcome.get()
         }
     }

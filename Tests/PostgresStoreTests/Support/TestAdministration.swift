@@ -70,11 +70,11 @@ struct TestAdministration {
         let tokens = tokens.map {
             (token: Token(id: Array($0.id.utf8), info: Array($0.info.utf8)), writtenAt: writtenAt)
         }
-        for outcome in await administrator.users.store(tokens, keepsNewer: keepsNewer) { try outcome.get() }
+        for outcome in await administrator.handle.store(tokens, keepsNewer: keepsNewer) { try outcome.get() }
     }
 
     func get(_ id: String) async throws -> String? {
-        try await administrator.users.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        try await administrator.handle.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     func key(of id: String) throws -> [UInt8] {
@@ -95,15 +95,15 @@ struct TestAdministration {
     func begin(
         _ secret: String, of user: String, createdAt: Int64 = 1_000, expiresAt: Int64 = 1 << 40, perUser: Int = 20
     ) async throws -> UserSession {
-        let key = try await administrator.users.sessionKey(of: Array(secret.utf8))
+        let key = try await administrator.handle.sessionKey(of: Array(secret.utf8))
         let session = UserSession(
             id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: expiresAt)
-        _ = try await administrator.users.createSession(session, key, perUser: perUser)
+        _ = try await administrator.handle.createSession(session, key, perUser: perUser)
         return session
     }
 
     func sessions(of user: String) async throws -> [UserSession] {
-        try await administrator.users.sessions(of: Array(user.utf8))
+        try await administrator.handle.sessions(of: Array(user.utf8))
     }
 }
 

@@ -67,11 +67,11 @@ final class TestServer: Sendable {
 
     func put(_ info: String, under id: String) async throws {
         let token = Token(id: Array(id.utf8), info: Array(info.utf8))
-        for outcome in await store.administrator.users.store([(token, nil)], keepsNewer: false) { try outcome.get() }
+        for outcome in await store.administrator.handle.store([(token, nil)], keepsNewer: false) { try outcome.get() }
     }
 
     func get(_ id: String) async throws -> String? {
-        try await store.administrator.users.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        try await store.administrator.handle.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
     /// The number of the key that sealed the row of an id.

@@ -62,7 +62,7 @@ import Testing
     @Test func `a read finds only what lives and is short enough`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(
-            database, isSealed: false, change: { $0.retention.sinceWritten = .seconds(1_000) })
+            database, isSealed: false, change: { $0.retention.afterWritten = .seconds(1_000) })
         let handle = try await ConformanceHandle.open(store)
         let tokens = ["short", "long", "removed", "old"].map { (id: $0, value: Array("value of \($0)".utf8)) }
         for outcome in try await handle.putAll(tokens + [("longest", [UInt8](repeating: 1, count: 1_000))]) {

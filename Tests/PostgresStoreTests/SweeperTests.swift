@@ -17,7 +17,7 @@ import Testing
 
     @Test func `expired tokens and sessions and old tombstones are deleted, and nothing else`() async throws {
         let retention = Retention(
-            sinceWritten: .seconds(3_600), sinceExpired: .seconds(60), sinceSessionUsed: .seconds(3_600))
+            afterWritten: .seconds(3_600), afterExpired: .seconds(60), sessionIdleTimeout: .seconds(3_600))
         let store = try TestAdministration(nil, nil, retention)
         try makeIndexes(store, retention)
         let began = now
@@ -53,7 +53,7 @@ import Testing
         for id in ["kept", "removed"] { try await store.put("1", under: id) }
         _ = try await store.administrator.handle.remove([Array("removed".utf8)])[0].get()
         try await store.begin("s1", of: "anna", createdAt: now, expiresAt: now + 4_000)
-        let retention = Retention(sinceWritten: .seconds(3_600), sinceSessionUsed: .seconds(3_600))
+        let retention = Retention(afterWritten: .seconds(3_600), sessionIdleTimeout: .seconds(3_600))
         let connection = try store.database.connection()
         for rows in ExpiredRows.all(retention, at: now + 86_400) { #expect(try rows.delete(connection) == 0) }
         #expect(try store.database.number("SELECT count(*) FROM token") == 2)
@@ -67,19 +67,19 @@ import Testing
         var sweeper = Sweeper(store.connections, store.state, interval: .zero)
         while try store.database.number("SELECT count(*) FROM session") != 0 { sweeper.proceed() }
         #expect(try await store.get("a") == "1")
-        store.state.change(Retention(sinceWritten: .seconds(60)))
+        store.state.change(Retention(afterWritten: .seconds(60)))
         // Nothing is deleted without the index, as each step would read all tokens.
         for _ in 0..<1_000 { sweeper.proceed() }
         let texts = store.said
         #expect(texts.count == 1 && texts[0].contains("no index token_by_writing"), "\(texts)")
         #expect(try store.database.number("SELECT count(*) FROM token") == 1)
-        try makeIndexes(store, Retention(sinceWritten: .seconds(60)))
+        try makeIndexes(store, Retention(afterWritten: .seconds(60)))
         while try store.database.number("SELECT count(*) FROM token") != 0 { sweeper.proceed() }
     }
 
     @Test func `several servers delete beside one another, and none waits for a row`() async throws {
-        let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(3_600)))
-        try makeIndexes(store, Retention(sinceWritten: .seconds(3_600)))
+        let store = try TestAdministration(nil, nil, Retention(afterWritten: .seconds(3_600)))
+        try makeIndexes(store, Retention(afterWritten: .seconds(3_600)))
         try await store.put((0..<300).map { ("old\($0)", "1") }, writtenAt: now - 4_000)
         let rows = ExpiredRows.tokens("written_at", at: now, age: .seconds(3_600), .written)
         let (one, other) = (try store.database.connection(), try store.database.connection())
@@ -95,7 +95,7 @@ import Testing
     }
 
     @Test func `after a jump of the clock nothing is deleted, and operators are told`() async throws {
-        let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(60)))
+        let store = try TestAdministration(nil, nil, Retention(afterWritten: .seconds(60)))
         try await store.put("1", under: "a", writtenAt: now - 4_000)
         let saved = now - 3 * 86_400
         store.state.clock.use { $0 = ExpiryClock(saved: saved, at: .now) }
@@ -113,8 +113,8 @@ import Testing
     }
 
     @Test func `a role that may not delete is told of once, and tokens are hidden all the same`() async throws {
-        let store = try TestAdministration(nil, nil, Retention(sinceWritten: .seconds(60)))
-        try makeIndexes(store, Retention(sinceWritten: .seconds(60)))
+        let store = try TestAdministration(nil, nil, Retention(afterWritten: .seconds(60)))
+        try makeIndexes(store, Retention(afterWritten: .seconds(60)))
         try await store.put("1", under: "a", writtenAt: now - 4_000)
         let name = "nobody_\(store.database.name)"
         try store.database.sql(

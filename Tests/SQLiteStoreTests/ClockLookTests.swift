@@ -14,7 +14,7 @@ import Testing
         let events = Events()
         let open = {
             try SQLiteTokenStore(at: folder.path, events: events) {
-                $0.retention = Retention(sinceWritten: .seconds(60))
+                $0.retention = Retention(afterWritten: .seconds(60))
             }
         }
         let now = Int64(Date.now.timeIntervalSince1970)

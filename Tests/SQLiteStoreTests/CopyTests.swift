@@ -84,7 +84,7 @@ import Testing
     @Test func `rows of one hash lie beside one another, and a retention has its index`() throws {
         let directory = try DataDirectory(path: path("data"), creates: true)
         var options = options("data", isSealed: false)
-        options.retention.sinceWritten = .seconds(60)
+        options.retention.afterWritten = .seconds(60)
         let target = try SQLiteCopyTarget(in: directory, options: options) { _ in }
         let rows = (0..<3).map { number in
             CopiedRow.token(

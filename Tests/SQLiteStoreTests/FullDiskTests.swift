@@ -35,7 +35,7 @@ import Testing
                 // What statistics, a quiet checkpoint and an expiry do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
-                let retention = Retention(sinceWritten: .seconds(0), sinceExpired: .seconds(0))
+                let retention = Retention(afterWritten: .seconds(0), afterExpired: .seconds(0))
                 _ = try writer.expire(retention, at: 0)
             }
             try store.store("small", bytes: 1_000)

@@ -22,7 +22,7 @@ private enum Line {
 private let comfortable = MaintenanceSchedule.comfortableWAL
 private let largest = MaintenanceSchedule.largestWAL
 private let rest = MaintenanceSchedule.restOfWAL
-private let written = Retention(sinceWritten: .seconds(100))
+private let written = Retention(afterWritten: .seconds(100))
 
 /// The beginning of a store that was just opened and has checkpointed its WAL.
 private let settled: [Line] = [
@@ -206,7 +206,7 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
         arguments: [(Duration.seconds(1), 100), (.seconds(30), 3_000), (.seconds(86_400), 60_000)]
     )
     func expiryInterval(_ kept: Duration, _ milliseconds: Int) {
-        let interval = Retention(sinceExpired: kept).deletionInterval(hasSessions: false)
+        let interval = Retention(afterExpired: kept).deletionInterval(hasSessions: false)
         #expect(interval == .milliseconds(milliseconds))
     }
 }

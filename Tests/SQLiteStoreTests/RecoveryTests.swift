@@ -58,7 +58,7 @@ import Testing
 
     @Test("a change of retention that finds no room leaves the indexes as they were")
     func retentionWithoutRoom() async throws {
-        let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(sinceExpired: .seconds(1_000)) }
+        let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(afterExpired: .seconds(1_000)) }
         defer { store.close() }
         let administrator = SQLiteAdministrator(store)
         _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
@@ -66,7 +66,7 @@ import Testing
         try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try writer.connection.execute("PRAGMA max_page_count = 1")
         }
-        await #expect(throws: StoreError.self) { try await store.change(Retention(sinceWritten: .seconds(1_000))) }
+        await #expect(throws: StoreError.self) { try await store.change(Retention(afterWritten: .seconds(1_000))) }
         let names = try await store.writerThread.perform { (writer) throws(SQLiteError) in
             try writer.connection.text(
                 "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'")
@@ -78,7 +78,7 @@ import Testing
 @Suite struct RetentionTests {
     @Test("extreme numbers in a row do not overflow")
     func extremes() {
-        let retention = Retention(sinceWritten: .seconds(10), sinceExpired: .seconds(20))
+        let retention = Retention(afterWritten: .seconds(10), afterExpired: .seconds(20))
         #expect(retention.deadline(writtenAt: 100, expiresAt: nil) == 111)
         #expect(retention.deadline(writtenAt: 100, expiresAt: 80) == 101)
         #expect(retention.deadline(writtenAt: .max, expiresAt: .max) == .max)

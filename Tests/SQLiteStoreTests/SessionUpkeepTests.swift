@@ -48,7 +48,7 @@ import TokenStore
 
     @Test("sessions that have expired or were not used for too long are removed, and an observer learns of it")
     func expiry() async throws {
-        let store = try open { $0.retention.sinceSessionUsed = .seconds(20_000) }
+        let store = try open { $0.retention.sessionIdleTimeout = .seconds(20_000) }
         defer { store.close() }
         let observer = Observer()
         store.report(writesTo: observer)

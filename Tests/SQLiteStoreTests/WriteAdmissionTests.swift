@@ -29,7 +29,7 @@ import Testing
         await SQLiteAdministrator(store).fill(0..<200)
         let watch = StallWatch(store.writerThread.admission)
         try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.begin(on: writer.connection) }
-        try await store.change(Retention(sinceWritten: .seconds(3_600)))
+        try await store.change(Retention(afterWritten: .seconds(3_600)))
         try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.end(on: writer.connection) }
         // Other steps of the writer may have come in between.
         #expect(watch.stalls.load(ordering: .relaxed) < watch.steps.load(ordering: .relaxed))

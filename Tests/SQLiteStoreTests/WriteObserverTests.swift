@@ -50,7 +50,7 @@ import TokenStore
         #expect(recorder.take() == ["will b c", "did b c"])
         _ = await administrator.handle.remove([Array("b".utf8), Array("missing".utf8)])
         #expect(recorder.take() == ["will b missing", "did b missing"])
-        try await store.change(Retention(sinceWritten: .seconds(60)))
+        try await store.change(Retention(afterWritten: .seconds(60)))
         #expect(recorder.take() == ["everything"])
     }
 

@@ -64,7 +64,7 @@ extension StoreConformance {
             store.close()
         },
         Behaviour("a token that has expired counts as missing") { open in
-            let store = try open { $0.retention = Retention(sinceWritten: .seconds(3_600)) }
+            let store = try open { $0.retention = Retention(afterWritten: .seconds(3_600)) }
             let handle = try await ConformanceHandle.open(store)
             let old = (token: Token(id: bytes("a"), info: bytes("1")), writtenAt: Int64?(MemoryRow.now - 7_200))
             for outcome in await store.administrator.handle.store([old], keepsNewer: false) { try outcome.get() }

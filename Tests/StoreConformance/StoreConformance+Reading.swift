@@ -59,7 +59,7 @@ extension StoreConformance {
             guard case .found(_, until: .max, _) = try await handle.fetch(bytes("new")) else {
                 throw Violation(description: "a token that is kept for ever has an end")
             }
-            try await store.change(Retention(sinceWritten: .seconds(3_600)))
+            try await store.change(Retention(afterWritten: .seconds(3_600)))
             try expectEqual(try await handle.get("old"), nil, "an expired token")
             guard case .found(_, let deadline, _) = try await handle.fetch(bytes("new")) else {
                 throw Violation(description: "a token that has not expired is not found")

@@ -115,7 +115,7 @@ import TokenStore
     @Test("a token that was removed, was replaced by a command or has expired is not given from memory")
     func changes() async throws {
         let folder = try TemporaryDirectory()
-        let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(sinceWritten: .seconds(3_600)))
+        let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(afterWritten: .seconds(3_600)))
         defer { store.close() }
         let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let service = try await ServiceActor.open(store, answers)

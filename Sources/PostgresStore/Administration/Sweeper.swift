@@ -141,10 +141,10 @@ struct ExpiredRows: Sendable {
     /// - Parameter now: In seconds since 1970.
     static func all(_ retention: Retention, at now: Int64) -> [ExpiredRows] {
         let kinds: [ExpiredRows?] = [
-            retention.sinceWritten.map { tokens("written_at", at: now, age: $0, .written) },
-            retention.sinceExpired.map { tokens("expires_at", at: now, age: $0, .expired) },
+            retention.afterWritten.map { tokens("written_at", at: now, age: $0, .written) },
+            retention.afterExpired.map { tokens("expires_at", at: now, age: $0, .expired) },
             ExpiredRows(table: "session", condition: "expires_at <=", column: "expires_at", now: now, age: 0),
-            retention.sinceSessionUsed.map {
+            retention.sessionIdleTimeout.map {
                 ExpiredRows(
                     table: "session", condition: "used_at <", column: "used_at", now: now, age: $0.components.seconds)
             },

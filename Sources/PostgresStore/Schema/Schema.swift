@@ -145,7 +145,7 @@ enum RetentionIndex: String {
 
     /// The indexes that a retention needs.
     static func needed(by retention: Retention) -> [RetentionIndex] {
-        (retention.sinceWritten == nil ? [] : [.written]) + (retention.sinceExpired == nil ? [] : [.expired])
+        (retention.afterWritten == nil ? [] : [.written]) + (retention.afterExpired == nil ? [] : [.expired])
     }
 
     /// The statement that makes the index without blocking writes.

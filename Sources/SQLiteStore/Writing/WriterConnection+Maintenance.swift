@@ -28,7 +28,7 @@ extension WriterConnection {
             }
             noteRemoved(removed)
             guard sessionCount > 0 else { return }
-            let unusedSince = retention.sinceSessionUsed.map { now - $0.components.seconds }
+            let unusedSince = retention.sessionIdleTimeout.map { now - $0.components.seconds }
             let rows = try sessions.expire(at: now, unusedSince: unusedSince, limit: Self.expiryBatch)
             ended = noteEnded(rows).count
         }
@@ -59,11 +59,11 @@ extension WriterConnection {
     func index(for retention: Retention) throws(SQLiteError) {
         try transaction { () throws(SQLiteError) in
             try connection.execute(
-                retention.sinceWritten == nil
+                retention.afterWritten == nil
                     ? "DROP INDEX IF EXISTS token_by_writing"
                     : "CREATE INDEX IF NOT EXISTS token_by_writing ON token (written_at)")
             try connection.execute(
-                retention.sinceExpired == nil
+                retention.afterExpired == nil
                     ? "DROP INDEX IF EXISTS token_by_expiration"
                     : """
                     CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL

@@ -69,7 +69,7 @@ extension Setting {
 
     private static let retention = [
         Setting(
-            "retention.after_written", \.retention.sinceWritten,
+            "retention.after_written", \.retention.afterWritten,
             .retention(atLeast: .seconds(1), example: "90d"),
             """
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
@@ -79,7 +79,7 @@ extension Setting {
             """
         ),
         Setting(
-            "retention.after_expired", \.retention.sinceExpired,
+            "retention.after_expired", \.retention.afterExpired,
             .retention(atLeast: .zero, example: "7d"),
             """
             Delete a token this long after the expiration date in it

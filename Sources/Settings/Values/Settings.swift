@@ -167,7 +167,7 @@ extension Settings {
     /// How long the store keeps tokens and unused sessions.
     package var storeRetention: Retention {
         var retention = retention
-        retention.sinceSessionUsed = access.session.idleTimeout
+        retention.sessionIdleTimeout = access.session.idleTimeout
         return retention
     }
 }

@@ -45,16 +45,16 @@ import TokenStore
 
     /// What a request replies, as a text.
     private func reply(_ request: some StoreRequest) async throws -> String {
-        String(decoding: try OperationsJSON.encode(try await request.answer(audited) { _ in }), as: UTF8.self)
+        String(decoding: try OperationsJSON.encode(try await request.answer(audited)), as: UTF8.self)
     }
 
     private func store(_ ids: String..., writtenAt: Int64? = nil) async throws -> StoreTokens.Reply {
         let tokens = ids.map { StoreTokens.Entry(id: $0, tokenInfo: "1", writtenAt: writtenAt) }
-        return try await StoreTokens(tokens: tokens, keepsNewer: true).answer(audited) { _ in }
+        return try await StoreTokens(tokens: tokens, keepsNewer: true).answer(audited)
     }
 
     private func page(of request: ListTokens) async throws -> Int {
-        try await request.answer(audited) { _ in }.tokens.count
+        try await request.answer(audited).tokens.count
     }
 
     private let list = ListTokens(after: nil, limit: 10, showsIDs: false)
@@ -81,12 +81,12 @@ import TokenStore
         options.queueLimit = 2 * Token.waitingBytes(id: [0], info: [0])
         let small = AuditedStore(MemoryStore(MemoryDisk(), options: options).administrator, audited.trail)
         let tokens = ["a", "b", "c"].map { StoreTokens.Entry(id: $0, tokenInfo: "1") }
-        #expect(try await StoreTokens(tokens: tokens).answer(small) { _ in }.failures.keys.map(\.self) == [2])
+        #expect(try await StoreTokens(tokens: tokens).answer(small).failures.keys.map(\.self) == [2])
         let error = await #expect(throws: StoreError.self) {
-            try await RemoveTokens(ids: ["a", "b", "c"]).answer(small) { _ in }
+            try await RemoveTokens(ids: ["a", "b", "c"]).answer(small)
         }
         #expect(error?.cause == .overloaded)
-        #expect(try await FetchToken(id: "a").answer(small) { _ in }.tokenInfo == nil)
+        #expect(try await FetchToken(id: "a").answer(small).tokenInfo == nil)
         #expect(
             try recorded() == [
                 "store_token ok", "store_token ok", "store_token failed", "remove_token ok", "remove_token ok",

@@ -43,7 +43,7 @@ struct StoreCapabilityTests {
 
     private func refusal<Request: StoreRequest>(of request: Request) async -> StoreError? {
         do throws(StoreError) {
-            _ = try await request.answer(store) { _ in }
+            _ = try await request.answer(store)
             return nil
         } catch {
             return error
@@ -60,10 +60,10 @@ struct StoreCapabilityTests {
 
     @Test func `requests that every store supports are answered`() async throws {
         let entry = StoreTokens.Entry(id: "a", tokenInfo: "1")
-        #expect(try await StoreTokens(tokens: [entry]).answer(store) { _ in }.stored == 1)
-        #expect(try await FetchToken(id: "a").answer(store) { _ in }.tokenInfo == "1")
-        #expect(try await StatisticsOfStore().answer(store) { _ in }.tokens == 1)
-        #expect(try await RemoveTokens(ids: ["a"]).answer(store) { _ in }.removed == 1)
+        #expect(try await StoreTokens(tokens: [entry]).answer(store).stored == 1)
+        #expect(try await FetchToken(id: "a").answer(store).tokenInfo == "1")
+        #expect(try await StatisticsOfStore().answer(store).tokens == 1)
+        #expect(try await RemoveTokens(ids: ["a"]).answer(store).removed == 1)
     }
 }
 

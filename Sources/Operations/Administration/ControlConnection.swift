@@ -102,16 +102,18 @@ struct ControlConnection: ~Copyable {
         let (lines, continuation) = AsyncStream.makeStream(of: [UInt8].self, bufferingPolicy: .unbounded)
         let work = Task(executorPreference: thread) { [store = endpoints.store(for: requester), logger, requester] in
             let clock = Mutex(ContinuousClock.now)
+            var store = store
+            store.progress = { progress in
+                let isDue = clock.withLock { last in
+                    guard ContinuousClock.now - last >= Self.progressInterval else { return false }
+                    last = .now
+                    return true
+                }
+                if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
+            }
             let line: ControlLine<Request.Reply>
             do throws(StoreError) {
-                let reply = try await request.answer(store) { progress in
-                    let isDue = clock.withLock { last in
-                        guard ContinuousClock.now - last >= Self.progressInterval else { return false }
-                        last = .now
-                        return true
-                    }
-                    if isDue { continuation.yield(Self.text(ControlLine<NoReply>(progress: progress))) }
-                }
+                let reply = try await request.answer(store)
                 line = ControlLine(reply: reply)
                 if let (command, text) = request.act(reply) {
                     logger.notice("\(command) requested by \(requester): \(text)")

@@ -101,7 +101,7 @@ package enum StoreAccess: Sendable {
         switch self {
         case .own(let own):
             own.audit?.log.keepUp()
-            return try await request.answer(AuditedStore(own.store.administrator, own.audit), progress)
+            return try await request.answer(AuditedStore(own.store.administrator, own.audit, progress))
         case .running(let access):
             let process = access.processID.map { "process \($0)" } ?? "another process"
             do throws(ServerClient.Failure) {

@@ -84,15 +84,21 @@ struct OperatorTrail: Sendable {
     }
 }
 
-/// A store for operators' requests, with the audit log if there is one.
+/// What an operator's request works with: the store, the audit log if there is one, and who is told of progress.
 package struct AuditedStore: Sendable {
     let administrator: any StoreAdministrator
     /// Nil without an audit log.
     let trail: OperatorTrail?
+    /// Called repeatedly with the progress of requests that take long.
+    var progress: @Sendable (StoreProgress) -> Void
 
-    init(_ administrator: any StoreAdministrator, _ trail: OperatorTrail?) {
+    init(
+        _ administrator: any StoreAdministrator, _ trail: OperatorTrail?,
+        _ progress: @escaping @Sendable (StoreProgress) -> Void = { _ in }
+    ) {
         self.administrator = administrator
         self.trail = trail
+        self.progress = progress
     }
 
     var handle: WaitingHandle { administrator.handle }

@@ -15,13 +15,7 @@ package protocol StoreRequest: Codable, Sendable {
 
     /// Performs the request, and records in the audit log what it does with users' tokens and sessions, and with the store as a
     /// whole.
-    ///
-    /// - Parameters:
-    ///   - store: The store, with its audit log.
-    ///   - progress: Called repeatedly with the progress of requests that take long.
-    func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply
+    func answer(_ store: AuditedStore) async throws(StoreError) -> Reply
 }
 
 extension StoreRequest {

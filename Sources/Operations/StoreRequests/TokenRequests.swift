@@ -17,9 +17,7 @@ package struct FetchToken: StoreRequest {
         self.id = id
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let id = try StoredText.id(id)
         let found = try await store.trail.recording(action, user: id) { () async throws(StoreError) in
             try await store.handle.fetch(id)
@@ -89,9 +87,7 @@ package struct StoreTokens: StoreRequest {
         self.beginsImport = beginsImport
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         var rows: [(token: Token, writtenAt: Int64?)] = []
         for entry in tokens {
             rows.append((Token(id: try StoredText.id(entry.id), info: Array(entry.tokenInfo.utf8)), entry.writtenAt))
@@ -127,9 +123,7 @@ package struct RemoveTokens: StoreRequest {
         self.ids = ids
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         var stored: [[UInt8]] = []
         for id in ids { stored.append(try StoredText.id(id)) }
         let outcomes = try await store.trail.recording(action, users: stored) {
@@ -190,9 +184,7 @@ package struct ListTokens: StoreRequest {
         self.showsTokenInfos = showsTokenInfos
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         guard (1...10_000).contains(limit) else { throw .refused("limit is \(limit); allowed is 1 to 10000") }
         // One event without a user, as it is about the tokens of all users.
         let page = try await store.trail.recording(action) { () async throws(StoreError) in

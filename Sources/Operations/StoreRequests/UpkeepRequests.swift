@@ -11,9 +11,7 @@ package struct StatisticsOfStore: StoreRequest {
         self.exactly = exactly
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> StoreStatistics {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreStatistics {
         try await store.administrator.statistics(exactly: exactly ?? false)
     }
 }
@@ -24,10 +22,8 @@ package struct VerifyStore: StoreRequest {
 
     package init() {}
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> StoreVerification {
-        try await store.administrator.verify(progress)
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreVerification {
+        try await store.administrator.verify(store.progress)
     }
 }
 
@@ -46,13 +42,11 @@ package struct BackUpStore: StoreRequest {
         self.path = path
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> StoreBackup {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
         guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
         return try await store.trail.recording(action) { () async throws(StoreError) in
-            try await backups.backUp(to: path, progress)
+            try await backups.backUp(to: path, store.progress)
         }
     }
 }
@@ -75,9 +69,7 @@ package struct RecordBackup: StoreRequest {
         }
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> NoReply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> NoReply {
         guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
         await backups.recordBackup(isSuccessful: isSuccessful)
         return NoReply()
@@ -98,11 +90,11 @@ package struct RekeyStore: StoreRequest {
         )
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Rekeying {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Rekeying {
         let ring = try store.keyRing
-        return try await store.trail.recording(action) { () async throws(StoreError) in try await ring.rekey(progress) }
+        return try await store.trail.recording(action) { () async throws(StoreError) in
+            try await ring.rekey(store.progress)
+        }
     }
 }
 
@@ -118,9 +110,7 @@ package struct ListKeys: StoreRequest {
 
     package init() {}
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
         return Reply(keys: try await ring.keys(), missing: try await ring.missingKeys())
     }
@@ -135,9 +125,7 @@ package struct AddKey: StoreRequest {
 
     package func act(_ reply: SealingKey) -> OperatorAct? { ("keyring add", "key \(reply.number) added") }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> SealingKey {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
         return try await store.trail.recording(action) { () async throws(StoreError) in
             try await ring.addKey()
@@ -159,9 +147,7 @@ package struct UseKey: StoreRequest {
 
     package func act(_ reply: SealingKey) -> OperatorAct? { ("keyring rotate", "key \(reply.number) seals") }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> SealingKey {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> SealingKey {
         let ring = try store.keyRing
         return try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
             try await ring.useKey(numbered: number)
@@ -185,9 +171,7 @@ package struct RetireKey: StoreRequest {
         self.number = number
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
         try await store.trail.recording(action, key: "\(number)") { () async throws(StoreError) in
             try await ring.retireKey(numbered: number)

@@ -32,9 +32,7 @@ package struct AddSession: StoreRequest {
         self.perUser = perUser
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         guard (1...Self.longest).contains(maxAge) else {
             throw .refused("max_age is \(maxAge); allowed is 1 to \(Self.longest) seconds")
         }
@@ -88,9 +86,7 @@ package struct ListSessions: StoreRequest {
         self.user = user
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
         let sessions = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
             try await store.handle.sessions(of: user)
@@ -128,9 +124,7 @@ package struct RemoveSessions: StoreRequest {
         self.user = user
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Reply {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         switch (id, user) {
         case (let id?, nil):
             guard let id = SessionID(id) else {
@@ -168,9 +162,7 @@ package struct EraseUser: StoreRequest {
         self.user = user
     }
 
-    package func answer(
-        _ store: AuditedStore, _ progress: @escaping @Sendable (StoreProgress) -> Void
-    ) async throws(StoreError) -> Erasure {
+    package func answer(_ store: AuditedStore) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
         return try await store.trail.recording(action, user: user) { () async throws(StoreError) in
             try await store.handle.erase(user)

@@ -2,6 +2,8 @@ package import Audit
 package import TokenStore
 
 /// An operator's request to a store: performed in this process, or sent to a running server over its control socket.
+///
+/// What is optional may be missing in its JSON, for people who send it with curl.
 package protocol StoreRequest: Codable, Sendable {
     associatedtype Reply: Codable & Sendable
 

@@ -95,13 +95,20 @@ def test_every_command_is_one_of_the_program_and_has_these_flags(document, comma
     assert not unknown
 
 
+@pytest.fixture(name="known", scope="module")
+def known_settings():
+    """The program's settings."""
+    return {line.split(": ")[0] for line in run("check-config").stdout.splitlines()}
+
+
+def setting(known):
+    """A pattern for what looks like a setting with a section."""
+    return rf"((?:{'|'.join({key.split('.')[0] for key in known if '.' in key})})\.(?!jsonl|ndjson)[a-z_.]+)"
+
+
 @every_document
-def test_every_setting_is_one_of_the_program(document):
-    known = {line.split(": ")[0] for line in run("check-config").stdout.splitlines()}
-    sections = {key.split(".")[0] for key in known if "." in key}
-    named = {
-        match for span in code(document)
-        for match in re.findall(rf"^((?:{'|'.join(sections)})\.(?!jsonl)[a-z_.]+)(?:$|:| )", span)}
+def test_every_setting_is_one_of_the_program(document, known):
+    named = {match for span in code(document) for match in re.findall(rf"^{setting(known)}(?:$|:| )", span)}
     # A group of settings may be named as well.
     groups = {key.rpartition(".")[0] for key in known}
     assert named <= known | groups
@@ -109,6 +116,11 @@ def test_every_setting_is_one_of_the_program(document):
     written = {"TOKEN_CACHE_" + key.upper().replace(".", "_") for key in known}
     assert variables <= written | {
         "TOKEN_CACHE_BINARY", "TOKEN_CACHE_POSTGRES_BINARY"}
+
+
+def test_every_setting_in_help_is_one_of_the_program(known):
+    named = re.findall(rf"(?<![\w./-]){setting(known)}", run("--experimental-dump-help").stdout)
+    assert named and {name.rstrip(".") for name in named} <= known
 
 
 @pytest.mark.parametrize("name, place", [

@@ -41,21 +41,14 @@ struct StoreCapabilityTests {
             MemoryDisk(), options: StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         ).administrator, nil)
 
-    private func refusal<Request: StoreRequest>(of request: Request) async -> StoreError? {
-        do throws(StoreError) {
-            _ = try await request.answer(store)
-            return nil
-        } catch {
-            return error
-        }
-    }
-
     @Test func `a request for a capability that the store lacks is refused with the reason`() async {
-        #expect(await refusal(of: BackUpStore(path: "/backup")) == .refused(StoreCapability.backup.absence))
-        #expect(await refusal(of: ListKeys()) == .refused(StoreCapability.keys.absence))
-        #expect(await refusal(of: AddKey()) == .refused(StoreCapability.keys.absence))
-        #expect(await refusal(of: RetireKey(number: 1)) == .refused(StoreCapability.keys.absence))
-        #expect(await refusal(of: RekeyStore()) == .refused(StoreCapability.keys.absence))
+        let requests: [(any StoreRequest, StoreCapability)] = [
+            (BackUpStore(path: "/backup"), .backup), (ListKeys(), .keys), (AddKey(), .keys),
+            (RetireKey(number: 1), .keys), (RekeyStore(), .keys),
+        ]
+        for (request, capability) in requests {
+            await #expect(throws: StoreError.refused(capability.absence)) { _ = try await request.answer(store) }
+        }
     }
 
     @Test func `requests that every store supports are answered`() async throws {

@@ -43,8 +43,8 @@ package actor WaitingHandle {
     }
 
     /// Begins a request, hands it over and waits for its outcome.
-    private func outcome<Value: Sendable>(
-        of begin: (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
+    package func outcome<Value: Sendable>(
+        of begin: @Sendable (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
     ) async throws(StoreError) -> Value {
         let handle = try handle
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
@@ -139,40 +139,9 @@ package actor WaitingHandle {
         }
     }
 
-    // MARK: - Sessions, see `StoreHandle`
-
+    /// See `StoreHandle`.
     package func sessionKey(of secret: [UInt8]) throws(StoreError) -> SessionKey {
         try handle.sessionKey(of: secret.span)
-    }
-
-    package func createSession(
-        _ session: UserSession, _ key: SessionKey, perUser: Int
-    ) async throws(StoreError) -> Int {
-        try await outcome { (handle, completion) throws(StoreError) in
-            handle.createSession(session, key, perUser: perUser, completion: completion)
-        }
-    }
-
-    package func sessions(of user: [UInt8]) async throws(StoreError) -> [UserSession] {
-        try await outcome { (handle, completion) throws(StoreError) in
-            handle.listSessions(of: user, completion: completion)
-        }
-    }
-
-    package func endSession(id: SessionID) async throws(StoreError) -> EndedSession? {
-        try await outcome { (handle, completion) throws(StoreError) in
-            handle.endSession(id: id, completion: completion)
-        }
-    }
-
-    package func endSessions(of user: [UInt8]) async throws(StoreError) -> Int {
-        try await outcome { (handle, completion) throws(StoreError) in
-            handle.endSessions(of: user, completion: completion)
-        }
-    }
-
-    package func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
-        try await outcome { (handle, completion) throws(StoreError) in handle.erase(user, completion: completion) }
     }
 }
 

@@ -97,7 +97,7 @@ import Testing
         for number in 0..<3 {
             let key = try await handle.sessionKey(of: Array("secret\(number)".utf8))
             let session = UserSession(id: try .random(), user: Array("user".utf8), createdAt: 1, expiresAt: 1 << 40)
-            _ = try await handle.createSession(session, key, perUser: 5)
+            let _: Int = try await handle.outcome { $0.createSession(session, key, perUser: 5, completion: $1) }
         }
         _ = try await first.keys.addKey()
         try first.copyRing(to: second.folder)
@@ -128,7 +128,9 @@ import Testing
         try first.copyRing(to: second.folder)
         #expect(try await second.keys.keys().map(\.number) == [2])
         for number in [0, 449] { #expect(try await second.get("\(number)") == "token \(number)") }
-        let found = try await second.store.administrator.handle.sessions(of: Array("user".utf8))
+        let found: [UserSession] = try await second.store.administrator.handle.outcome {
+            $0.listSessions(of: Array("user".utf8), completion: $1)
+        }
         #expect(found.map(\.user) == [[UInt8]](repeating: Array("user".utf8), count: 3))
         first.store.close()
         second.store.close()

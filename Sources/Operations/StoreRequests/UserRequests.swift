@@ -51,7 +51,7 @@ package struct AddSession: StoreRequest {
         let key = try await store.handle.sessionKey(of: secret)
         let ended = try await store.trail.recording(action, user: user, session: id) {
             () async throws(StoreError) in
-            try await store.handle.createSession(session, key, perUser: perUser)
+            try await store.handle.outcome { $0.createSession(session, key, perUser: perUser, completion: $1) }
         }
         return Reply(
             session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(id)",
@@ -89,7 +89,7 @@ package struct ListSessions: StoreRequest {
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let user = try StoredText.id(user)
         let sessions = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.handle.sessions(of: user)
+            try await store.handle.outcome { $0.listSessions(of: user, completion: $1) }
         }
         return Reply(
             sessions: sessions.map {
@@ -131,7 +131,7 @@ package struct RemoveSessions: StoreRequest {
                 throw .refused("the id of a session has 22 characters; token-cache access sessions list shows it")
             }
             let ended = try await store.trail.recording(action, session: id) { () async throws(StoreError) in
-                try await store.handle.endSession(id: id)
+                try await store.handle.outcome { $0.endSession(id: id, completion: $1) }
             } _: { ended, deed in
                 deed.user = ended?.user
                 if ended == nil { deed.outcome = .notFound }
@@ -140,7 +140,7 @@ package struct RemoveSessions: StoreRequest {
         case (nil, let user?):
             let user = try StoredText.id(user)
             let ended = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-                try await store.handle.endSessions(of: user)
+                try await store.handle.outcome { $0.endSessions(of: user, completion: $1) }
             } _: { ended, deed in
                 if ended == 0 { deed.outcome = .notFound }
             }
@@ -165,7 +165,7 @@ package struct EraseUser: StoreRequest {
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Erasure {
         let user = try StoredText.id(user)
         return try await store.trail.recording(action, user: user) { () async throws(StoreError) in
-            try await store.handle.erase(user)
+            try await store.handle.outcome { $0.erase(user, completion: $1) }
         }
     }
 }

@@ -98,12 +98,14 @@ struct TestAdministration {
         let key = try await administrator.handle.sessionKey(of: Array(secret.utf8))
         let session = UserSession(
             id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: expiresAt)
-        _ = try await administrator.handle.createSession(session, key, perUser: perUser)
+        let _: Int = try await administrator.handle.outcome {
+            $0.createSession(session, key, perUser: perUser, completion: $1)
+        }
         return session
     }
 
     func sessions(of user: String) async throws -> [UserSession] {
-        try await administrator.handle.sessions(of: Array(user.utf8))
+        try await administrator.handle.outcome { $0.listSessions(of: Array(user.utf8), completion: $1) }
     }
 }
 

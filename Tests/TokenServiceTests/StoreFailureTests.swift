@@ -74,10 +74,9 @@ import TokenStore
             #expect((response?.outcome == .failed) == (failure != nil))
             #expect((response?.extras?.retryAfter ?? 0 > 0) == (failure != nil))
         }
-        for place: AccessFailure.Place in [.parameter, .field] {
-            let isWrite = method == "POST"
-            #expect(AccessFailure.unrecorded.response(in: place, isWrite: isWrite).outcome == .failed)
-            #expect(AccessFailure.unknown.response(in: place, isWrite: isWrite).outcome == .refused)
+        for place: AccessFailure.Place in [.parameter(isWrite: method == "POST"), .field] {
+            #expect(AccessFailure.unrecorded.response(in: place).outcome == .failed)
+            #expect(AccessFailure.unknown.response(in: place).outcome == .refused)
         }
     }
 

@@ -47,10 +47,14 @@ import TokenStore
             Array((uniqueID ?? "").utf8).span, isPresent: uniqueID != nil, reader.request.head, in: reader.requestBytes,
             from: source, sessions, at: now)
         return switch finding {
-        case .user(let grant): "user \(String(decoding: grant.user, as: UTF8.self)) \(grant.place)"
-        case .session(let lookup): "store \(lookup.place)"
-        case .denied(let failure, let place): "\(failure) \(place)"
+        case .user(let grant): "user \(String(decoding: grant.user, as: UTF8.self)) \(name(of: grant.place))"
+        case .session(let lookup): "store \(name(of: lookup.place))"
+        case .denied(let failure, let place): "\(failure) \(name(of: place))"
         }
+    }
+
+    private func name(of place: AccessFailure.Place) -> String {
+        if case .parameter = place { "parameter" } else { "field" }
     }
 
     private static func bearer(_ token: String) -> [String] { ["Authorization: Bearer \(token)"] }

@@ -42,9 +42,7 @@ package final class BackendAPI {
     func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
-        // With a credential in a field, reads and writes are denied alike.
-        let caller = Caller(
-            isWrite: true, address: source.address(of: request.head, in: bytes), requestID: requestID)
+        let caller = Caller(address: source.address(of: request.head, in: bytes), requestID: requestID)
         let key: APIKey
         do throws(AccessFailure) {
             key = try find(request.head, in: bytes)
@@ -86,7 +84,7 @@ package final class BackendAPI {
     private func perform(
         _ action: AuditEvent.Action, on resource: APIResource, _ call: Call, _ body: JSONBody?
     ) -> Answer {
-        if let answer = guardian.unrecorded(action, in: .field, isWrite: true) { return answer }
+        if let answer = guardian.unrecorded(action, in: .field) { return answer }
         let handle = service.handle
         switch resource {
         case .sessions: return createSession(call, body)

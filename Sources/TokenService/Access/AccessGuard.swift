@@ -29,7 +29,7 @@ package final class AccessGuard {
     func deny(_ failure: AccessFailure, in place: AccessFailure.Place, _ caller: Caller) -> Answer {
         if failure.isGuess { noteGuess(from: caller.address) }
         note(failure)
-        let answer = Answer.now(failure.response(in: place, isWrite: caller.isWrite))
+        let answer = Answer.now(failure.response(in: place))
         guard failure.isRecorded else { return answer }
         let event = AuditEvent(.authenticate, .denied(failure.rawValue), by: .none)
         return recorded(answer, event, in: place, caller)
@@ -43,7 +43,7 @@ package final class AccessGuard {
         guard let wait = limiter?.wait(for: address, at: MonotonicTime.now) else { return nil }
         note(.limited)
         let seconds = max(1, Int(wait.components.seconds) + (wait.components.attoseconds > 0 ? 1 : 0))
-        return AccessFailure.limited.response(in: .field, isWrite: false, wait: seconds)
+        return AccessFailure.limited.response(in: .field, wait: seconds)
     }
 
     /// Counts a failure of an address.
@@ -56,14 +56,14 @@ package final class AccessGuard {
 
 extension AccessGuard {
     /// The answer if an action has to be recorded and cannot be; nil if the action may begin.
-    func unrecorded(_ action: AuditEvent.Action, in place: AccessFailure.Place, isWrite: Bool) -> Answer? {
+    func unrecorded(_ action: AuditEvent.Action, in place: AccessFailure.Place) -> Answer? {
         guard let trail, !trail.canRecord(action) else { return nil }
-        return .now(unrecorded(in: place, isWrite: isWrite))
+        return .now(unrecorded(in: place))
     }
 
-    private func unrecorded(in place: AccessFailure.Place, isWrite: Bool) -> Response {
+    private func unrecorded(in place: AccessFailure.Place) -> Response {
         note(.unrecorded)
-        return AccessFailure.unrecorded.response(in: place, isWrite: isWrite)
+        return AccessFailure.unrecorded.response(in: place)
     }
 
     /// The pseudonyms of a user and a session in the audit log; nil without one.
@@ -84,13 +84,12 @@ extension AccessGuard {
         _ answer: Answer, _ event: AuditEvent, in place: AccessFailure.Place, _ caller: Caller
     ) -> Answer {
         guard let trail else { return answer }
-        return trail.recorded(answer, event, caller) { [self] in unrecorded(in: place, isWrite: caller.isWrite) }
+        return trail.recorded(answer, event, caller) { [self] in unrecorded(in: place) }
     }
 }
 
-/// Who has sent a request, and whether the request changes something.
+/// Who has sent a request.
 struct Caller {
-    let isWrite: Bool
     /// The client's address; nil for a Unix socket.
     let address: IPAddress?
     let requestID: RequestID
@@ -138,8 +137,9 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
 
     /// Where a request has its credential, which decides what the answer to a failure looks like.
     package enum Place: Sendable {
-        /// In `unique_id`, as apps that were made for `token.php` do. They only read the JSON of an answer with status 200.
-        case parameter
+        /// In `unique_id`, as apps that were made for `token.php` do. They only read the JSON of an answer with status 200, which is
+        /// not the same for reads and writes.
+        case parameter(isWrite: Bool)
         /// In a header field or a certificate.
         case field
     }
@@ -148,20 +148,20 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
     ///
     /// - Parameters:
     ///   - place: Where the credential is.
-    ///   - isWrite: Whether the request would have changed something.
     ///   - wait: For `limited`, the seconds after which a failure is within the limit again.
-    package func response(in place: Place, isWrite: Bool, wait: Int? = nil) -> Response {
+    package func response(in place: Place, wait: Int? = nil) -> Response {
         switch (self, place) {
         case (.missing, .parameter): return .invalidInput
-        case (.malformed, .parameter), (.unknown, .parameter), (.expired, .parameter), (.invalidToken, .parameter),
-            (.tooLong, .parameter):
+        case (.malformed, .parameter(let isWrite)), (.unknown, .parameter(let isWrite)),
+            (.expired, .parameter(let isWrite)), (.invalidToken, .parameter(let isWrite)),
+            (.tooLong, .parameter(let isWrite)):
             // The body is that for an id without a token, or for a failed write; `code` counts it as a refusal.
             var response: Response = isWrite ? .writeFailed : .notFound
             response.code = .denied
             // Shows clients that know this field that it is not about an id without a token.
             response.extras = Response.Extras(challenge: .invalidToken)
             return response
-        case (.unrecorded, .parameter): return .failure(isWrite: isWrite)
+        case (.unrecorded, .parameter(let isWrite)): return .failure(isWrite: isWrite)
         case (.missing, .field):
             return Response(.unauthorized, "A credential is missing.", challenge: .missing)
         case (.malformed, .field), (.unknown, .field), (.expired, .field), (.invalidToken, .field):

@@ -115,7 +115,8 @@ package struct UserAccess {
         let looksLikeCredential = isCredential(uniqueID)
         guard let field else {
             guard looksLikeCredential != nil, isPresent else { return .denied(.missing, .field) }
-            return uniqueID.isEmpty ? .denied(.missing, .parameter) : find(uniqueID, .parameter)
+            let place = AccessFailure.Place.parameter(isWrite: head.method == .post)
+            return uniqueID.isEmpty ? .denied(.missing, place) : find(uniqueID, place)
         }
         let credential = bytes.extracting(field.indices)
         let finding = find(credential, .field)

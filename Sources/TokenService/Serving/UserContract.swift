@@ -28,11 +28,9 @@ final class UserContract {
         let (parameter, tokenInfo) = service.read(request, in: bytes)
         let uniqueID = UniqueID(parameter, limit: access.uniqueIDLimit)
         if uniqueID == .invalid { return .now(.invalidInput) }
-        let caller = Caller(
-            isWrite: request.head.method == .post, address: source.address(of: request.head, in: bytes),
-            requestID: requestID)
+        let caller = Caller(address: source.address(of: request.head, in: bytes), requestID: requestID)
         let kept = UserRequest(
-            caller: caller, uniqueID: uniqueID.text ?? [], tokenInfo: tokenInfo,
+            isWrite: request.head.method == .post, caller: caller, uniqueID: uniqueID.text ?? [], tokenInfo: tokenInfo,
             preconditions: try? Preconditions(of: request.head, in: bytes))
         let finding = access.find(
             kept.uniqueID.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
@@ -68,7 +66,7 @@ final class UserContract {
     }
 
     private func failed(_ request: UserRequest, _ error: StoreError) -> Response {
-        service.failed(error, request.caller.requestID, isWrite: request.caller.isWrite)
+        service.failed(error, request.caller.requestID, isWrite: request.isWrite)
     }
 
     /// Continues with what the store has said about a session.
@@ -111,8 +109,8 @@ final class UserContract {
 
     private func perform(_ request: UserRequest, for grant: Grant, at now: Int64) -> Answer {
         noteUse(of: grant, at: now)
-        let action: AuditEvent.Action = request.caller.isWrite ? .store : .read
-        if let answer = guardian.unrecorded(action, in: grant.place, isWrite: request.caller.isWrite) { return answer }
+        let action: AuditEvent.Action = request.isWrite ? .store : .read
+        if let answer = guardian.unrecorded(action, in: grant.place) { return answer }
         return guardian.recorded(
             answer(to: request, for: grant), action, by: .user,
             grant.session?.auditNames ?? guardian.names(user: grant.user), in: grant.place, request.caller)
@@ -120,7 +118,7 @@ final class UserContract {
 
     private func answer(to request: UserRequest, for grant: Grant) -> Answer {
         guard let preconditions = request.preconditions else { return .now(.malformedPreconditions) }
-        guard request.caller.isWrite else {
+        guard request.isWrite else {
             return fetch(for: grant, request.caller.requestID).applying(preconditions)
         }
         guard let tokenInfo = request.tokenInfo, UniqueID.isUTF8(tokenInfo) else {
@@ -131,7 +129,7 @@ final class UserContract {
         return service.store(tokenInfo, under: grant.user, if: condition, request.caller.requestID) { error in
             switch error {
             case .preconditionFailed: .preconditionFailed
-            case .sessionEnded: AccessFailure.unknown.response(in: grant.place, isWrite: true)
+            case .sessionEnded: AccessFailure.unknown.response(in: grant.place)
             default: nil
             }
         }
@@ -153,14 +151,15 @@ final class UserContract {
         return service.fetch(
             TokenService.StoredRead(id: grant.user, session: entry.key, requestID: requestID) { error in
                 guard case .sessionEnded = error else { return nil }
-                return AccessFailure.unknown.response(in: grant.place, isWrite: false)
+                return AccessFailure.unknown.response(in: grant.place)
             })
     }
 }
 
 /// What is kept of a request for the contract in a mode with users, once its bytes may be dropped.
 struct UserRequest {
-    /// A write is a POST, anything else a GET.
+    /// Whether it is a POST; otherwise it is a GET.
+    let isWrite: Bool
     let caller: Caller
     /// With its tags removed; empty if it is missing.
     let uniqueID: [UInt8]

@@ -20,11 +20,11 @@ package struct Response: Sendable {
         /// With status 200 it marks a failure, whose body is that of an id under which nothing is stored.
         package let retryAfter: Int?
         /// The methods that the resource has, for a response with status 405; nil for those of the contract.
-        package let allowedMethods: StaticString?
+        package let allowedMethods: String?
 
         package init(
             location: [UInt8]? = nil, challenge: Challenge? = nil, retryAfter: Int? = nil,
-            allowedMethods: StaticString? = nil
+            allowedMethods: String? = nil
         ) {
             self.location = location
             self.challenge = challenge

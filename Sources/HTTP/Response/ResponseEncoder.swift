@@ -98,7 +98,7 @@ package final class ResponseEncoder: Sendable {
         }
         if response.status == .methodNotAllowed {
             output.append(contentsOf: Parts.allow)
-            output.append(contentsOf: Array("\(response.extras?.allowedMethods ?? Parts.contractMethods)".utf8))
+            output.append(contentsOf: Array((response.extras?.allowedMethods ?? Parts.contractMethods).utf8))
         }
         if let challenge = response.extras?.challenge {
             output.append(contentsOf: Parts.challenge)
@@ -171,7 +171,7 @@ package final class ResponseEncoder: Sendable {
         static let requestID = Array("\r\nX-Request-Id: ".utf8)
         static let location = Array("\r\nLocation: ".utf8)
         static let allow = Array("\r\nAllow: ".utf8)
-        static let contractMethods: StaticString = "GET, HEAD, POST"
+        static let contractMethods = "GET, HEAD, POST"
         static let challenge = Array("\r\nWWW-Authenticate: ".utf8)
         static let entityTag = Array("\r\nETag: \"".utf8)
         static let close = Array("\r\nConnection: close".utf8)

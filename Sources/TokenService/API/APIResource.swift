@@ -137,12 +137,8 @@ enum APIResource: Hashable {
     }
 
     /// The resource's methods, for `Allow`.
-    var methods: StaticString {
-        switch self {
-        case .sessions: "POST"
-        case .session, .user: "DELETE"
-        case .sessionsOfUser: "GET, HEAD, DELETE"
-        case .token: "GET, HEAD, PUT, DELETE"
-        }
+    var methods: String {
+        Method.allCases.filter { action($0) != nil }.compactMap { $0.name.map(String.init(describing:)) }
+            .joined(separator: ", ")
     }
 }

@@ -56,8 +56,9 @@ package final class BackendAPI {
             return .now(error == .user ? .malformedUser : Response(.notFound, "There is nothing at this path."))
         }
         guard let (action, scope) = resource.action(request.head.method) else {
-            var response = Response(.methodNotAllowed, "This path has other methods: \(resource.methods).")
-            response.extras = Response.Extras(allowedMethods: resource.methods)
+            let methods = resource.methods
+            var response = Response(.methodNotAllowed, "This path has other methods: \(methods).")
+            response.extras = Response.Extras(allowedMethods: methods)
             return .now(response)
         }
         guard key.scopes.contains(scope) else { return guardian.deny(.scope, in: .field, caller) }
@@ -92,8 +93,8 @@ package final class BackendAPI {
         case .sessionsOfUser(let user):
             let answer =
                 action == .endSessions
-                ? pending(call, { handle.endSessions(of: user, completion: $0) }, then: { .now(.ended($0)) })
-                : pending(call, { handle.listSessions(of: user, completion: $0) }, then: { .now(.list($0)) })
+                ? pending(call, { handle.endSessions(of: user, completion: $0) }, then: Response.ended)
+                : pending(call, { handle.listSessions(of: user, completion: $0) }, then: Response.list)
             return recorded(answer, action, user, call)
         case .token(let user):
             let answer =
@@ -104,7 +105,7 @@ package final class BackendAPI {
                 }
             return recorded(answer, action, user, call)
         case .user(let user):
-            let answer = pending(call, { handle.erase(user, completion: $0) }, then: { .now(.erased($0)) })
+            let answer = pending(call, { handle.erase(user, completion: $0) }, then: Response.erased)
             return recorded(answer, action, user, call)
         }
     }
@@ -118,15 +119,22 @@ package final class BackendAPI {
     }
 
     /// The answer to a request for which the store does something.
+    ///
+    /// - Parameters:
+    ///   - call: The request.
+    ///   - failure: Reports an error and gives its answer; nil for that of an operation on sessions or a user.
+    ///   - operation: Begins what the store does, and calls its completion once.
+    ///   - answer: The answer to what was done.
     private func pending<Outcome>(
-        _ call: Call, _ operation: @escaping (Completion<Outcome>) -> Void,
-        then answer: @escaping (Outcome) -> Answer
+        _ call: Call, failure: ((StoreError) -> Response)? = nil,
+        _ operation: @escaping (Completion<Outcome>) -> Void, then answer: @escaping (Outcome) -> Response
     ) -> Answer {
         let service = service
         return .later(
             PendingAnswer(
                 bytes: Token.waitingBytes(id: [], info: []) + UniqueID.limit, timeLimit: service.timeLimit,
-                failure: { service.operationFailed($0, call.caller.requestID) }, operation: operation, answer: answer))
+                failure: failure ?? { service.operationFailed($0, call.caller.requestID) },
+                work: { operation($0.completion { .now(answer($0)) }) }))
     }
 
     // MARK: - Sessions
@@ -148,7 +156,7 @@ package final class BackendAPI {
         let (handle, perUser) = (service.handle, sessionsPerUser)
         let answer: Answer = pending(
             call, { handle.createSession(session, key, perUser: perUser, completion: $0) },
-            then: { (_: Int) in .now(.created(secret, session)) })
+            then: { (_: Int) in .created(secret, session) })
         return recorded(answer, .createSession, user, session: id, call)
     }
 
@@ -161,7 +169,7 @@ package final class BackendAPI {
             call, { handle.endSession(id: id, completion: $0) },
             then: { ended in
                 user = ended?.user
-                return .now(ended == nil ? .noSession : .stored)
+                return ended == nil ? .noSession : .stored
             })
         // The event is recorded also if the store fails.
         return answer.then { [self] answer, _ in recorded(answer, .endSession, user, session: id, call) }
@@ -180,12 +188,10 @@ package final class BackendAPI {
     private func remove(_ user: [UInt8], _ call: Call) -> Answer {
         guard let match = call.preconditions.writeMatch else { return .now(.twoPreconditions) }
         let (service, requestID) = (service, call.caller.requestID)
-        return .later(
-            PendingAnswer(
-                bytes: Token.waitingBytes(id: user, info: []), timeLimit: service.timeLimit,
-                failure: { Self.refusal($0) ?? service.failed($0, requestID, isWrite: true) },
-                operation: { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
-                answer: { .now($0 ? .stored : .notFound) }))
+        return pending(
+            call, failure: { Self.refusal($0) ?? service.failed($0, requestID, isWrite: true) },
+            { service.handle.remove(user, if: WriteCondition(match: match), completion: $0) },
+            then: { $0 ? .stored : .notFound })
     }
 
     private static func refusal(_ error: StoreError) -> Response? {

@@ -70,6 +70,9 @@ package final class PendingAnswer: OutcomeWaiter {
         case ofWrite(TokenService, RequestID, showsVersion: Bool, refusal: (StoreError) -> Response?)
     }
 
+    /// - Parameters:
+    ///   - failure: Reports an error and gives its answer.
+    ///   - work: Begins what the answer needs; nil if it was begun.
     init(
         bytes: Int, timeLimit: Duration?, takesLong: Bool = false, failure: @escaping (StoreError) -> Response,
         work: ((PendingAnswer) -> Void)? = nil
@@ -91,24 +94,6 @@ package final class PendingAnswer: OutcomeWaiter {
         takesLong = false
         failure = .ofWrite(service, requestID, showsVersion: showsVersion, refusal: refusal)
         work = .storing(service, tokenInfo, id: id, condition)
-    }
-
-    /// The answer to a request for which the store does something.
-    ///
-    /// - Parameters:
-    ///   - bytes: Bytes of memory that are held until the answer comes.
-    ///   - timeLimit: How long the client waits.
-    ///   - takesLong: Whether beginning may take some milliseconds.
-    ///   - failure: Reports an error and gives its answer.
-    ///   - operation: Begins the operation, and calls its completion once.
-    ///   - answer: The answer to what was done.
-    convenience init<Outcome>(
-        bytes: Int, timeLimit: Duration?, takesLong: Bool = false, failure: @escaping (StoreError) -> Response,
-        operation: @escaping (Completion<Outcome>) -> Void, answer: @escaping (Outcome) -> Answer
-    ) {
-        self.init(bytes: bytes, timeLimit: timeLimit, takesLong: takesLong, failure: failure) {
-            operation($0.completion(answer))
-        }
     }
 
     // MARK: - The side that waits

@@ -155,12 +155,14 @@ final class RecoveringDatabase {
         // The order matters: the observer must learn of a write before any handle can read its result, and of its end
         // only when every new read sees the state after it.
         observer?.willWrite(ids)
-        writer.forgetAnnouncedSessions()
         state.commitCount.add(1, ordering: .acquiringAndReleasing)
         defer {
             state.commitCount.add(1, ordering: .acquiringAndReleasing)
             observer?.didWrite(ids)
-            if !writer.announcedSessions.isEmpty { state.observer?.didEnd(anyOf: writer.announcedSessions) }
+            if !writer.announcedSessions.isEmpty {
+                state.observer?.didEnd(anyOf: writer.announcedSessions)
+                writer.announcedSessions = []
+            }
         }
         let result: Result
         do throws(SQLiteError) {

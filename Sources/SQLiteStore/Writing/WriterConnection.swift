@@ -25,8 +25,8 @@ final class WriterConnection {
     var reachedLimit: StoreLimit?
     /// The sessions that the open transaction has ended; nil for those whose rows do not open.
     private var endedSessions: [SessionKey?] = []
-    /// The sessions for which the present call has called `willEnd`.
-    private(set) var announcedSessions: [SessionKey?] = []
+    /// The sessions for which `willEnd` was called; `RecoveringDatabase` empties this when it has reported that the change is over.
+    var announcedSessions: [SessionKey?] = []
     /// Called in a transaction that ends sessions, before it is committed.
     var willEnd: ([SessionKey?]) -> Void = { _ in }
     /// The backup that is being written; nil if none is.
@@ -98,11 +98,6 @@ final class WriterConnection {
         willEnd(endedSessions)
         announcedSessions += endedSessions
         endedSessions = []
-    }
-
-    /// Forgets the sessions that an earlier call has announced.
-    func forgetAnnouncedSessions() {
-        if !announcedSessions.isEmpty { announcedSessions = [] }
     }
 
     /// Bytes of pages in the WAL, without the frames' heads.

@@ -159,18 +159,17 @@ final class SessionOperation<Value>: AnsweredOperation<Value> {
     private let statements: [(statement: Statement, parameters: Parameters)]
     private let changesRows: Bool
     private var value: Value
-    private let takeAnswer: (borrowing QueryResult, Int, inout Value) throws(StoreError) -> Void
+    private let takeAnswer: (borrowing QueryResult, Statement, inout Value) throws(StoreError) -> Void
 
     /// - Parameters:
     ///   - value: The outcome, unless the answers change it.
     ///   - user: The key of the user whose rows it locks; nil if that is not known, or if it only reads.
     ///   - skipsLocked: Whether its statements pass over rows that others have locked.
-    ///   - takeAnswer: Updates the outcome with the answer to a statement, given its index. It is called again if the statements
-    ///     are sent again.
+    ///   - takeAnswer: Updates the outcome with the answer to a statement. It is called again if the statements are sent again.
     init(
         _ rows: RowAccess, _ value: Value, of user: [UInt8]? = nil, isWrite: Bool = true, skipsLocked: Bool = false,
         _ statements: [(statement: Statement, parameters: Parameters)], _ completion: Completion<Value>,
-        take takeAnswer: @escaping (borrowing QueryResult, Int, inout Value) throws(StoreError) -> Void
+        take takeAnswer: @escaping (borrowing QueryResult, Statement, inout Value) throws(StoreError) -> Void
     ) {
         (self.value, self.statements, changesRows, self.takeAnswer) = (value, statements, isWrite, takeAnswer)
         super.init(rows, value, lockOrder: user ?? [], completion: completion)
@@ -188,7 +187,7 @@ final class SessionOperation<Value>: AnsweredOperation<Value> {
 
     override func take(_ result: borrowing QueryResult, of statement: Int) {
         do throws(StoreError) {
-            try takeAnswer(result, statement, &value)
+            try takeAnswer(result, statements[statement].statement, &value)
             outcome = .success(value)
         } catch {
             outcome = .failure(error)

@@ -133,7 +133,7 @@ extension PostgresStoreHandle {
                 (.trimSessions, [.bytea(row.userKey), .bigint(Int64(max(1, perUser)))]),
             ]
             return SessionOperation(rows, 0, of: row.userKey, statements, completion) { result, statement, ended in
-                if statement == 2 { ended = result.changedCount }
+                if statement == .trimSessions { ended = result.changedCount }
             }
         }
     }
@@ -183,8 +183,8 @@ extension PostgresStoreHandle {
                 [rows] result, statement, erasure in
                 switch statement {
                 // What an earlier attempt has done counts as well.
-                case 1: erasure.sessions = max(erasure.sessions, result.changedCount)
-                case 2 where result.rowCount > 0:
+                case .trimSessions: erasure.sessions = max(erasure.sessions, result.changedCount)
+                case .eraseToken where result.rowCount > 0:
                     // So that further writes of this server have later versions.
                     rows.state.versions.note(TokenVersion(rawValue: result.integer(0, 0)))
                     erasure.hadToken = erasure.hadToken || result.integer(0, 1) != 0

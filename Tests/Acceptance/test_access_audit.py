@@ -58,6 +58,7 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
         (api_request(key, "DELETE", f"/v1/sessions/{made['id']}"), "end_session", "ok", "api_key", True, None),
         (api_request(key, "DELETE", f"/v1/sessions/{made['id']}"), "end_session", "not_found", "api_key", None, None),
         (api_request(key, "DELETE", "/v1/users/anna/sessions"), "end_sessions", "ok", "api_key", True, False),
+        (api_request(key, "DELETE", "/v1/users/anna/sessions"), "end_sessions", "ok", "api_key", True, False),
         (api_request(key, "DELETE", "/v1/users/anna/token"), "remove_token", "ok", "api_key", True, False),
         (api_request(key, "DELETE", "/v1/users/anna"), "erase_user", "ok", "api_key", True, False),
         (api_request(reader, "DELETE", "/v1/users/anna"), "authenticate", "denied", "none", None, False)]

@@ -94,6 +94,11 @@ import TokenStore
             ])
     }
 
+    @Test func `the end of all sessions of a user is recorded as by the API, also if there was none`() async throws {
+        #expect(try await reply(RemoveSessions(user: "ann")) == #"{"removed":0}"#)
+        #expect(try recorded() == ["end_sessions ok"])
+    }
+
     @Test func `an export is recorded where a list is not`() async throws {
         settings.value.withLock { $0.events = .changes }
         _ = try await store("ann")

@@ -141,8 +141,6 @@ package struct RemoveSessions: StoreRequest {
             let user = try StoredText.id(user)
             let ended = try await store.trail.recording(action, user: user) { () async throws(StoreError) in
                 try await store.handle.outcome { $0.endSessions(of: user, completion: $1) }
-            } _: { ended, deed in
-                if ended == 0 { deed.outcome = .notFound }
             }
             return Reply(removed: ended)
         default: throw .refused("either id or user must be given")

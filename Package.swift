@@ -229,7 +229,8 @@ let package = Package(
             swiftSettings: tested
         ),
         .testTarget(
-            name: "TokenPHPFilesTests", dependencies: ["TokenPHPFiles", "TokenService", "TokenStore", "TestSupport"],
+            name: "TokenPHPFilesTests",
+            dependencies: ["System", "TokenPHPFiles", "TokenService", "TokenStore", "TestSupport"],
             swiftSettings: tested
         ),
         .testTarget(

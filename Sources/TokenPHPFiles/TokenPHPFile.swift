@@ -1,4 +1,5 @@
 internal import JSON
+package import System
 internal import TokenService
 
 /// A token in one of token.php's data files: `data/<unique id>.txt`.
@@ -118,12 +119,10 @@ extension TokenPHPFile {
 /// A folder of token.php that cannot be used; the description says what to do.
 package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
     package let path: String
-    /// The system call that failed.
-    package let call: String
-    /// The system's error text.
-    package let reason: String
+    package let error: SystemError
 
     package var description: String {
-        "the folder \(path) cannot be used (\(call): \(reason)); check the path, and run this as a user who may use the folder"
+        let advice = error.fileAdvice(otherwise: "check the path, and run this as a user who may use the folder")
+        return "the folder \(path) cannot be used (\(error))\(advice)"
     }
 }

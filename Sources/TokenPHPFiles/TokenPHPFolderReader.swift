@@ -13,11 +13,11 @@ internal import System
     private static let sizeLimit = 64 << 20
 
     private let path: String
-    private let stream: OpaquePointer
+    let stream: OpaquePointer
 
     package init(_ path: String) throws(TokenPHPFolderError) {
         guard let stream = unsafe opendir(path) else {
-            throw TokenPHPFolderError(path: path, call: "opendir", reason: SystemError.reason(errno))
+            throw TokenPHPFolderError(path: path, error: .last("opendir"))
         }
         unsafe self.stream = unsafe stream
         self.path = path
@@ -28,16 +28,16 @@ internal import System
     }
 
     /// Counts the entries of the folder, of any kind, by reading their names, and rewinds to the first one.
-    package func count() -> Int {
+    package func count() throws(TokenPHPFolderError) -> Int {
         var count = 0
-        while nextName() != nil { count += 1 }
+        while try nextName() != nil { count += 1 }
         unsafe rewinddir(stream)
         return count
     }
 
     /// The next file; nil at the end.
-    package func next() -> Entry? {
-        guard let name = nextName() else { return nil }
+    package func next() throws(TokenPHPFolderError) -> Entry? {
+        guard let name = try nextName() else { return nil }
         do throws(TokenPHPFile.SkipReason) {
             return .token(try read(name))
         } catch {
@@ -45,12 +45,17 @@ internal import System
         }
     }
 
-    private func nextName() -> [UInt8]? {
-        while let entry = unsafe readdir(stream) {
+    private func nextName() throws(TokenPHPFolderError) -> [UInt8]? {
+        while true {
+            // Only errno tells a failure from the end of the folder.
+            errno = 0
+            guard let entry = unsafe readdir(stream) else {
+                if errno == 0 { return nil }
+                throw TokenPHPFolderError(path: path, error: .last("readdir"))
+            }
             let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { unsafe Array($0.prefix { $0 != 0 }) }
             if name != [UInt8(ascii: ".")] && name != Array("..".utf8) { return name }
         }
-        return nil
     }
 
     private func read(_ name: [UInt8]) throws(TokenPHPFile.SkipReason) -> TokenPHPFile {

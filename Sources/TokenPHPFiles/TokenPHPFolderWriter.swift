@@ -19,11 +19,11 @@ package struct TokenPHPFolderWriter: ~Copyable {
     /// Opens a folder; creates it (mode 0700) if it is missing.
     package init(_ path: String) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
-            throw TokenPHPFolderError(path: path, call: "mkdir", reason: SystemError.reason(errno))
+            throw TokenPHPFolderError(path: path, error: .last("mkdir"))
         }
         let folder = retryingInterrupts { unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         guard folder >= 0 else {
-            throw TokenPHPFolderError(path: path, call: "open", reason: SystemError.reason(errno))
+            throw TokenPHPFolderError(path: path, error: .last("open"))
         }
         self.path = path
         self.folder = folder

@@ -1,4 +1,5 @@
 import Foundation
+import System
 import TestSupport
 import Testing
 
@@ -18,7 +19,7 @@ import Testing
     private func entries() throws -> [TokenPHPFolderReader.Entry] {
         let reader = try TokenPHPFolderReader(folder.path)
         var entries: [TokenPHPFolderReader.Entry] = []
-        while let entry = reader.next() { entries.append(entry) }
+        while let entry = try reader.next() { entries.append(entry) }
         return entries
     }
 
@@ -109,11 +110,19 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: path).count == 3)
     }
 
-    @Test("an error names the folder that cannot be used")
+    @Test("an error names the folder that cannot be used, or not be read to its end")
     func missingFolder() throws {
-        #expect(throws: TokenPHPFolderError(path: "/none", call: "opendir", reason: "No such file or directory")) {
+        #expect(throws: TokenPHPFolderError(path: "/none", error: SystemError(call: "opendir", code: ENOENT))) {
             _ = try TokenPHPFolderReader("/none")
         }
         #expect(throws: TokenPHPFolderError.self) { _ = try TokenPHPFolderWriter("/none/out") }
+        let reader = try TokenPHPFolderReader(folder.path)
+        // From now on, reading the folder fails.
+        let file = open("/dev/null", O_RDONLY)
+        dup2(file, dirfd(reader.stream))
+        close(file)
+        #expect(throws: TokenPHPFolderError(path: folder.path, error: SystemError(call: "readdir", code: ENOTDIR))) {
+            _ = try reader.next()
+        }
     }
 }

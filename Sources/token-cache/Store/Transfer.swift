@@ -49,11 +49,11 @@ struct Import: StoreCommand {
 
     private func store(_ bar: ProgressBar, _ store: StoreAccess) async throws -> TransferSummary {
         let reader = try TokenPHPFolderReader(directory)
-        let total = reader.count()
+        let total = try reader.count()
         var summary = TransferSummary()
         var seen = 0
         var (batch, bytes, isFirst): ([StoreTokens.Entry], Int, Bool) = ([], 0, true)
-        while let entry = reader.next() {
+        while let entry = try reader.next() {
             seen += 1
             switch entry {
             case .token(let file):

@@ -13,7 +13,6 @@ final class ConnectionDistributor: Sendable {
     private let contexts: [LoopContext]
     private let count: ConnectionCount
     private let failures: RateLimitedLog
-    private let logger: Logger
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
@@ -23,7 +22,6 @@ final class ConnectionDistributor: Sendable {
     init(_ contexts: [LoopContext], _ count: ConnectionCount, _ logger: Logger) {
         self.contexts = contexts
         self.count = count
-        self.logger = logger
         failures = RateLimitedLog(logger, .warning)
     }
 

@@ -22,7 +22,6 @@ package final class LoopContext: @unchecked Sendable {
     private let handle: any StoreHandle
     /// Nil for a store that has nothing to be watched, and before the loop runs.
     private var storeWatch: DescriptorWatch?
-    private let access: AccessResources
     /// Nil without an audit log.
     private let trail: AuditTrail?
     private let failures: RateLimitedLog
@@ -59,7 +58,6 @@ package final class LoopContext: @unchecked Sendable {
         let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
         self.handle = handle
-        self.access = access
         let trail = try access.audit.map {
             try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired) { loop.execute($0) }
         }

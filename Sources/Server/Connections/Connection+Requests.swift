@@ -84,9 +84,9 @@ extension Connection {
         case (.start, .reading(.start, let deadline)), (.head, .reading(.head, let deadline)),
             (.body, .reading(.body, let deadline)):
             return deadline
-        case (.start, _): limit = settings.deadlines.idle
-        case (.head, _): limit = settings.deadlines.head
-        case (.body, _): limit = settings.deadlines.body
+        case (.start, _): limit = settings.idleTime
+        case (.head, _): limit = settings.headTime
+        case (.body, _): limit = settings.bodyTime
         }
         let deadline = context.loop.now + limit
         state = .reading(part, until: deadline)

@@ -151,7 +151,7 @@ extension Connection {
     mutating func workLong(on context: LoopContext, for driver: ConnectionDriver) -> Bool {
         switch state {
         case .longRequest(let since), .longAnswer(_, let since):
-            guard context.loop.now < since + settings.deadlines.body else { return giveUp(on: context) }
+            guard context.loop.now < since + settings.bodyTime else { return giveUp(on: context) }
         case .sending: break
         case .reading, .answering, .waiting, .closing, .lingering, .closed: return true
         }

@@ -74,6 +74,8 @@ struct Connection: ~Copyable {
     /// Bytes that a client has to read before its time limit for the rest begins again: a client that reads a byte now and then
     /// cannot keep an answer waiting for hours.
     private static let renewal = 256 << 10
+    /// How long input is read and dropped before the connection is closed.
+    private static let lingerTime = Nanoseconds(.seconds(2))
 
     /// - Parameter listener: The number of the listener that accepted the connection.
     init(_ stream: consuming TCPStream, from peer: HTTPSPolicy.Peer, through listener: Int, on context: LoopContext) {
@@ -155,7 +157,7 @@ struct Connection: ~Copyable {
             if reader.bytes.capacity > 2 * BufferPool.bufferSize { reader.releaseRoom() }
             guard account(for: waitingBytes, on: context) else { return close() }
             if sendDeadline == .never || sentSinceRenewal >= Self.renewal {
-                sendDeadline = context.loop.now + settings.deadlines.body
+                sendDeadline = context.loop.now + settings.bodyTime
                 sentSinceRenewal = 0
             }
             switch stream.waitUntilWritable(until: sendDeadline, calling: driver) {
@@ -230,7 +232,7 @@ struct Connection: ~Copyable {
         guard send(on: context, for: driver) else { return false }
         if case .closing(lingers: false) = state, !hasUnreadInput(on: context) { return close() }
         stream.finishSending()
-        state = .lingering(until: context.loop.now + settings.deadlines.linger)
+        state = .lingering(until: context.loop.now + Self.lingerTime)
         return true
     }
 

@@ -75,7 +75,7 @@ extension Connection {
     ///
     /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
     private mutating func readProxyHeader(on context: LoopContext) async -> Bool {
-        let deadline = context.loop.now + settings.deadlines.head
+        let deadline = context.loop.now + settings.headTime
         while peer.isTrusted {
             var seen: [UInt8] = []
             switch try? stream.peek(into: &seen, room: ProxyProtocol.longest) {
@@ -107,7 +107,7 @@ extension Connection {
         _ tls: TLSContext, clients: TLSClientAuthentication, on context: LoopContext
     ) async {
         do throws(TLSError) {
-            let deadline = context.loop.now + settings.deadlines.head
+            let deadline = context.loop.now + settings.headTime
             try await stream.startTLS(tls, clients: clients, until: deadline, among: context.handshakes)
             context.metrics.handshakes.add()
             peer = settings.https.peer(

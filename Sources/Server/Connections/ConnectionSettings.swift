@@ -17,7 +17,10 @@ final class ConnectionSettings {
     /// The router's, kept here so that most requests need not ask the router.
     let plainService: TokenService?
     let limits: RequestLimits
-    let deadlines: Deadlines
+    /// `timeouts.head`, `timeouts.body` and `timeouts.idle`.
+    let headTime: Nanoseconds
+    let bodyTime: Nanoseconds
+    let idleTime: Nanoseconds
     let https: HTTPSPolicy
     /// Nil if it is off.
     let accessLog: AccessLog?
@@ -26,25 +29,12 @@ final class ConnectionSettings {
         self.router = router
         plainService = router.plainService
         limits = settings.limits
-        deadlines = Deadlines(settings.timeouts)
+        headTime = Nanoseconds(settings.timeouts.head)
+        bodyTime = Nanoseconds(settings.timeouts.body)
+        idleTime = Nanoseconds(settings.timeouts.idle)
         https = HTTPSPolicy(
             mode: settings.https.mode, trusted: settings.trustedProxies, publicHost: settings.https.publicHost)
         self.accessLog = accessLog
-    }
-
-    /// The time limits of `Settings.Timeouts` in nanoseconds.
-    struct Deadlines {
-        let head: Nanoseconds
-        let body: Nanoseconds
-        let idle: Nanoseconds
-        /// How long input is read and dropped before the connection is closed; see `Connection.State.lingering`.
-        let linger = Nanoseconds(.seconds(2))
-
-        init(_ timeouts: Settings.Timeouts) {
-            head = Nanoseconds(timeouts.head)
-            body = Nanoseconds(timeouts.body)
-            idle = Nanoseconds(timeouts.idle)
-        }
     }
 }
 

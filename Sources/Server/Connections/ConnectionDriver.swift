@@ -110,8 +110,7 @@ extension Connection {
             let deadline = context.loop.now + settings.headTime
             try await stream.startTLS(tls, clients: clients, until: deadline, among: context.handshakes)
             context.metrics.handshakes.add()
-            peer = settings.https.peer(
-                address: peer.address, isTLS: true, hidesClient: peer.hidesClient)
+            peer.isTLS = true
             certificate = stream.clientCertificate
         } catch {
             context.noteClosed("\(error)")

@@ -21,7 +21,7 @@ package struct HTTPSPolicy: Sendable {
     package struct Peer: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
-        package let isTLS: Bool
+        package var isTLS: Bool
         /// Whether the peer is a proxy that forwards a client's requests without naming the client.
         package let hidesClient: Bool
         /// Whether the peer's headers are believed; not if a proxy hides its client, as the client may have written them.

@@ -162,10 +162,11 @@ extension Connection {
 
     /// Answers the current request, or begins to wait for its answer.
     mutating func answerRequest(on context: LoopContext, for driver: ConnectionDriver) {
-        give(readRequest(on: context), since: nil, on: context, for: driver)
+        give(makeAnswer(on: context), since: nil, on: context, for: driver)
     }
 
-    private mutating func readRequest(on context: LoopContext) -> Answer {
+    /// The answer to the current request; a function, as a variable in place of its result would be copied with each request.
+    private mutating func makeAnswer(on context: LoopContext) -> Answer {
         if settings.accessLog != nil { answeringBegan = .now }
         let answer: Answer
         (answer, request) = Self.answer(to: reader, from: peer, certificate, by: settings, on: context)
@@ -180,7 +181,7 @@ extension Connection {
     ) {
         switch consume answer {
         case .now(let response): write(response, since: since, on: context)
-        case .inPieces(let answer): begin(answer, since: since, on: context)
+        case .inPieces(let answer): writeHead(of: answer, since: since, on: context)
         case .later(let answer): begin(answer, since: since, on: context, for: driver)
         }
     }

@@ -111,7 +111,7 @@ extension Connection {
     }
 
     /// Writes the head of a long answer, whose rest follows in pieces.
-    mutating func begin(_ answer: consuming LongAnswer, since: MonotonicTime?, on context: LoopContext) {
+    mutating func writeHead(of answer: consuming LongAnswer, since: MonotonicTime?, on context: LoopContext) {
         write(
             Response(body: [], laterBytes: answer.length, version: answer.version), since: since, on: context)
         // Bytes behind the answer to a HEAD would be taken for the next answer.

@@ -26,7 +26,7 @@ package struct RequestHead: Sendable {
     package internal(set) var framing = BodyFraming.none
     /// `Expect: 100-continue` in HTTP/1.1.
     var expectsContinue = false
-    /// Whether the connection stays open after the answer (RFC 9112, section 9.3).
+    /// Whether the client lets the connection stay open after the answer (RFC 9112, section 9.3).
     package internal(set) var keepsAlive = true
     /// The length of the head with the empty line that ends it; until that is read, of the lines up to the last field.
     package internal(set) var length = 0

@@ -325,7 +325,7 @@ struct Connection: ~Copyable {
 /// A few bytes, so that the request's head, which is ten times as large, need not be kept until the answer comes.
 struct RequestSummary {
     let method: Method
-    /// Whether the connection stays open after the answer.
+    /// Whether the client lets the connection stay open after the answer; a server that drains closes it nevertheless.
     let keepsAlive: Bool
     /// Whether the client speaks HTTP/1.0.
     let isOldVersion: Bool

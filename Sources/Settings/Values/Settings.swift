@@ -9,7 +9,8 @@ package import TokenStore
 
 /// The value of every setting; a new value has the defaults.
 ///
-/// `Setting.all` gives each of them its key and its description.
+/// `Setting.all` gives each of them its key and says what it is for. Comments here only add the unit, and what nil or an empty
+/// value means.
 package struct Settings: Sendable {
     package var listen: [ListenAddress] = [.default]
     package var admin = Admin()
@@ -17,7 +18,7 @@ package struct Settings: Sendable {
     package var sealing = Sealing()
     package var store = Store()
     package var retention = Retention()
-    /// Memory of the answer cache, in bytes.
+    /// In bytes.
     package var cacheLimit = 64 << 20
     /// The number of event loops; nil means one for each usable core.
     package var loops: Int?
@@ -26,7 +27,6 @@ package struct Settings: Sendable {
     package var access = Access()
     package var https = HTTPS()
     package var tls = TLS()
-    /// The peers whose forwarded headers and PROXY headers are believed.
     package var trustedProxies = [TrustedProxy("127.0.0.0/8"), TrustedProxy("::1"), .unixSockets].compactMap(\.self)
     package var logLevel = Logger.Level.info
     package var logFormat = LogFormat.text
@@ -34,11 +34,11 @@ package struct Settings: Sendable {
     /// The access log's path; empty for standard output.
     package var accessLogFile = ""
     package var audit = Audit()
-    /// How long a stop waits for requests that have begun.
     package var drainTimeout = Duration.seconds(10)
+    /// Those of one request; the other limits follow.
     package var limits = RequestLimits()
     package var connectionLimit = 10_000
-    /// Bytes that all connections together may hold in buffers.
+    /// In bytes.
     package var bufferLimit = 256 << 20
     package var timeouts = Timeouts()
 
@@ -68,17 +68,14 @@ package struct Settings: Sendable {
     package struct Store: Sendable {
         /// The URL of a PostgreSQL database, as `StoreURL` reads it; empty for SQLite in the data folder.
         package var url = ""
-        /// Connections of each loop to the database.
         package var connections = 2
-        /// How long a request waits for the database.
         package var timeout = Duration.seconds(5)
         /// Nil for what suits the number of hosts.
         package var durability: StoreDurability?
-        /// Size of the database in bytes; nil for no limit.
+        /// In bytes; nil for no limit.
         package var byteLimit: Int?
         /// Whether a WAL with a damaged end is used, which loses acknowledged tokens; only a flag of `serve` sets it.
         package var acceptsDamagedWAL = false
-        /// How long the disk may take for one write before waiting writes fail.
         package var queueTime = Duration.seconds(10)
 
         /// The systemd credential with the database's password.
@@ -104,11 +101,8 @@ package struct Settings: Sendable {
 
     /// How long the server waits for a client.
     package struct Timeouts: Sendable {
-        /// From a request's first byte to the end of its head, and for a TLS handshake.
         package var head = Duration.seconds(10)
-        /// From the end of the head to the end of the body, and for the client to read an answer, or the next 256 KiB of it.
         package var body = Duration.seconds(30)
-        /// For a request's first byte.
         package var idle = Duration.seconds(75)
     }
 }
@@ -136,19 +130,15 @@ extension Settings {
         package var bearer = Bearer()
         /// The header of mode `header`, in any case; empty if none is set.
         package var headerName = ""
-        /// The name that is the user in mode `certificate`.
         package var certificateName = ClientCertificate.NameKind.sanURI
-        /// The rate beyond which an address gets 429 for whatever it sends; nil without a limit.
+        /// Nil without a limit.
         package var failures: FailureRate?
     }
 
     /// The sessions of users.
     package struct Session: Sendable {
-        /// How long a session is valid, however often it is used.
         package var maxAge = Duration.seconds(90 * 86_400)
-        /// How long a session is valid without being used.
         package var idleTimeout = Duration.seconds(30 * 86_400)
-        /// How many sessions a user may have; one more ends the oldest.
         package var perUser = 20
     }
 
@@ -158,7 +148,6 @@ extension Settings {
         package var rules = JWTRules()
         /// The path of the issuer's public keys, a JWKS; empty if none is set.
         package var keysFile = ""
-        /// Whether a token may also be in `unique_id`.
         package var isReadInUniqueID = false
     }
 }
@@ -180,7 +169,6 @@ extension Settings {
         /// The path of the running key; if empty, a file in the data folder.
         package var keyFile = ""
         package var events = AuditEvents.changes
-        /// Whether a request that cannot be recorded fails.
         package var isRequired = true
     }
 }

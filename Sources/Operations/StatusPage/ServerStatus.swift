@@ -200,10 +200,7 @@ extension ServerStatus {
         store = Store(
             tokens: metrics.tokens, sessions: metrics.sessions, databaseBytes: metrics.databaseBytes,
             walBytes: metrics.walBytes, writes: metrics.writes, expired: metrics.expired,
-            failures: StoreError.Cause.allCases.reduce(0) { sum, cause in
-                sum + contexts.sum { $0.storeFailures.value(cause) }
-            },
-            unreadable: metrics.unreadableReads)
+            failures: contexts.sum { $0.storeFailures.total }, unreadable: metrics.unreadableReads)
         disk = server.diskSpace.map { Disk(bytes: $0.bytes, freeBytes: $0.freeBytes) }
         backup = metrics.lastBackup.map { Backup(successful: $0.isSuccessful, lastSuccess: $0.successTime) }
         database = remote.map { Database($0) }

@@ -89,8 +89,8 @@ package final class Server: Sendable {
         notifier = setup.notifier
         watchdogInterval = setup.service.watchdogInterval
         heapMemory = setup.heapMemory
-        let failures = RateLimitedLog(logger, .error)
-        let accessLog = LineWriter(try Self.destination(settings), failures: RateLimitedLog(logger, .error))
+        let failures = RateLimitedLog(logger)
+        let accessLog = LineWriter(try Self.destination(settings), failures: RateLimitedLog(logger))
         self.accessLog = accessLog
         let connectionCount = ConnectionCount(limit: settings.connectionLimit)
         self.connectionCount = connectionCount

@@ -41,7 +41,7 @@ import TokenStore
         let context = try LoopContext(
             settings: Settings(), store: MemoryStore(MemoryDisk(), options: StoreOptions(keyRing: keys)), answers: nil,
             access: AccessResources(Settings()), accessLog: nil, bufferBudget: BufferBudget(limit: 1 << 20),
-            totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger, .error), logger: logger)
+            totalCount: ConnectionCount(limit: 100), failures: RateLimitedLog(logger), logger: logger)
         let loop = context.loop
         Thread { loop.run() }.start()
         defer { loop.stop() }

@@ -47,7 +47,7 @@ import Testing
         let reader = open(path("pipe"), O_RDONLY | O_NONBLOCK)
         #expect(reader >= 0)
         defer { close(reader) }
-        let failures = RateLimitedLog(Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, .error)
+        let failures = RateLimitedLog(Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         let writer = LineWriter(try LineWriter.Destination(path("pipe")), failures: failures)
         let filling = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
         writer.append(filling)
@@ -71,7 +71,7 @@ import Testing
 
     @Test func `a line for which there is no room is reported before anything is written again`() throws {
         let lines = LogLines()
-        let writer = LineWriter(try LineWriter.Destination(""), failures: RateLimitedLog(lines.logger, .error))
+        let writer = LineWriter(try LineWriter.Destination(""), failures: RateLimitedLog(lines.logger))
         writer.append([UInt8](repeating: UInt8(ascii: "x"), count: 5 << 20))
         while lines.texts.withLock(\.isEmpty) { usleep(1_000) }
         #expect(lines.texts.withLock(\.self).first?.hasPrefix("lines of the access log are dropped") == true)

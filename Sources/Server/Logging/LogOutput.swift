@@ -138,7 +138,7 @@ final class RateLimitedLog: Sendable {
     private let recent = Mutex(Recent())
     private static let interval = Duration.seconds(10)
 
-    init(_ logger: Logger, _ level: Logger.Level) {
+    init(_ logger: Logger, _ level: Logger.Level = .error) {
         self.logger = logger
         self.level = level
     }

@@ -67,10 +67,10 @@ import Testing
                 "c.yaml, line 1: there is no setting wholly_unlike; remove it, and token-cache check-config lists all settings"
             ),
             (
-                "limits: 7",
+                "admin: 7",
                 """
-                c.yaml, line 1: limits is a section and has no value of its own; write one of its settings below it, indented: \
-                body, buffers, connections, head, request_line
+                c.yaml, line 1: admin is a section and has no value of its own; write one of its settings below it, indented: \
+                hosts, listen
                 """
             ),
             ("LOOPS: 1", "c.yaml, line 1: there is no setting LOOPS; did you mean loops?"),

@@ -47,6 +47,9 @@ final class AuditFile: Sendable {
     /// Whether the file was deleted, so that what is written to it is lost.
     var isRemoved: Bool { (try? FileStatus.read(descriptor.number))?.isRemoved == true }
 
+    /// Gives up the room of a removed file, which the disk otherwise takes back only when the file is closed.
+    func empty() { try? BlockingIO.truncate(descriptor.number, to: 0) }
+
     func read(at offset: Int, count: Int) throws(AuditError) -> [UInt8] {
         do throws(SystemError) {
             return try BlockingIO.read(from: descriptor.number, at: offset, count: count)

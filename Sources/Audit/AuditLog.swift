@@ -178,8 +178,13 @@ package final class AuditLog: Sendable {
         do throws(AuditError) {
             try reopen()
         } catch {
-            // Unless another thread has begun a new file meanwhile.
-            writer.withLock { if $0.file.isRemoved { $0.obstacle = error } }
+            writer.withLock { writer in
+                // Another thread may have begun a new file meanwhile.
+                guard writer.file.isRemoved else { return }
+                writer.obstacle = error
+                // The new file may need that room.
+                writer.file.empty()
+            }
         }
     }
 

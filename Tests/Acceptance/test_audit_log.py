@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from access import api_request, make_key
 from administration import metrics
+from http_client import exchange
 from server_process import binary, clean_environment, run, until
 from store_files import audit_events
+from test_durability import fill
 
 HEADER = {"sequence", "period", "time", "action", "outcome", "actor", "mac"}
 
@@ -23,9 +26,9 @@ def command(*arguments, stdin=""):
 @pytest.fixture
 def audited(serve, tmp_path):
     """A function that starts a server with an audit log, whose first key is in the test's folder."""
-    def start(**options):
+    def start(settings=None, **options):
         data, log, key = tmp_path / "audited", tmp_path / "audit.ndjson", tmp_path / "first.key"
-        settings = {"audit": {"file": str(log)} | options, "admin": {"listen": "127.0.0.1:0"}}
+        settings = {"audit": {"file": str(log)} | options, "admin": {"listen": "127.0.0.1:0"}} | (settings or {})
         if not key.exists():
             made = command("audit", "key", key, "--data-directory", data)
             assert made.returncode == 0, made.stderr
@@ -90,6 +93,25 @@ def test_a_rotation_continues_the_chain(audited, tmp_path):
     packed.write_bytes(gzip.compress(Path(f"{log}.1").read_bytes()))
     found = command("audit", "verify", packed, log, "--key", key)
     assert found.returncode == 1 and "is compressed" in found.stdout, found
+
+
+def test_a_removed_log_gives_its_room_back_while_the_disk_is_full(audited, small_disk, tmp_path):
+    log = small_disk / "audit.ndjson"
+    secret = make_key(tmp_path / "api-keys", "app")
+    server, _, key = audited({"access": {"api": {"keys_file": str(tmp_path / "api-keys")}}}, file=str(log), events="all")
+    fill(small_disk / "filler")
+
+    def is_failing():
+        exchange(server.address, api_request(secret, "GET", "/v1/users/anna/token"))
+        return figures(server)["failing"]
+
+    # Lines fit until the last page of the file is full too.
+    until(is_failing, pause=0)
+    log.unlink()
+    until(lambda: not is_failing())
+    server.stop()
+    assert [line["action"] for line in audit_events(log)][:2] == ["continue_log", "resume_log"]
+    assert command("audit", "verify", log, "--key", key).returncode == 0
 
 
 def test_a_start_needs_the_keys_and_a_file_of_its_own(serve, tmp_path):

@@ -39,7 +39,7 @@ extension Server {
         stopReason.withLock { $0 = reason }
         say(.debug, "\(reason), finishing requests under way")
         // Carried out even if it cannot be recorded. The log is closed on the same queue, after this.
-        if let audit { auditQueue.async { try? audit.append([AuditEvent(.drain, .ok, by: actor)]) } }
+        if let audit { access.auditQueue.async { try? audit.append([AuditEvent(.drain, .ok, by: actor)]) } }
         let timeout = settingsInForce.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2))
         for loop in loops { loop.beginDraining() }

@@ -105,17 +105,16 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when it is due, records changes of keys, retries writes that failed, and notices a disk that
-    /// hangs.
+    /// Replaces the audit log's key when it is due, tries again to record what could not be written, and notices a disk that hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
         await withDiscardingTaskGroup { group in
             group.addTask {
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
             }
-            group.addTask { [auditQueue, access] in
+            group.addTask { [access] in
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil {
-                    await auditQueue.run {
+                    await access.auditQueue.run {
                         audit.keepUp()
                         access.recordChanges()
                     }
@@ -131,7 +130,7 @@ extension Server {
         guard let audit else { return nil }
         return await withCheckedContinuation { continuation in
             let waiting = Mutex(Optional(continuation))
-            auditQueue.async {
+            access.auditQueue.async {
                 let result = work(audit)
                 waiting.withLock { $0.take() }?.resume(returning: result)
             }

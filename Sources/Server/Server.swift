@@ -37,8 +37,6 @@ package final class Server: Sendable {
     /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
     let reloadQueue = DispatchQueue(label: "settings and certificates")
-    /// Where the audit log is kept up, reopened and closed, and acts of the server recorded, all of which wait for its disk.
-    let auditQueue = DispatchQueue(label: "audit log upkeep")
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
@@ -165,7 +163,7 @@ package final class Server: Sendable {
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
         if let audit {
-            await auditQueue.run { [access] in
+            await access.auditQueue.run { [access] in
                 access.recordChanges()
                 audit.close()
             }

@@ -1,6 +1,9 @@
+import Audit
+import Dispatch
 import Logging
 import Settings
 import Synchronization
+import System
 import TestSupport
 import Testing
 import TokenService
@@ -44,14 +47,17 @@ struct KeyReloadingTests {
         }
     }
 
-    @Test func `tasks that read a changed file at once tell of each change once`() async throws {
+    @Test func `tasks that read a changed file at once log and record each change once`() async throws {
         let path = folder.path + "/api-keys"
         try add(0, to: path)
         var settings = Settings()
         settings.access.apiKeysFile = path
         let lines = LogLines()
         let logger = lines.logger
-        let access = try AccessResources(settings)
+        let (log, runningKey) = (folder.path + "/audit.log", folder.path + "/audit-key")
+        try RunningKey(.random(), at: 1_795_000_000).install(runningKey)
+        let audit = try AuditLog(path: log, keyPath: runningKey, report: { _ in })
+        let access = try AccessResources(settings, audit: audit)
         for number in 1...100 {
             try add(number, to: path)
             await withDiscardingTaskGroup { group in
@@ -61,5 +67,10 @@ struct KeyReloadingTests {
         let expected = (1...100).map { "the API keys have changed: added key\($0); there are \($0 + 1) now" }
         let told = lines.texts.withLock(\.self)
         #expect(told == expected)
+        access.auditQueue.sync {}
+        let recorded = try #require(TextFile.contents(of: log)).split(separator: "\n")
+            .filter { $0.contains("add_api_key") }
+        #expect(recorded.count == 100)
+        #expect(zip(1..., recorded).allSatisfy { $1.contains("\"key\($0)\"") })
     }
 }

@@ -47,10 +47,7 @@ extension Server {
         if !isStopping { notifier.send(.ready) }
         let event = AuditEvent(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
         // A reload is carried out even if it cannot be recorded, because it may repair the log.
-        _ = await withAuditLog { [access] audit in
-            access.recordChanges()
-            try? audit.append([event])
-        }
+        _ = await withAuditLog { audit in try? audit.append([event]) }
         return outcome
     }
 
@@ -61,10 +58,7 @@ extension Server {
     package func noteAPIKeyChange(_ act: String) async -> String? {
         logger.notice("\(act)")
         // The file is read even if it was read since the change, so that the command learns of a fault too.
-        let fault = await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
-        // Not waited for, so that the command gets its answer also while the disk of the audit log hangs.
-        auditQueue.async { [access] in access.recordChanges() }
-        return fault
+        return await access.reloadChangedFiles(logger, [.apiKeys], rereads: true).first
     }
 
     /// Reads the files of certificates and keys again when they change, and makes new keys for session tickets once a day.
@@ -82,11 +76,7 @@ extension Server {
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
-                        let known = access.unrecorded.withLock(\.count)
                         await access.reloadChangedFiles(logger, [file])
-                        // At once, so that hardly any change is missing from the audit log after a crash.
-                        guard access.unrecorded.withLock(\.count) > known else { continue }
-                        auditQueue.async { [access] in access.recordChanges() }
                     }
                 }
             }

@@ -22,8 +22,8 @@ struct AccessKeys: AsyncParsableCommand {
         commandName: "keys",
         abstract: "Show, make and remove the API keys of an app's server.",
         discussion: """
-            The file that access.api.keys_file names has hashes of the keys. A running server reads the file again within two \
-            seconds of a change; the commands need no server.
+            The file that access.api.keys_file names has hashes of the keys. A running server looks every two seconds whether the \
+            file has changed; the commands need no server.
 
             EXAMPLES
               token-cache access keys add backend --scope sessions > backend.key
@@ -169,7 +169,7 @@ struct AddAccessKey: ConfiguredCommand {
 /// The command `token-cache access keys remove`.
 struct RemoveAccessKey: ConfiguredCommand {
     static let configuration = CommandConfiguration(
-        commandName: "remove", abstract: "Remove a key; a running server refuses it within two seconds."
+        commandName: "remove", abstract: "Remove a key; a running server refuses it once it has read the file again."
     )
 
     @Argument(help: "The key's name, as token-cache access keys list shows it.")
@@ -185,7 +185,8 @@ struct RemoveAccessKey: ConfiguredCommand {
                     "there is no API key \(Text.visible(name)); token-cache access keys list shows them")
             }
         }
-        try StandardOutput.print("the key \(name) is removed; a running server refuses it within two seconds")
+        try StandardOutput.print(
+            "the key \(name) is removed; a running server refuses it once it has read the file again")
     }
 }
 

@@ -48,10 +48,10 @@ package struct AddSession: StoreRequest {
         }
         let now = Int64(time(nil))
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
-        let key = try await store.handle.sessionKey(of: secret)
         let ended = try await store.trail.recording(action, user: user, session: id) {
             () async throws(StoreError) in
-            try await store.handle.outcome { $0.createSession(session, key, perUser: perUser, completion: $1) }
+            let key = try await store.handle.sessionKey(of: secret)
+            return try await store.handle.outcome { $0.createSession(session, key, perUser: perUser, completion: $1) }
         }
         return Reply(
             session: String(decoding: SessionSecret.text(of: secret.span), as: UTF8.self), id: "\(id)",

@@ -149,7 +149,8 @@ package final class BackendAPI {
             id = try SessionID.random()
             key = try service.handle.sessionKey(of: secret.span)
         } catch {
-            return .now(Response(.unavailable, "A session cannot be made at the moment."))
+            let failure = Response(.unavailable, "A session cannot be made at the moment.")
+            return recorded(.now(failure), .createSession, user, call)
         }
         let now = service.handle.unixTime
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + sessionMaxAge)

@@ -165,6 +165,11 @@ import Testing
                 == "environment: there is no setting TOKEN_CACHE_LIMIT_BODY; did you mean TOKEN_CACHE_LIMITS_BODY?"
         )
         #expect(
+            fault(environment: ["TOKEN_CACHE_FOO": "1"]) == """
+                environment: there is no setting TOKEN_CACHE_FOO; remove it, and token-cache check-config lists all settings
+                """
+        )
+        #expect(
             fault(flags: ["log_level": ["loud"]]) == """
                 command line: --log-level is "loud"; allowed is trace, debug, info, notice, warning, error, critical
                 """

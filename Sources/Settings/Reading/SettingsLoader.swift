@@ -140,14 +140,13 @@ package struct SettingsLoader: Sendable {
 
     /// Variables with the program's prefix that are no settings: a mistyped one may have been meant for security.
     private var environmentFaults: [SettingsError] {
-        let names = Setting.all.map(\.environmentName)
-        let known = Set(names)
-        let ignored = Set(ignoredVariables)
-        let unknown = environment.keys.sorted().filter {
-            $0.hasPrefix(Setting.environmentPrefix) && !known.contains($0) && !ignored.contains($0)
-        }
-        return unknown.map {
-            .unknownKey(source: "environment", key: $0, suggestion: Suggestion.nearest(to: $0, among: names))
+        let (names, prefix) = (Setting.all.map(\.environmentName), Setting.environmentPrefix)
+        let known = Set(names + ignoredVariables)
+        return environment.keys.sorted().filter { $0.hasPrefix(prefix) && !known.contains($0) }.map { name in
+            // Compared without the prefix: with it, any short name would be similar to any other.
+            func rest(_ name: String) -> String { String(name.dropFirst(prefix.count)) }
+            let suggestion = Suggestion.nearest(to: rest(name), among: names.map(rest))
+            return .unknownKey(source: "environment", key: name, suggestion: suggestion.map { prefix + $0 })
         }
     }
 

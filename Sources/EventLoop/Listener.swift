@@ -162,18 +162,18 @@ package final class Listener: Sendable {
 package struct Acceptor: ~Copyable {
     private let listener: Listener
     private let loop: EventLoop
-    private let id: RegistrationID
     private let outlastsDraining: Bool
+    /// Nil before the first wait.
+    private var id: RegistrationID?
 
     /// - Parameters:
     ///   - listener: What to accept from.
     ///   - loop: The loop of the calling task.
     ///   - outlastsDraining: Whether it accepts until the loop is abandoned, so that operators can watch the shutdown.
-    package init(_ listener: Listener, on loop: EventLoop, outlastsDraining: Bool = false) throws(SystemError) {
+    package init(_ listener: Listener, on loop: EventLoop, outlastsDraining: Bool = false) {
         self.listener = listener
         self.loop = loop
         self.outlastsDraining = outlastsDraining
-        id = try loop.registerShared(listener.descriptor.number)
         listener.addAcceptor()
     }
 
@@ -183,14 +183,14 @@ package struct Acceptor: ~Copyable {
         case accepted(descriptor: Int32, peer: SocketAddress)
         /// The loop is draining, or has been abandoned, and the queue is empty: accept no more.
         case finished
-        /// No descriptors are left, or another error that may pass.
+        /// No descriptors are left, the kernel has no memory to watch the listener, or another error that may pass: try again.
         case failed(SystemError)
     }
 
     /// Takes the next connection off the queue, waiting for one if there is none.
     ///
     /// While draining, connections that the kernel has queued are still accepted: to their clients they are established.
-    package func next() async -> Outcome {
+    package mutating func next() async -> Outcome {
         while true {
             do throws(SystemError) {
                 var number: Int32 = -1
@@ -206,10 +206,7 @@ package struct Acceptor: ~Copyable {
                 return .accepted(descriptor: number, peer: peer)
             } catch {
                 switch error.code {
-                case EAGAIN:
-                    if outlastsDraining ? loop.isAbandoned : loop.isDraining { return .finished }
-                    loop.markBlocked(.readable, of: id)
-                    _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: !outlastsDraining)
+                case EAGAIN: break
                 // Errors of the new connection, not of the listener (accept(2), "Error handling").
                 case ECONNABORTED, EPROTO, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, ENETUNREACH, ENETDOWN, EPERM:
                     continue
@@ -217,11 +214,22 @@ package struct Acceptor: ~Copyable {
                     return .failed(error)
                 }
             }
+            if outlastsDraining ? loop.isAbandoned : loop.isDraining { return .finished }
+            do throws(SystemError) {
+                // A connection that has come since the attempt to accept is reported.
+                if id == nil { id = try loop.registerShared(listener.descriptor.number) }
+            } catch {
+                return .failed(error)
+            }
+            if let id {
+                loop.markBlocked(.readable, of: id)
+                _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: !outlastsDraining)
+            }
         }
     }
 
     deinit {
-        loop.deregister(id, isShared: true)
+        if let id { loop.deregister(id, isShared: true) }
         listener.removeAcceptor()
     }
 }

@@ -340,29 +340,64 @@ import Testing
         #expect(throws: SystemError(call: "bind", code: EADDRINUSE)) { try Listener(binding: same) }
     }
 
+    /// Whether a client can connect to a listener.
+    private static func connects(to listener: Listener) -> Bool {
+        let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { close(client) }
+        return unsafe listener.address.withPointer { unsafe connect(client, $0, $1) } == 0
+    }
+
+    @Test
+    func `a listener that cannot be watched for a while accepts meanwhile what has connected`() async throws {
+        try await withLoop { loop in
+            let listener = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
+            try await loop.perform {
+                // The kernel refuses to watch a descriptor twice.
+                let other = try loop.registerShared(listener.descriptor.number)
+                var acceptor = Acceptor(listener, on: loop)
+                var accepted = 0
+                #expect(Self.connects(to: listener))
+                while case .accepted(let descriptor, _) = await acceptor.next() {
+                    _ = FileDescriptor(owning: descriptor)
+                    accepted += 1
+                }
+                #expect(accepted == 1)
+                if case .failed(let error) = await acceptor.next() {
+                    #expect(error == SystemError(call: "epoll_ctl", code: EEXIST))
+                } else {
+                    Issue.record("a descriptor was watched twice")
+                }
+                loop.deregister(other, isShared: true)
+                // Runs once the acceptor waits.
+                let client = Task(executorPreference: loop) { Self.connects(to: listener) }
+                if case .accepted(let descriptor, _) = await acceptor.next() {
+                    _ = FileDescriptor(owning: descriptor)
+                    accepted += 1
+                }
+                let hasConnected = await client.value
+                #expect(hasConnected && accepted == 2)
+            }
+        }
+    }
+
     @Test
     func `connections are accepted until draining, and refused after the last acceptor has gone`() async throws {
         try await withLoop { loop in
             let listener = try Listener(binding: try SocketAddress.resolve(host: "127.0.0.1", port: 0)[0])
-            func connected() -> Bool {
-                let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-                defer { close(client) }
-                return unsafe listener.address.withPointer { unsafe connect(client, $0, $1) } == 0
-            }
             let accepted = Notes()
             async let accepting: Void = loop.perform {
-                let acceptor = try Acceptor(listener, on: loop)
+                var acceptor = Acceptor(listener, on: loop)
                 while case .accepted(let descriptor, let peer) = await acceptor.next() {
                     _ = FileDescriptor(owning: descriptor)
                     #expect(peer.description.hasPrefix("127.0.0.1:"))
                     accepted.add(1)
                 }
             }
-            for _ in 0..<5 { #expect(connected()) }
+            for _ in 0..<5 { #expect(Self.connects(to: listener)) }
             while accepted.all.count < 5 { try await loop.perform { await Task.yield() } }
             loop.endIdleWaits()
             try await accepting
-            #expect(!connected())
+            #expect(!Self.connects(to: listener))
         }
     }
 

@@ -46,14 +46,15 @@ final class AdministrationListener: Sendable {
     ///
     /// - Parameters:
     ///   - loop: The calling task's loop.
-    ///   - logger: Receives an error if the listener cannot be used.
+    ///   - logger: Receives an error while no connections can be accepted.
     ///   - serve: Serves a connection and closes its socket, in its own task on the loop.
     func accept(
         on loop: EventLoop, _ logger: Logger,
         serve: @escaping @Sendable (AdministrationConnections.Connection) async -> Void
     ) async {
         await withDiscardingTaskGroup { group in
-            guard let acceptor = await acceptor(on: loop, logger) else { return }
+            let failures = RateLimitedLog(logger, .error)
+            var acceptor = Acceptor(listener, on: loop, outlastsDraining: true)
             while !loop.isAbandoned {
                 switch await acceptor.next() {
                 case .accepted(let descriptor, _):
@@ -67,29 +68,13 @@ final class AdministrationListener: Sendable {
                     }
                     // Let the new connection read its request, and the evicted one close, before the next is accepted.
                     await Task.yield()
-                case .failed: await loop.sleep(until: loop.now + Self.pause)
+                case .failed(let error):
+                    failures.log("\(name) accepts no connections for now: \(error)")
+                    await loop.sleep(until: loop.now + Nanoseconds(.milliseconds(100)))
                 case .finished: return
                 }
             }
         }
-    }
-
-    /// How long to wait before another attempt to accept.
-    private static let pause = Nanoseconds(.milliseconds(100))
-
-    /// Begins to accept as soon as the system has enough memory for that; nil if the loop is abandoned first.
-    private func acceptor(on loop: EventLoop, _ logger: Logger) async -> Acceptor? {
-        var isReported = false
-        while !loop.isAbandoned {
-            do throws(SystemError) {
-                return try Acceptor(listener, on: loop, outlastsDraining: true)
-            } catch {
-                if !isReported { logger.error("\(name) accepts no connections for now: \(error)") }
-                isReported = true
-                await loop.sleep(until: loop.now + Self.pause)
-            }
-        }
-        return nil
     }
 }
 

@@ -31,7 +31,7 @@ final class ConnectionDistributor: Sendable {
     ///   - listener: The listener.
     ///   - context: The context of the calling task's loop.
     func accept(from listener: ClientListener, on context: LoopContext) async {
-        guard let acceptor = await acceptor(of: listener, on: context) else { return }
+        var acceptor = Acceptor(listener.listener, on: context.loop)
         var (streak, budget) = (0, TurnBudget(began: .now))
         while !context.loop.isAbandoned {
             switch await acceptor.next() {
@@ -45,33 +45,14 @@ final class ConnectionDistributor: Sendable {
                 }
             case .failed(let error):
                 if context.loop.isDraining { return }
-                await pause("no connections are accepted for now: \(error)", on: context)
+                // Open connections may end and release descriptors; an attempt at once would only spin.
+                context.metrics.acceptFailures.add()
+                failures.log("a thread accepts no connections from \(listener.name) for now: \(error)")
+                await context.loop.sleep(until: context.loop.now + Self.pause)
             case .finished:
                 return
             }
         }
-    }
-
-    /// Begins to accept, as soon as the system has enough memory for that; nil if the loop starts draining first.
-    private func acceptor(of listener: ClientListener, on context: LoopContext) async -> Acceptor? {
-        // Tried at least once, because connections that wait when draining begins are still answered.
-        repeat {
-            do throws(SystemError) {
-                return try Acceptor(listener.listener, on: context.loop)
-            } catch {
-                await pause("a thread accepts no connections from \(listener.name) for now: \(error)", on: context)
-            }
-        } while !context.loop.isDraining
-        return nil
-    }
-
-    /// Waits for connections to end and release descriptors; retrying at once would only spin.
-    ///
-    /// - Parameter message: For the log.
-    private func pause(_ message: String, on context: LoopContext) async {
-        context.metrics.acceptFailures.add()
-        failures.log(message)
-        await context.loop.sleep(until: context.loop.now + Self.pause)
     }
 
     private func assign(

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 internal import Glibc
-internal import HTTP
+package import HTTP
 package import Logging
 package import Settings
 internal import Synchronization
@@ -127,7 +127,7 @@ struct LogLine {
 /// of errors that were not logged in between.
 ///
 /// Any thread.
-final class RateLimitedLog: Sendable {
+package final class RateLimitedLog: Sendable {
     private struct Recent {
         var lastLine: ContinuousClock.Instant?
         var unlogged = 0
@@ -138,13 +138,13 @@ final class RateLimitedLog: Sendable {
     private let recent = Mutex(Recent())
     private static let interval = Duration.seconds(10)
 
-    init(_ logger: Logger, _ level: Logger.Level = .error) {
+    package init(_ logger: Logger, _ level: Logger.Level = .error) {
         self.logger = logger
         self.level = level
     }
 
     /// - Parameter requestID: The id of the request in which the error occurred.
-    func log(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
+    package func log(_ text: @autoclosure () -> String, requestID: RequestID = .none) {
         let now = ContinuousClock.now
         let unlogged: Int? = recent.withLock { recent in
             if let last = recent.lastLine, now - last < Self.interval {

@@ -134,6 +134,40 @@ private final class Device {
     }
 
     @Test(arguments: [true, false], [true, false])
+    func `an open session does not bring back a login whose end its device has learned of`(
+        hasVersions: Bool, isAdopted: Bool
+    ) async throws {
+        let server = VersionedServer(hasVersions: hasVersions)
+        let devices = try (0..<2).map { try Device($0, server, hasVersions: hasVersions) }
+        try await devices[0].logIn("1")
+        let session = patientSession(cache: devices[1].cache, now: { Date(timeIntervalSince1970: 1_700_000_000) })
+        try await session.open()
+        try await devices[0].cache.clear()
+        // In another process of the same device, such as a widget.
+        try devices[1].restart()
+        #expect(try await devices[1].cache.fetch() == nil)
+        if isAdopted {
+            try await session.adopt(TokenInformation(token: "new"))
+        } else {
+            _ = try await session.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
+        }
+        try await until { session.state == .closed || server.row.withLock { $0.text }?.contains("new") == true }
+        #expect(session.state == .closed)
+        for device in devices { #expect(try await device.cache.fetch() == nil) }
+    }
+
+    @Test func `a session does not bring back a login that another one has ended on the device`() async throws {
+        let local = LocalTokenCache(.memory, user: "a")
+        let (app, widget) = (patientSession(cache: local), patientSession(cache: local))
+        try await app.open { TokenInformation(token: "one") }
+        try await widget.open()
+        try await app.signOut()
+        _ = try await widget.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
+        try await until { if widget.state == .closed { true } else { try await local.fetch() != nil } }
+        #expect(try await local.fetch() == nil)
+    }
+
+    @Test(arguments: [true, false], [true, false])
     func `what one device has ended stays ended when another one signs out`(hasVersions: Bool, knows: Bool) async throws
     {
         let server = VersionedServer(hasVersions: hasVersions)

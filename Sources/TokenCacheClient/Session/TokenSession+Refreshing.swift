@@ -120,11 +120,14 @@ extension TokenSession {
 
     /// Stores a token after all earlier writes, unless it has been replaced by then; also if the session was closed meanwhile, as
     /// the previous token may not work any more.
-    func store(_ new: TokenInformation) async throws {
+    ///
+    /// - Parameter isContinued: Whether the token continues a login, which the cache must still have if it had it before.
+    func store(_ new: TokenInformation, ofContinuedLogin isContinued: Bool = false) async throws {
         lastCaching = now()
         do {
-            try await writes.run { [broadcast, cache] in
+            try await writes.run { [self] in
                 if let present = broadcast.information, present != new { return }
+                if isContinued, await cachingError == nil { try await Self.checkLogin(of: new, in: cache) }
                 try await cache.store(new)
             }
             if currentToken == new { cachingError = nil }
@@ -137,11 +140,30 @@ extension TokenSession {
         }
     }
 
+    /// Checks that a login was neither ended nor replaced since, as far as this device knows from another process or a late answer.
+    ///
+    /// The server would take its token, which replaces the version that the device knows.
+    ///
+    /// - Throws: `TokenCacheError.conflict` with what is there.
+    private static func checkLogin(of new: TokenInformation, in cache: any TokenCaching) async throws {
+        var record: LocalRecord?
+        if let layered = cache as? LayeredTokenCache {
+            record = try? await layered.record()
+        } else if let local = cache as? LocalTokenCache {
+            // There is nothing to ask beyond it: without a record there is surely no token.
+            record = try? await local.record() ?? LocalRecord(nil)
+        }
+        guard let record else { return }
+        let found = record.information
+        let isOther = found?.loginID != new.loginID && found?.loginID != nil && new.loginID != nil
+        if found == nil || isOther { throw TokenCacheError.conflict(current: found) }
+    }
+
     /// Stores a token; if another device was faster, takes over its token or its sign-out.
-    func storeOrResolve(_ new: TokenInformation) async {
+    func storeOrResolve(_ new: TokenInformation, ofContinuedLogin isContinued: Bool = true) async {
         let life = life
         do {
-            try await store(new)
+            try await store(new, ofContinuedLogin: isContinued)
         } catch TokenCacheError.conflict(let current) where self.life == life && currentToken == new {
             cachingError = nil
             guard let current else { return end(.signedOutElsewhere) }

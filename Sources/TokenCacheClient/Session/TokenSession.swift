@@ -220,7 +220,7 @@ public actor TokenSession {
         new.loginID = isSameUser ? currentToken?.loginID : new.loginID ?? UUID().uuidString
         if state.isOpen {
             replace(with: new)
-            return await storeOrResolve(new)
+            return await storeOrResolve(new, ofContinuedLogin: isSameUser)
         }
         if opening != nil || state != .created {
             // Ends what is being opened.

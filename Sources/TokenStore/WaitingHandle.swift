@@ -2,9 +2,9 @@ internal import Dispatch
 internal import Glibc
 internal import System
 
-/// A handle for operators' commands, which wait for each outcome.
+/// A handle for operators' commands and for tests, which wait for each outcome.
 ///
-/// It is opened for the first command, and stays open.
+/// It is opened for the first request, and stays open.
 package actor WaitingHandle {
     private let open: @Sendable (@escaping Deliver) throws(StoreError) -> any StoreHandle
     private let executor = BlockingExecutor(label: "commands")
@@ -22,7 +22,7 @@ package actor WaitingHandle {
         unsafe executor.asUnownedSerialExecutor()
     }
 
-    private var handle: any StoreHandle {
+    package var handle: any StoreHandle {
         get throws(StoreError) {
             if let opened { return opened }
             let handle = try open { [executor] work in executor.run(work) }
@@ -44,7 +44,7 @@ package actor WaitingHandle {
 
     /// Begins a request, hands it over and waits for its outcome.
     package func outcome<Value: Sendable>(
-        of begin: @Sendable (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
+        of begin: (any StoreHandle, Completion<Value>) throws(StoreError) -> Void
     ) async throws(StoreError) -> Value {
         let handle = try handle
         let outcome: Result<Value, StoreError> = await withCheckedContinuation { continuation in
@@ -66,7 +66,7 @@ package actor WaitingHandle {
     /// Makes changes in batches, and waits for their outcomes.
     ///
     /// - Parameter size: Bytes that a change takes while it waits.
-    private func outcomes<Change, Value: Sendable>(
+    package func outcomes<Change, Value: Sendable>(
         of changes: [Change], size: (Change) -> Int,
         begin: (any StoreHandle, Change, Completion<Value>) -> Void
     ) async -> [Result<Value, StoreError>] {

@@ -29,13 +29,13 @@ import Testing
             .copyTarget(in: DataDirectory(withoutLock: folder.path)) { _ in }
     }
 
-    private func fill() async throws -> ConformanceHandle {
+    private func fill() async throws -> WaitingHandle {
         let tokens = (0..<2_500).map {
             (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(1_000))
         }
         for outcome in await source.store.administrator.handle.store(tokens, keepsNewer: false) { try outcome.get() }
         _ = try await source.store.administrator.handle.remove([Array("id2499".utf8)])[0].get()
-        let handle = try await ConformanceHandle.open(source.store)
+        let handle = try await WaitingHandle.open(source.store)
         for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
         return handle
     }
@@ -57,7 +57,7 @@ import Testing
         #expect(try await copy.get("later") == nil)
         let page = try await copy.store.administrator.page(after: nil, limit: 1_000)
         #expect(page.entries.count { $0.times.writtenAt == 1_000 } >= 999)
-        let copied = try await ConformanceHandle.open(copy.store)
+        let copied = try await WaitingHandle.open(copy.store)
         #expect(try await copied.list("anna") == sessions)
         #expect(try await copied.find("secret 2") == sessions[1])
         #expect(try await copied.version(of: "anna") == version)

@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func `an erasure waits for the first write of a user, and erases it`() async throws {
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let first = try transaction(
             """
             INSERT INTO token (key, version, written_at, key_number, value)
@@ -66,15 +66,15 @@ import Testing
     @Test func `an erasure leaves a tombstone that an earlier write does not replace, and a later one does`()
         async throws
     {
-        let (handle, delayed) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        let (handle, delayed) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
         // A new connection sends what has gathered, so both connections, for reads and for writes, must be there first.
         _ = try await delayed.get("anna")
         _ = try await delayed.remove("anna")
         // It gets its version now, and reaches the database after the erasure.
-        _ = try await delayed.begin([("anna", "delayed")])
+        let begun = try await delayed.begin([("anna", "delayed")])
         #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))
-        await delayed.flush()
-        try await eventually { await delayed.outcomes == [0] }
+        try await delayed.flush()
+        try await eventually { begun.ended == [0] }
         #expect(try await handle.get("anna") == nil)
         #expect(try database.number("SELECT count(*) FROM token WHERE value IS NULL") == 1)
         try await delayed.put("later", under: "anna")
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test func `a write that depends on a session waits for the erasure that ends it, and fails`() async throws {
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("before", under: "anna")
         try await handle.begin("s1", of: "anna")
         let session = try await handle.key("s1")
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test func `an erasure waits for a write that depends on a session which it ends, and erases that`() async throws {
-        let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        let (handle, other) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
         try await handle.put("before", under: "anna")
         try await handle.begin("s1", of: "anna")
         let session = try await handle.key("s1")
@@ -126,7 +126,7 @@ import Testing
     }
 
     @Test func `a login that an erasure overlaps leaves no session`() async throws {
-        let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+        let (handle, other) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
         try await handle.begin("s1", of: "anna")
         // Holds up the login after it has stored the session and before it commits.
         let blocking = try transaction("SELECT FROM session FOR UPDATE")
@@ -142,7 +142,7 @@ import Testing
     }
 
     @Test func `nothing of an erased user is in a row, except a keyed hash`() async throws {
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("secret", under: "anna-4711")
         try await handle.begin("s1", of: "anna-4711")
         try await handle.erase("anna-4711")
@@ -156,11 +156,11 @@ import Testing
     }
 
     @Test func `a session of a key that is lost ends all the same`() async throws {
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let made = try await handle.begin("s1", of: "anna")
         try database.allow(keys: 9)
         try database.sql("UPDATE session SET key_number = 9")
-        #expect(try await handle.end(made.id) == EndedSession(id: made.id, user: nil))
+        #expect(try await handle.endSession(id: made.id) == EndedSession(id: made.id, user: nil))
         store.close()
     }
 }

@@ -26,7 +26,7 @@ private final class Shared: Sendable {
         let (ahead, behind) = (VersionClock(process: 1), VersionClock(process: 2) { 1_000 })
         let first = try PostgresTokenStore(database, versions: ahead)
         let second = try PostgresTokenStore(database, versions: behind)
-        let (one, other) = (try await ConformanceHandle.open(first), try await ConformanceHandle.open(second))
+        let (one, other) = (try await WaitingHandle.open(first), try await WaitingHandle.open(second))
         try await one.put("1", under: "a")
         // This server has not read the row, so its first version is too early and changes nothing.
         try await other.put("2", under: "a")
@@ -41,7 +41,7 @@ private final class Shared: Sendable {
     @Test func `a delayed write of an earlier version brings no removed token back`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         #expect(try await handle.remove("a"))
         // A statement that a lost connection has sent, and that arrives only now.
@@ -63,13 +63,13 @@ private final class Shared: Sendable {
     @Test func `closing the store waits for the writes that were handed over`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         let connection = try database.connection()
         try connection.run("BEGIN")
         try connection.run("UPDATE token SET written_at = 1")
         let (isClosed, order) = (Shared(0), Shared(0))
-        async let stored: Void = handle.put("2", under: "a")
+        async let stored = handle.put("2", under: "a")
         while store.state.waitingRequests.load(ordering: .acquiring) == 0 { await Task.yield() }
         try NamedThread.start("closing") {
             store.close()
@@ -80,7 +80,7 @@ private final class Shared: Sendable {
         try connection.run("SELECT pg_sleep(0.5)")
         order.set(1)
         try connection.run("ROLLBACK")
-        try await stored
+        _ = try await stored
         while isClosed.value == 0 { await Task.yield() }
         #expect(isClosed.value == 1)
     }
@@ -88,14 +88,14 @@ private final class Shared: Sendable {
     @Test func `the end of a session locks nothing while writes of its turn wait`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         let made = try await handle.begin("secret", of: "anna")
         let other = try database.connection()
         try other.run("BEGIN")
         try other.run("UPDATE token SET written_at = 1")
-        _ = try await handle.begin([("a", "2")])
-        async let ending = handle.end(made.id)
+        let begun = try await handle.begin([("a", "2")])
+        async let ending = handle.endSession(id: made.id)
         try await eventually {
             try database.number(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
@@ -105,7 +105,7 @@ private final class Shared: Sendable {
         #expect(throws: Never.self) { try other.run("SELECT 1 FROM session FOR KEY SHARE NOWAIT") }
         try other.run("ROLLBACK")
         #expect(try await ending?.id == made.id)
-        try await eventually { await handle.outcomes == [0] }
+        try await eventually { begun.ended == [0] }
         #expect(try await handle.get("a") == "2")
         store.close()
     }
@@ -113,11 +113,11 @@ private final class Shared: Sendable {
     @Test func `a request beyond the limit is refused at once`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, changePostgres: { $0.requestLimit = 2 })
-        let handle = try await ConformanceHandle.open(store)
-        let refused = try await handle.begin([("a", "1"), ("b", "2"), ("c", "3")])
-        #expect(refused == [2])
-        await handle.flush()
-        while await handle.outcomes.count < 3 { try await Task.sleep(for: .milliseconds(5)) }
+        let handle = try await WaitingHandle.open(store)
+        let begun = try await handle.begin([("a", "1"), ("b", "2"), ("c", "3")])
+        #expect(begun.ended == [2])
+        try await handle.flush()
+        while begun.ended.count < 3 { try await Task.sleep(for: .milliseconds(5)) }
         #expect(try await handle.get("c") == nil)
         #expect(try await handle.get("b") == "2")
         let refusals = try await handle.fetchAll(["a", "a", "a"]).map { outcome in
@@ -155,7 +155,7 @@ private final class Shared: Sendable {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.begin("secret", of: "anna")
         let other = try database.connection()
         for statement in ["BEGIN", "SELECT 1 FROM session FOR UPDATE"] { try other.run(statement) }

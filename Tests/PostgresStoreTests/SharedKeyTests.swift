@@ -15,7 +15,7 @@ import Testing
         let first = try TestServer(database)
         let second = try TestServer(database, folder: try first.copyOfRing())
         defer { for server in [first, second] { server.store.close() } }
-        let handle = try await ConformanceHandle.open(second.store)
+        let handle = try await WaitingHandle.open(second.store)
         let key = try await first.keys.addKey()
         #expect(key.number == 2 && !key.seals)
         try await first.put("token", under: "before")
@@ -49,7 +49,7 @@ import Testing
         let first = try TestServer(database)
         let second = try TestServer(database, folder: try first.copyOfRing())
         defer { for server in [first, second] { server.store.close() } }
-        _ = try await ConformanceHandle.open(second.store)
+        _ = try await WaitingHandle.open(second.store)
         let own = try #require(try TestServer.ringFile(second.folder).load()).addingKey(createdAt: 1)
         try TestServer.ringFile(second.folder).save(own)
         let key = try await first.keys.addKey()
@@ -68,7 +68,7 @@ import Testing
 
     @Test func `a ring that does not fit is not taken over, and a missing one is borne`() async throws {
         let server = try TestServer(try TestDatabase())
-        _ = try await ConformanceHandle.open(server.store)
+        _ = try await WaitingHandle.open(server.store)
         let ring = try #require(try TestServer.ringFile(server.folder).load())
         try TestServer.ringFile(server.folder).save(try KeyRing.random(createdAt: 1))
         try await eventually { server.said("the key ring \(server.folder.path)/keys is not the one") }
@@ -175,7 +175,7 @@ import Testing
         let first = try TestServer(database)
         let paused = try TestServer(database, folder: try first.copyOfRing(), lookingEvery: .seconds(3_600))
         defer { for server in [first, paused] { server.store.close() } }
-        let handle = try await ConformanceHandle.open(paused.store)
+        let handle = try await WaitingHandle.open(paused.store)
         try await handle.put("1", under: "a")
         _ = try await first.keys.addKey()
         _ = try await first.keys.useKey(numbered: 2)
@@ -249,7 +249,7 @@ import Testing
         let database = try TestDatabase()
         let server = try TestServer(database)
         defer { server.store.close() }
-        _ = try await ConformanceHandle.open(server.store)
+        _ = try await WaitingHandle.open(server.store)
         try database.sql("UPDATE store SET schema_version = 9")
         try await eventually { server.said("the database has schema 9, and this version") && server.store.fault != nil }
         try database.sql("UPDATE store SET schema_version = \(Schema.version), key_ring = 'other'")

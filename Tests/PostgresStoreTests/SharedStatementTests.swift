@@ -23,7 +23,7 @@ import Testing
     func `tokens of all lengths are stored and found together`(_ count: Int, isSealed: Bool) async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, isSealed: isSealed)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let lengths = [0, 1, 330, 8_000, 100_000]
         let tokens = (0..<count).map { number in
             (id: id(number), value: [UInt8](repeating: UInt8(number & 0xff), count: lengths[number % lengths.count]))
@@ -63,7 +63,7 @@ import Testing
         let database = try TestDatabase()
         let store = try PostgresTokenStore(
             database, isSealed: false, change: { $0.retention.afterWritten = .seconds(1_000) })
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let tokens = ["short", "long", "removed", "old"].map { (id: $0, value: Array("value of \($0)".utf8)) }
         for outcome in try await handle.putAll(tokens + [("longest", [UInt8](repeating: 1, count: 1_000))]) {
             _ = try outcome.get()
@@ -84,7 +84,7 @@ import Testing
     @Test func `the last of several writes of a token in a turn stays`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let tokens = (0..<60).map { (id: id($0 % 7), value: Array("value \($0)".utf8)) }
         let versions = try await handle.putAll(tokens).map { try $0.get() }
         #expect(versions == versions.sorted())
@@ -98,7 +98,7 @@ import Testing
     @Test func `a later version of one row does not touch the others, and is replaced`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, isSealed: false)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let tokens = (0..<10).map { (id: id($0), value: Array("value \($0)".utf8)) }
         for outcome in try await handle.putAll(tokens) { _ = try outcome.get() }
         // Written by a server whose clock is an hour ahead.
@@ -108,7 +108,7 @@ import Testing
         let later = try #require(try await handle.version(of: id(4)))
         let earlier = try #require(try await handle.version(of: id(3)))
         let second = try PostgresTokenStore(database, isSealed: false)
-        let other = try await ConformanceHandle.open(second)
+        let other = try await WaitingHandle.open(second)
         let again = tokens.map { (id: $0.id, value: $0.value + [33]) }
         let versions = try await other.putAll(again).map { try $0.get() }
         #expect(versions[4] > later)
@@ -121,7 +121,7 @@ import Testing
     @Test func `an error of one row fails that write alone`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, isSealed: false)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try database.sql("ALTER TABLE token ADD CHECK (value <> 'refused')")
         let tokens = (0..<30).map { (id: id($0), value: Array(($0 == 11 ? "refused" : "value \($0)").utf8)) }
         for (number, outcome) in try await handle.putAll(tokens).enumerated() {
@@ -145,7 +145,7 @@ import Testing
         let ids = (0..<40).map(id)
         try await withThrowingTaskGroup(of: Void.self) { group in
             for (number, store) in stores.enumerated() {
-                let handle = try await ConformanceHandle.open(store)
+                let handle = try await WaitingHandle.open(store)
                 group.addTask {
                     for _ in 0..<50 {
                         let order = number == 0 ? ids : ids.reversed()

@@ -13,7 +13,7 @@ import Testing
         let events = TestAdministration.Events()
         let store = try PostgresTokenStore(database, report: { events.add($0) })
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         store.state.noteFailure(StoreFault("the disk was full"), isWrite: isWrite)
         let end = isWrite ? StoreEvent.writesRecovered(failed: 1) : .readsRecovered(failed: 1)
@@ -26,7 +26,7 @@ import Testing
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         try database.sql("CREATE TABLE trials (number serial)")
         // A rollback does not give back the numbers of a sequence.

@@ -27,7 +27,7 @@ import Testing
         try await eventually { second.metrics.isExpiryHeld }
         #expect(events.all.contains { if case .expiryHeld = $0 { true } else { false } })
         #expect(try await SQLiteAdministrator(second).statistics().tokens == 1)
-        #expect(try await ConformanceHandle.open(second).get("A") == nil, "it is not given out all the same")
+        #expect(try await WaitingHandle.open(second).get("A") == nil, "it is not given out all the same")
         // Without retention nothing is held.
         try await second.change(Retention())
         try await eventually { !second.metrics.isExpiryHeld }

@@ -42,7 +42,7 @@ import Testing
         let first = try SQLiteTokenStore(at: path("0"))
         let tokens = (0..<2_500).map { (Token(id: Array("id\($0)".utf8), info: Array("info\($0)".utf8)), Int64?(7)) }
         _ = await SQLiteAdministrator(first).store(tokens)
-        let handle = try await ConformanceHandle.open(first)
+        let handle = try await WaitingHandle.open(first)
         var versions = [try await handle.put("info", under: "anna", if: .any)]
         for number in 1...3 { try await handle.begin("secret \(number)", of: "anna") }
         let sessions = try await handle.list("anna")
@@ -62,7 +62,7 @@ import Testing
             let limit = try connection.integer("SELECT version_limit FROM store")
             #expect(limit >= versions[0].rawValue)
             let store = try SQLiteTokenStore(at: path(target)) { $0.isSealed = isSealed }
-            let (administrator, handle) = (SQLiteAdministrator(store), try await ConformanceHandle.open(store))
+            let (administrator, handle) = (SQLiteAdministrator(store), try await WaitingHandle.open(store))
             #expect(try await administrator.info("id2499") == "info2499")
             let page = try await administrator.page(after: nil, limit: 3_000)
             let entry = try #require(page.entries.first { (try? $0.token.get().id) == Array("id7".utf8) })
@@ -104,7 +104,7 @@ import Testing
 
     @Test func `more rows that do not open than a batch has do not end the copy`() async throws {
         let store = try SQLiteTokenStore(at: path("from"))
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         for number in 0..<6 { try await handle.put(String(repeating: "x", count: 1 << 20), under: "id\(number)") }
         try await handle.begin("secret", of: "anna")
         store.close()

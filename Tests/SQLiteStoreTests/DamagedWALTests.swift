@@ -170,7 +170,7 @@ import Testing
         #expect(isTold)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: copy))) == damaged)
         #expect(try FileManager.default.attributesOfItem(atPath: copy)[.posixPermissions] as? Int == 0o600)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         #expect(try await handle.get("one") != nil)
         #expect(try await handle.get("two") == nil)
         try await handle.put("1", under: "new")
@@ -178,7 +178,7 @@ import Testing
         store.close()
         // Nothing is left of the damage.
         let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
-        #expect(try await ConformanceHandle.open(again).get("new") == "1")
+        #expect(try await WaitingHandle.open(again).get("new") == "1")
         again.close()
     }
 
@@ -314,7 +314,7 @@ import Testing
             $0.acceptsDamagedWAL = true
         }
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         await #expect(throws: StoreError.self) { try await handle.put("1", under: "id") }
         #expect(store.fault?.description.contains("is not a usable database") == true)
         #expect(try await handle.get("old0") != nil, "what can be read is")

@@ -33,7 +33,7 @@ import TokenStore
     func nothingIsLeft(_ isSealed: Bool) async throws {
         let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         for user in ["anna@example.com", "berta@example.com"] {
             let long = String(repeating: "canary of \(user) ", count: 2_000)
             try await handle.put("token of \(user) \(long)", under: user)
@@ -77,7 +77,7 @@ import TokenStore
         do {
             let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = false }
             defer { store.close() }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.put("info", under: "anna")
             try await checkpoint(store)
             let manager = FileManager.default
@@ -103,7 +103,7 @@ import TokenStore
     func unrecorded() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("info", under: "anna")
         try FileManager.default.createDirectory(atPath: data + "/erasures", withIntermediateDirectories: false)
         await #expect(throws: StoreError.self) { try await handle.erase("anna") }

@@ -34,7 +34,7 @@ import Testing
     @Test("a store with sessions and without tokens gets no new key ring in place of a missing one")
     func sessionsOnly() async throws {
         let first = try SQLiteTokenStore(at: data)
-        try await ConformanceHandle.open(first).begin("secret", of: "user")
+        try await WaitingHandle.open(first).begin("secret", of: "user")
         let ring = first.options.keyRing
         first.close()
         #expect(rename(ring.path, ring.path + ".away") == 0)
@@ -43,7 +43,7 @@ import Testing
         #expect(rename(ring.path + ".away", ring.path) == 0)
         let again = try SQLiteTokenStore(at: data)
         defer { again.close() }
-        #expect(try await ConformanceHandle.open(again).find("secret")?.user == Array("user".utf8))
+        #expect(try await WaitingHandle.open(again).find("secret")?.user == Array("user".utf8))
     }
 
     @Test("a new key seals, the old one opens until everything is rekeyed, and only then can be retired")

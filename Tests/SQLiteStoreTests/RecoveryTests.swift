@@ -20,7 +20,7 @@ import Testing
     func locked() async throws {
         let store = try SQLiteTokenStore(at: data, events: events)
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         let intruder = try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite)
         // The store may just be checkpointing.

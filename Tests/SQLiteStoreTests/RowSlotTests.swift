@@ -110,13 +110,13 @@ import Testing
     @Test("a token whose first slot is another one's is found, replaced and removed", arguments: [true, false])
     func displaced(_ isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        let first = try await ConformanceHandle.open(store)
+        let first = try await WaitingHandle.open(store)
         for number in 0..<20 { try await first.put("info\(number)", under: "id\(number)") }
         store.close()
         try displace(by: 3)
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         for number in 0..<20 { #expect(try await handle.get("id\(number)") == "info\(number)") }
         try await handle.put("new", under: "id3")
         #expect(try await handle.get("id3") == "new")
@@ -133,7 +133,7 @@ import Testing
     @Test("a verification finds rows in slots where they do not belong")
     func doubles() async throws {
         var store = try SQLiteTokenStore(at: data)
-        try await ConformanceHandle.open(store).put("info", under: "id")
+        try await WaitingHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
             """
@@ -153,12 +153,12 @@ import Testing
         "a row that was moved out of its slots is not found, and a verification reports it", arguments: [true, false])
     func misplaced(_ isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
-        try await ConformanceHandle.open(store).put("info", under: "id")
+        try await WaitingHandle.open(store).put("info", under: "id")
         store.close()
         try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute("UPDATE token SET slot = slot + 15")
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
-        #expect(try await ConformanceHandle.open(store).get("id") == nil)
+        #expect(try await WaitingHandle.open(store).get("id") == nil)
         let found = try await SQLiteAdministrator(store).verify { _ in }
         #expect(found.unreadable == ["\(SealingError.misplaced)": 1] && !found.isSound)
     }

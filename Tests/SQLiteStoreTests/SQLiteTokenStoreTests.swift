@@ -49,7 +49,7 @@ import Testing
     @Test("a closed store refuses writes and leaves one file without a WAL")
     func closes() async throws {
         let store = try open()
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         store.close()
         await #expect(throws: StoreError.closed) { try await handle.put("2", under: "a") }
@@ -81,7 +81,7 @@ import Testing
     @Test("only the owner may use the folder, its files, and the folders that are made above it")
     func permissions() async throws {
         let store = try open("new/deeper/data")
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         try await handle.put("1", under: "a")
         #expect(try mode("new") == 0o700)
         #expect(try mode("new/deeper/data") == 0o700)

@@ -33,7 +33,7 @@ import TokenStore
     func rekeying() async throws {
         let store = try open()
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         for number in 0..<450 { try await handle.begin("secret \(number)", of: "user \(number % 7)", perUser: 100) }
         let administrator = SQLiteAdministrator(store)
         _ = try await administrator.addKey()
@@ -52,7 +52,7 @@ import TokenStore
         defer { store.close() }
         let observer = Observer()
         store.report(writesTo: observer)
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let now = MemoryRow.now
         for number in 0..<300 {
             try await handle.begin("idle \(number)", of: "user \(number)", createdAt: now - 40_000, lasting: 100_000)
@@ -94,12 +94,12 @@ import TokenStore
     @Test("a restore ends all sessions, unless they are to be kept", arguments: [false, true])
     func sessionsOfBackup(_ keepsSessions: Bool) async throws {
         var store = try open()
-        var handle = try await ConformanceHandle.open(store)
+        var handle = try await WaitingHandle.open(store)
         try await handle.put("info", under: "anna")
         let revoked = try await handle.begin("revoked", of: "anna")
         try await handle.begin("other", of: "anna")
         _ = try await SQLiteAdministrator(store).backUp(to: backup) { _ in }
-        _ = try await handle.end(revoked.id)
+        _ = try await handle.endSession(id: revoked.id)
         let last = try await handle.put("later", under: "anna", if: .any)
         store.close()
         let replacement = try restore(keepsSessions: keepsSessions)
@@ -107,7 +107,7 @@ import TokenStore
         #expect(replacement.erasedUsers == 0 && replacement.tokens == 1)
         store = try open()
         defer { store.close() }
-        handle = try await ConformanceHandle.open(store)
+        handle = try await WaitingHandle.open(store)
         #expect(try await handle.list("anna").count == (keepsSessions ? 2 : 0))
         #expect(store.metrics.sessions == (keepsSessions ? 2 : 0))
         #expect(try await handle.get("anna") == "info")
@@ -117,7 +117,7 @@ import TokenStore
     @Test("a restore omits users erased after the backup, but not those that had come back", arguments: [true, false])
     func erasedUsers(_ keepsSessions: Bool) async throws {
         var store = try open()
-        var handle = try await ConformanceHandle.open(store)
+        var handle = try await WaitingHandle.open(store)
         for user in ["anna", "berta", "clara"] {
             try await handle.put("info of \(user)", under: user)
             try await handle.begin("secret of \(user)", of: user)
@@ -136,7 +136,7 @@ import TokenStore
         #expect(replacement.tokens == 2)
         let database = try #require(FileManager.default.contents(atPath: path))
         store = try open()
-        handle = try await ConformanceHandle.open(store)
+        handle = try await WaitingHandle.open(store)
         #expect(try await handle.get("anna") == nil, "the backup's token was written before the erasure")
         #expect(try await handle.get("berta") == "info of berta")
         #expect(try await handle.get("clara") == "again", "it was written after the erasure")
@@ -154,7 +154,7 @@ import TokenStore
         #expect(try restore().erasedUsers == 0)
         store = try open()
         defer { store.close() }
-        #expect(try await ConformanceHandle.open(store).get("anna") == "back")
+        #expect(try await WaitingHandle.open(store).get("anna") == "back")
     }
 
     @Test("a line that a crash has cut off is dropped; a damaged line stops a restore, but no erasure")
@@ -215,7 +215,7 @@ import TokenStore
     func tampering() async throws {
         let store = try open()
         defer { store.close() }
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         for user in ["anna", "berta"] { try await handle.begin("secret of \(user)", of: user) }
         for change in [
             "user_key = randomblob(32)", "id = randomblob(16)", "expires_at = expires_at + 1", "created_at = 5",
@@ -244,7 +244,7 @@ import TokenStore
     @Test("versions go on beyond the stored limit after a crash")
     func versionsAfterCrash() async throws {
         let store = try open()
-        let handle = try await ConformanceHandle.open(store)
+        let handle = try await WaitingHandle.open(store)
         let last = try await handle.put("1", under: "a", if: .any)
         // What a power cut leaves: a copy of the files.
         let copy = folder.path + "/copy"
@@ -255,6 +255,6 @@ import TokenStore
         #expect(limit >= last.rawValue)
         let again = try SQLiteTokenStore(at: copy)
         defer { again.close() }
-        #expect(try await ConformanceHandle.open(again).put("1", under: "b", if: .any).rawValue > limit)
+        #expect(try await WaitingHandle.open(again).put("1", under: "b", if: .any).rawValue > limit)
     }
 }

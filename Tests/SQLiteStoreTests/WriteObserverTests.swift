@@ -42,7 +42,7 @@ import TokenStore
         #expect(store.seesAllWrites)
         let recorder = Recorder()
         store.report(writesTo: recorder)
-        try await ConformanceHandle.open(store).put("1", under: "a")
+        try await WaitingHandle.open(store).put("1", under: "a")
         #expect(recorder.take() == ["will a", "did a"])
         let administrator = SQLiteAdministrator(store)
         let tokens = ["b", "c"].map { Token(id: Array($0.utf8), info: [1]) }

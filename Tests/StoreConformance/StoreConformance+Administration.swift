@@ -5,7 +5,7 @@ extension StoreConformance {
     static let administration = [
         Behaviour("removed tokens are gone and counted, the others stay") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             for id in ["a", "b", "c"] { try await handle.put("value of \(id)", under: id) }
             let removed = await store.administrator.handle.remove([bytes("a"), bytes("nobody"), bytes("c")])
             try expectEqual(removed, [true, false, true].map(Result.success), "which tokens were removed")
@@ -63,7 +63,7 @@ extension StoreConformance {
         },
         Behaviour("operators and clients see one another's tokens, and writes are counted") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.put("1", under: "a")
             try expectEqual(try await store.administrator.handle.fetch(bytes("a")), bytes("1"), "a client's token")
             let token = (Token(id: bytes("b"), info: bytes("2")), Int64?.none)

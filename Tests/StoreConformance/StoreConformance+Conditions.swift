@@ -4,7 +4,7 @@ extension StoreConformance {
     static let conditions = [
         Behaviour("each write gives a token a greater version, which a read finds") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             var last = try await handle.put("1", under: "a", if: .any)
             for value in ["1", "2", "2"] {
                 let version = try await handle.put(value, under: "a", if: .any)
@@ -18,7 +18,7 @@ extension StoreConformance {
             last = try await handle.put("1", under: "b", if: .any)
             store.close()
             let again = try open { _ in }
-            let other = try await ConformanceHandle.open(again)
+            let other = try await WaitingHandle.open(again)
             try expectEqual(try await other.version(of: "b"), last, "the version when the store was opened again")
             try expect(
                 try await other.put("1", under: "a", if: .any) > last, "a version was given again by the next start")
@@ -26,7 +26,7 @@ extension StoreConformance {
         },
         Behaviour("a write happens only if its condition holds, and otherwise tells the present version") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let older = TokenVersion(rawValue: -1)
             for match in [WriteCondition.Match.exists, .oneOf([older])] {
                 let error = try await error { try await handle.put("1", under: "a", if: match) }
@@ -52,12 +52,12 @@ extension StoreConformance {
         },
         Behaviour("of two conditional writes in one group the second one finds the first") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
-            var outcomes = try await handle.putTwo(("1", "2"), under: "a", if: .missing)
+            let handle = try await WaitingHandle.open(store)
+            var outcomes = try await handle.putAll([("a", bytes("1")), ("a", bytes("2"))], if: .missing)
             let first = try outcomes[0].get()
             try expectEqual(outcomes[1], .failure(.preconditionFailed(current: first)), "the second outcome")
             try expectEqual(try await handle.get("a"), "1", "the token")
-            outcomes = try await handle.putTwo(("3", "4"), under: "a", if: .oneOf([first]))
+            outcomes = try await handle.putAll([("a", bytes("3")), ("a", bytes("4"))], if: .oneOf([first]))
             let second = try outcomes[0].get()
             try expectEqual(outcomes[1], .failure(.preconditionFailed(current: second)), "the second outcome")
             try expectEqual(try await handle.get("a"), "3", "the token")
@@ -65,7 +65,7 @@ extension StoreConformance {
         },
         Behaviour("a token that has expired counts as missing") { open in
             let store = try open { $0.retention = Retention(afterWritten: .seconds(3_600)) }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let old = (token: Token(id: bytes("a"), info: bytes("1")), writtenAt: Int64?(MemoryRow.now - 7_200))
             for outcome in await store.administrator.handle.store([old], keepsNewer: false) { try outcome.get() }
             let error = try await error { try await handle.put("2", under: "a", if: .exists) }

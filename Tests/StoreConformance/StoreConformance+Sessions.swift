@@ -5,7 +5,7 @@ extension StoreConformance {
     static let sessions = [
         Behaviour("a session is found by its secret, with its user, in every handle and after a restart") { open in
             let store = try open { _ in }
-            let (one, two) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            let (one, two) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
             let now = MemoryRow.now
             try expectEqual(try await one.find("s1"), nil, "a session that was never made")
             let made = try await one.begin("s1", of: "anna", createdAt: now)
@@ -17,25 +17,26 @@ extension StoreConformance {
             try expectEqual(try await two.find("s3"), nil, "another secret")
             store.close()
             let again = try open { _ in }
-            let other = try await ConformanceHandle.open(again)
+            let other = try await WaitingHandle.open(again)
             try expectEqual(try await other.find("s1"), expected, "the session after a restart")
             try expectEqual(try await other.list("anna"), [expected], "the user's sessions after a restart")
             again.close()
         },
         Behaviour("sessions end one by one or all of a user, and no other") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let first = try await handle.begin("s1", of: "anna")
             for secret in ["s2", "s3"] { try await handle.begin(secret, of: "anna") }
             let other = try await handle.begin("s4", of: "berta")
             try expectEqual(try await handle.list("anna").map(\.id).first, first.id, "the oldest session")
             try expectEqual(
-                try await handle.end(first.id), EndedSession(id: first.id, user: bytes("anna")), "the ended session")
-            try expectEqual(try await handle.end(first.id), nil, "a session that had ended")
+                try await handle.endSession(id: first.id), EndedSession(id: first.id, user: bytes("anna")),
+                "the ended session")
+            try expectEqual(try await handle.endSession(id: first.id), nil, "a session that had ended")
             try expectEqual(try await handle.find("s1"), nil, "the ended session")
             try expectEqual(try await handle.find("s2")?.user, bytes("anna"), "the other session of the user")
-            try expectEqual(try await handle.endAll(of: "anna"), 2, "the number of ended sessions")
-            try expectEqual(try await handle.endAll(of: "anna"), 0, "the number of sessions that were left")
+            try expectEqual(try await handle.endSessions(of: bytes("anna")), 2, "the number of ended sessions")
+            try expectEqual(try await handle.endSessions(of: bytes("anna")), 0, "the number of sessions that were left")
             try expectEqual(try await handle.list("anna"), [], "the user's sessions")
             try expectEqual(try await handle.find("s3"), nil, "an ended session")
             try expectEqual(try await handle.find("s4")?.id, other.id, "the other user's session")
@@ -43,7 +44,7 @@ extension StoreConformance {
         },
         Behaviour("a user has as many sessions as asked for, and the oldest ones end") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.begin("other", of: "berta")
             for number in 0..<3 {
                 try expectEqual(
@@ -59,7 +60,7 @@ extension StoreConformance {
         },
         Behaviour("an expired session is not found, and a use is noted") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let now = MemoryRow.now
             try await handle.begin("old", of: "anna", createdAt: now - 100, lasting: 50)
             try await handle.begin("new", of: "anna", createdAt: now - 100, lasting: 5_000)
@@ -75,11 +76,11 @@ extension StoreConformance {
         },
         Behaviour("a write that depends on a session fails when that has ended") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let made = try await handle.begin("s1", of: "anna")
             let key = try await handle.key("s1")
             try await handle.put("1", under: "anna", if: .any, session: key)
-            _ = try await handle.end(made.id)
+            _ = try await handle.endSession(id: made.id)
             for match in [WriteCondition.Match.any, .exists, .missing] {
                 let error = try await error { try await handle.put("2", under: "anna", if: match, session: key) }
                 try expectEqual(error, .sessionEnded, "the error")
@@ -94,13 +95,13 @@ extension StoreConformance {
         },
         Behaviour("a read that depends on a session fails when that has ended") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let made = try await handle.begin("s1", of: "anna")
             try await handle.begin("s2", of: "anna", createdAt: MemoryRow.now - 100, lasting: 50)
             let (key, expired) = (try await handle.key("s1"), try await handle.key("s2"))
             try await handle.put("token of anna", under: "anna")
             for hasEnded in [false, true] {
-                if hasEnded { _ = try await handle.end(made.id) }
+                if hasEnded { _ = try await handle.endSession(id: made.id) }
                 for (limit, found) in [(1, "longer"), (1_000, "token of anna"), (.max, "token of anna")] {
                     // So many that a store may read them together.
                     let reads: [(String, SessionKey?)] = [
@@ -124,13 +125,13 @@ extension StoreConformance {
         },
         Behaviour("no read that depends on a session finds what was stored after its end") { open in
             let store = try open { _ in }
-            let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            let (handle, other) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
             for round in 0..<10 {
                 let (user, secret) = ("user \(round)", "secret \(round)")
                 let made = try await other.begin(secret, of: user)
                 try await other.put("old", under: user)
                 async let found = infos(of: user, readBy: secret, handle)
-                _ = try await other.end(made.id)
+                _ = try await other.endSession(id: made.id)
                 try await other.put("new", under: user)
                 try expect(try await found.isSubset(of: ["old"]), "the holder of an ended session has read a new token")
             }
@@ -138,7 +139,7 @@ extension StoreConformance {
         },
         Behaviour("an erased user has no token and no sessions, and may come again") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             for user in ["anna", "berta"] {
                 try await handle.put("token of \(user)", under: user)
                 try await handle.begin("1 of \(user)", of: user)
@@ -154,7 +155,7 @@ extension StoreConformance {
             try await handle.put("again", under: "anna", if: .missing)
             store.close()
             let again = try open { _ in }
-            let other = try await ConformanceHandle.open(again)
+            let other = try await WaitingHandle.open(again)
             try expectEqual(try await other.get("anna"), "again", "the token that was stored later")
             try expectEqual(try await other.list("anna"), [], "the sessions after a restart")
             again.close()
@@ -162,7 +163,7 @@ extension StoreConformance {
         Behaviour("nothing that began before an erasure, or needs a session that it ends, brings the user back") {
             open in
             let store = try open { _ in }
-            let (handle, other) = (try await ConformanceHandle.open(store), try await ConformanceHandle.open(store))
+            let (handle, other) = (try await WaitingHandle.open(store), try await WaitingHandle.open(store))
             for round in 0..<10 {
                 let (user, secret) = ("user \(round)", "secret \(round)")
                 try await handle.begin(secret, of: user)
@@ -170,12 +171,12 @@ extension StoreConformance {
                 if round.isMultiple(of: 3) { try await handle.put("before", under: user) }
                 // Handed over before the erasure, by another handle than that, or the same one; it may fail.
                 let writing = round < 5 ? other : handle
-                _ = try await writing.begin([(user, "during")], session: session)
-                await writing.flush()
+                let begun = try await writing.begin([(user, "during")], session: session)
+                try await writing.flush()
                 async let login = try? writing.begin("another \(round)", of: user)
                 try await handle.erase(user)
                 _ = await login
-                while await writing.outcomes.isEmpty { await Task.yield() }
+                while begun.ended.isEmpty { await Task.yield() }
                 try expectEqual(try await handle.get(user), nil, "the token")
                 try expectEqual(try await handle.find(secret), nil, "the session")
                 let ended = try await handle.key(secret)
@@ -198,12 +199,12 @@ extension StoreConformance {
             guard store.seesAllWrites else { return store.close() }
             let observer = SessionObserver()
             store.report(writesTo: observer)
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let made = try await handle.begin("s1", of: "anna")
             for secret in ["s2", "s3"] { try await handle.begin(secret, of: "anna", perUser: 2) }
             try await handle.begin("s4", of: "berta")
-            _ = try await handle.end(made.id)
-            _ = try await handle.endAll(of: "anna")
+            _ = try await handle.endSession(id: made.id)
+            _ = try await handle.endSessions(of: bytes("anna"))
             var names: [SessionKey: String] = [:]
             for secret in ["s1", "s2", "s3", "s4"] { names[try await handle.key(secret)] = secret }
             let seen = observer.seen.map { what, keys in
@@ -216,7 +217,7 @@ extension StoreConformance {
 
     /// What a user's reads find until the session has ended.
     private static func infos(
-        of user: String, readBy secret: String, _ handle: ConformanceHandle
+        of user: String, readBy secret: String, _ handle: WaitingHandle
     ) async throws -> Set<String> {
         let key = try await handle.key(secret)
         var infos: Set<String> = []

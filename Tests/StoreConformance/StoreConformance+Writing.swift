@@ -5,7 +5,7 @@ extension StoreConformance {
     static let writing = [
         Behaviour("writes of many handles at once are all kept, also when the store is opened again") { open in
             let store = try open { _ in }
-            let handles = [try await ConformanceHandle.open(store), try await ConformanceHandle.open(store)]
+            let handles = [try await WaitingHandle.open(store), try await WaitingHandle.open(store)]
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<200 {
                     group.addTask { try await handles[number % 2].put("\(number)", under: "id \(number)") }
@@ -14,7 +14,7 @@ extension StoreConformance {
             }
             store.close()
             let again = try open { _ in }
-            let handle = try await ConformanceHandle.open(again)
+            let handle = try await WaitingHandle.open(again)
             for number in 0..<200 {
                 try expectEqual(try await handle.get("id \(number)"), "\(number)", "id \(number)")
             }
@@ -22,25 +22,26 @@ extension StoreConformance {
         },
         Behaviour("each completion is called once, after the flush, in the order of the writes") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             let writes = (0..<300).map { (id: "id \($0 % 7)", value: "\($0)") }
-            try expectEqual(try await handle.begin(writes), [], "the completions before the flush")
-            await handle.flush()
-            while await handle.outcomes.count < writes.count { try await Task.sleep(for: .milliseconds(10)) }
+            let begun = try await handle.begin(writes)
+            try expectEqual(begun.ended, [], "the completions before the flush")
+            try await handle.flush()
+            while begun.ended.count < writes.count { try await Task.sleep(for: .milliseconds(10)) }
             // Some time for those that come twice.
             try await Task.sleep(for: .milliseconds(50))
-            try expectEqual(await handle.outcomes, Array(0..<300), "the completions")
+            try expectEqual(begun.ended, Array(0..<300), "the completions")
             try expectEqual(try await handle.get("id 0"), "294", "the last of several values in one flush")
             store.close()
         },
         Behaviour("a closed store refuses writes and keeps what it had") { open in
             let store = try open { _ in }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.put("1", under: "a")
             store.close()
             try expectEqual(try await error { try await handle.put("2", under: "a") }, .closed, "the error")
             let again = try open { _ in }
-            try expectEqual(try await ConformanceHandle.open(again).get("a"), "1", "the value from before")
+            try expectEqual(try await WaitingHandle.open(again).get("a"), "1", "the value from before")
             again.close()
         },
         Behaviour("an observer learns of each write before it begins and after it has ended") { open in
@@ -48,7 +49,7 @@ extension StoreConformance {
             guard store.seesAllWrites else { return store.close() }
             let observer = Observer()
             store.report(writesTo: observer)
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.put("1", under: "a")
             let token = (Token(id: bytes("b"), info: []), Int64?.none)
             try await store.administrator.handle.store([token], keepsNewer: false)[0].get()
@@ -60,7 +61,7 @@ extension StoreConformance {
         Behaviour("a write beyond the queue's limit fails at once, may be retried, and leaves the former value") {
             open in
             let store = try open { $0.queueLimit = 4_096 }
-            let handle = try await ConformanceHandle.open(store)
+            let handle = try await WaitingHandle.open(store)
             try await handle.put("1", under: "a")
             let long = String(repeating: "x", count: 8_192)
             let error = try await error { try await handle.put(long, under: "a") }

@@ -122,21 +122,22 @@ package actor WaitingHandle {
     package func store(
         _ tokens: [(token: Token, writtenAt: Int64?)], keepsNewer: Bool
     ) async -> [Result<Void, StoreError>] {
-        await outcomes(of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) }) {
-            handle, written, completion in
-            handle.store(
-                written.token.info, under: written.token.id, writtenAt: written.writtenAt,
-                if: WriteCondition(keepsNewer: keepsNewer), completion: completion.taking { _ in })
-        }
+        await outcomes(
+            of: tokens, size: { Token.waitingBytes(id: $0.token.id, info: $0.token.info) },
+            begin: { handle, written, completion in
+                handle.store(
+                    written.token.info, under: written.token.id, writtenAt: written.writtenAt,
+                    if: WriteCondition(keepsNewer: keepsNewer), completion: completion.taking { _ in })
+            })
     }
 
     /// Removes tokens.
     ///
     /// - Returns: For each id, whether a token was stored under it.
     package func remove(_ ids: [[UInt8]]) async -> [Result<Bool, StoreError>] {
-        await outcomes(of: ids, size: { Token.waitingBytes(id: $0, info: []) }) { handle, id, completion in
-            handle.remove(id, if: WriteCondition(), completion: completion)
-        }
+        await outcomes(
+            of: ids, size: { Token.waitingBytes(id: $0, info: []) },
+            begin: { handle, id, completion in handle.remove(id, if: WriteCondition(), completion: completion) })
     }
 
     /// See `StoreHandle`.

@@ -53,7 +53,7 @@ import TokenStore
         let descriptor = ends[0]
         let task = Task(executorPreference: context.loop) {
             let stream = try TCPStream(FileDescriptor(owning: descriptor), on: context.loop)
-            let peer = context.connectionSettings.https.peer(address: nil, isTLS: false, port: 0)
+            let peer = context.connectionSettings.https.peer(address: nil, port: 0)
             var connection = Connection(stream, from: peer, through: 0, on: context)
             act(&connection, context)
             return connection.waitingBytes

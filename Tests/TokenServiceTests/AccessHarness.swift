@@ -107,7 +107,7 @@ final class AccessHarness {
         reader.bytes = Array("\(line) HTTP/1.1\r\nHost: a\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n".utf8)
         guard case .request = reader.next(), let router else { fatalError("the test's request is not one") }
         let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
-        let source = RequestSource(peer: policy.peer(address: nil, isTLS: false), https: policy)
+        let source = RequestSource(peer: policy.peer(address: nil), https: policy)
         return router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: source)
     }
 

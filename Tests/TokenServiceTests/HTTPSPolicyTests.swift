@@ -189,7 +189,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     @Test
     func `a request of a page is still recognized when a connection's head repeats`() {
         let policy = HTTPSPolicy(mode: .strict, trusted: [.unixSockets], publicHost: "")
-        let peer = policy.peer(address: IPAddress("127.0.0.1"), isTLS: false)
+        let peer = policy.peer(address: IPAddress("127.0.0.1"))
         for (fields, refusal) in [
             ("Host: a\r\nOrigin: http://b\r\n", Refusal.foreignPage), ("Host: a.b\r\n", .foreignHost),
             ("Host: a\r\nSec-Fetch-Site: cross-site\r\n", .foreignPage),
@@ -279,7 +279,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             Issue.record("no request")
             return
         }
-        let peer = policy.peer(address: IPAddress(address), isTLS: false)
+        let peer = policy.peer(address: IPAddress(address))
         let client = policy.client(of: reader.request.head, in: reader.requestBytes, from: peer)
         #expect(client?.description == expected)
     }

@@ -17,7 +17,7 @@ import TokenStore
         let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
         let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
         let source = RequestSource(
-            peer: policy.peer(address: IPAddress("192.0.2.1"), isTLS: false), https: policy)
+            peer: policy.peer(address: IPAddress("192.0.2.1")), https: policy)
         var reader = RequestReader(limits: RequestLimits())
         _ = reader.makeRoom()
         reader.bytes.append(contentsOf: Array("GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n".utf8))

@@ -42,7 +42,7 @@ import TokenStore
         guard case .request = reader.next() else { return "unread" }
         let policy = HTTPSPolicy(mode: .off, trusted: trusted ? [.unixSockets] : [], publicHost: "")
         let source = RequestSource(
-            peer: policy.peer(address: nil, isTLS: false), https: policy, certificate: certificate)
+            peer: policy.peer(address: nil), https: policy, certificate: certificate)
         let finding = UserAccess(mode).find(
             Array((uniqueID ?? "").utf8).span, isPresent: uniqueID != nil, reader.request.head, in: reader.requestBytes,
             from: source, sessions, at: now)

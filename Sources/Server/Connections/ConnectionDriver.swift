@@ -88,7 +88,7 @@ extension Connection {
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
                 // Without an address the connection stays the proxy's, which then has not written what comes through it.
                 peer = settings.https.peer(
-                    address: client ?? peer.address, isTLS: false, hidesClient: client == nil)
+                    address: client ?? peer.address, hidesClient: client == nil)
                 return true
             case .needsMore:
                 // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.

@@ -146,7 +146,7 @@ package final class LoopContext: @unchecked Sendable {
             return noteEnd(isRefused: isRefused)
         }
         let peer = connectionSettings.https.peer(
-            address: client.endpoint?.address, isTLS: false, port: listener.listener.port)
+            address: client.endpoint?.address, port: listener.listener.port)
         let connection = Connection(stream, from: peer, through: listener.number, on: self)
         ConnectionDriver(connection, isRefused: isRefused, on: self).start(through: listener)
     }

@@ -54,7 +54,7 @@ package struct HTTPSPolicy: Sendable {
 
     /// The peer of a connection under this policy.
     package func peer(
-        address: IPAddress?, isTLS: Bool, port: UInt16 = 0, hidesClient: Bool = false
+        address: IPAddress?, isTLS: Bool = false, port: UInt16 = 0, hidesClient: Bool = false
     ) -> Peer {
         Peer(
             address: address, isTLS: isTLS, hidesClient: hidesClient,

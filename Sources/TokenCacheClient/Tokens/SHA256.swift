@@ -1,4 +1,5 @@
-/// SHA-256 (FIPS 180-4), for file names: Foundation's hashes differ in each process, and Linux has no CryptoKit.
+/// SHA-256 (FIPS 180-4), for file names and to compare contents: Foundation's hashes differ in each process, and Linux has no
+/// CryptoKit.
 enum SHA256 {
     /// The hash in hexadecimal, 64 digits.
     static func hexadecimal(_ text: String) -> String {

@@ -8,11 +8,25 @@ The servers share a key ring, as the rows of all are sealed with it.
 """
 import contextlib
 import itertools
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
+from administration import metrics
 from postgres_cluster import NamedDatabase
-from server_process import Server, finish, run
+from server_process import Server, finish, run, until
+
+# What a server logs if it cannot use its database.
+TROUBLE = re.compile(r"the database cannot be|PostgreSQL has no primary")
+
+
+def has_tried_to_connect(server):
+    """Whether a server has all its connections, or has logged why not.
+
+    Earlier requests wait for a connection, and fail if a busy machine makes none within store.timeout.
+    """
+    open_now, wanted = (metrics(server)[f'token_cache_database_connections{{state="{state}"}}'] for state in ("open", "wanted"))
+    return open_now == wanted or TROUBLE.search(server.log())
 
 
 class PostgresStore:
@@ -50,11 +64,12 @@ class PostgresStore:
         assert done.returncode == 0, done.stderr
 
     def serve(self, name, settings=None, *flags, environment=None, **options):
-        """Starts a server: a `Server` with its own folder, and with administration."""
+        """Starts a server: a `Server` with its own folder, and with administration; waits until it has tried to connect."""
         server = Server(
             self.folder / name, {"admin": {"listen": "127.0.0.1:0"}, **(settings or {})}, *flags, environment={**self.environment, **(environment or {})},
             program=self.program, **options)
         self.servers.append(server)
+        until(lambda: has_tried_to_connect(server))
         return server
 
     def run(self, *arguments, **options):

@@ -103,12 +103,29 @@ import Testing
         #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
 
-    @Test("a database whose page size another program has changed is refused")
-    func pageSize() throws {
-        try open().close()
-        try edit("PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA journal_mode = WAL")
-        let error = try #require(#expect(throws: SQLiteOpenError.self) { try open() })
-        #expect(error.description.contains("from 2048 to 4096 bytes"))
+    @Test("a database whose page size another program has changed is refused by all", arguments: [false, true])
+    func pageSize(_ hasTables: Bool) throws {
+        let data = "\(folder.path)/data"
+        let resizing = "PRAGMA journal_mode = DELETE; PRAGMA page_size = 4096; VACUUM; PRAGMA journal_mode = WAL"
+        if hasTables {
+            try open().close()
+            try edit(resizing)
+        } else {
+            try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
+            try edit("PRAGMA page_size = 4096; PRAGMA journal_mode = WAL")
+        }
+        let path = "\(data)/tokens.db"
+        let before = try Data(contentsOf: URL(filePath: path))
+        let provider = SQLiteStoreProvider(examining: data)
+        func check(_ body: () throws -> Void) throws {
+            let error = try #require(#expect(throws: (any Error).self) { try body() })
+            #expect("\(error)".contains("from 2048 to 4096 bytes"))
+        }
+        try check { _ = try open() }
+        try check { _ = try provider.examine() }
+        try check { _ = try provider.copySource(in: .lock(data)) { _ in } }
+        if hasTables { try check { _ = try provider.verify(path) { _ in } } }
+        #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
 
     @Test("a database of another program is not touched")

@@ -13,7 +13,7 @@ internal import System
     /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
     private(set) var walPages = 0
 
-    /// Bytes of a page; `StoreOpener` refuses other databases.
+    /// Bytes of a page; `Schema.check` refuses other databases.
     ///
     /// A commit writes every page that it changes as a whole, so small pages write less. Compared with pages of 4 KiB, those of
     /// 2 KiB wrote half as much per POST for tokens of 330 bytes, and two thirds as much for a mixture of up to 8 KiB. Pages of

@@ -1,3 +1,4 @@
+internal import CSQLite
 internal import Cryptography
 internal import System
 internal import TokenStore
@@ -70,11 +71,14 @@ enum Schema {
     ///
     /// Only reads, so a database of another program or of another version stays as it is.
     static func check(_ connection: SQLiteConnection, path: String) throws(SQLiteOpenError) -> Int {
-        let (found, application, isEmpty) = try opening(path) { () throws(SQLiteError) in
-            (
+        let (found, application, isEmpty, pageSize) = try opening(path) { () throws(SQLiteError) in
+            // Has no effect on a database with content (sqlite.org/pragma.html#pragma_page_size).
+            try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
+            return (
                 try connection.integer("PRAGMA user_version"),
                 try connection.integer("PRAGMA application_id"),
-                try connection.integer("SELECT count(*) FROM sqlite_schema") == 0
+                try connection.integer("SELECT count(*) FROM sqlite_schema") == 0,
+                try connection.integer("PRAGMA page_size")
             )
         }
         guard application == applicationID || (application == 0 && found == 0 && isEmpty) else {
@@ -82,6 +86,13 @@ enum Schema {
         }
         guard found == 0 || found == version else {
             throw .otherVersion(path: path, version: found, supported: version)
+        }
+        guard pageSize == SQLiteConnection.pageSize else {
+            let reason = """
+                another program has changed the size of its pages from \(SQLiteConnection.pageSize) to \(pageSize) bytes; change \
+                it back with sqlite3: PRAGMA journal_mode = DELETE; PRAGMA page_size = \(SQLiteConnection.pageSize); VACUUM
+                """
+            throw .database(path: path, SQLiteError(code: SQLITE_ERROR, message: reason))
         }
         return found
     }

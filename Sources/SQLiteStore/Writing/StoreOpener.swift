@@ -181,20 +181,9 @@ struct StoreOpener: Sendable {
         // Overwrites deleted and replaced values with zeros. Not FAST, which leaves the pages of a long value as they are when
         // they become free.
         try connection.execute("PRAGMA secure_delete = ON")
-        // Has no effect if the database has content or is in WAL mode (sqlite.org/pragma.html#pragma_page_size).
-        try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
         let mode = try connection.text("PRAGMA journal_mode = WAL")
         guard mode == "wal" else {
             throw SQLiteError(code: SQLITE_IOERR, message: "the file system does not support WAL")
-        }
-        let pageSize = try connection.integer("PRAGMA page_size")
-        guard pageSize == SQLiteConnection.pageSize else {
-            throw SQLiteError(
-                code: SQLITE_ERROR,
-                message: """
-                    another program has changed the size of its pages from \(SQLiteConnection.pageSize) to \(pageSize) bytes; change \
-                    it back with sqlite3: PRAGMA journal_mode = DELETE; PRAGMA page_size = \(SQLiteConnection.pageSize); VACUUM
-                    """)
         }
         try connection.execute("PRAGMA synchronous = FULL")
         // Larger than SQLite's default, as for readers: a page must be read before it can be changed.

@@ -99,11 +99,16 @@ package final class AuditLog: Sendable {
 
     /// Records events without waiting for the disk.
     ///
-    /// - Parameter done: Called once, on any thread: with true once the events are in the log, and with false if they could not be
-    ///   written, are too many, or the disk takes too long. When a slow disk responds after all, they are written.
-    package func submit(_ events: [AuditEvent], done: @escaping SubmittedEvents.Done) {
+    /// - Parameters:
+    ///   - events: What happened.
+    ///   - isRetried: Whether events that cannot be written are written later; otherwise they are lost, as their answers are refused.
+    ///   - done: Called once, on any thread: with true once the events are in the log, and with false if they could not be
+    ///     written, are too many, or the disk takes too long. When a slow disk responds after all, they are written.
+    package func submit(
+        _ events: [AuditEvent], isRetried: Bool = false, done: @escaping SubmittedEvents.Done = { _ in }
+    ) {
         let (isFirst, isAwaited) = submitted.withLock {
-            $0.add(events, isStalled ? nil : done, at: .now)
+            $0.add(events, isRetried: isRetried, isStalled ? nil : done, at: .now)
         }
         if isFirst { queue.async { [self] in writeSubmitted() } }
         if !isAwaited { done(false) }
@@ -116,9 +121,10 @@ package final class AuditLog: Sendable {
         let isWritten =
             (try? perform { (writer, now) throws(AuditError) -> Void in
                 if wasStalled || taken.lost > 0 { writer.noteStall(lostEvents: taken.lost) }
-                try writer.write(taken.events, at: now)
+                try writer.write(taken.retried + taken.events, at: now, retrying: taken.retried.count)
             }) != nil
-        for done in submitted.withLock({ $0.finish(at: .now) }) { done(isWritten) }
+        let recorded = isWritten ? taken.retried.count : 0
+        for done in submitted.withLock({ $0.finish(recording: recorded, at: .now) }) { done(isWritten) }
         // The disk responds again: the next lines say so, with the number of events that were lost in the meantime.
         if isStalled { writeSubmitted() }
     }
@@ -134,12 +140,9 @@ package final class AuditLog: Sendable {
     }
 
     /// Writes all of the events or, if it throws, none of them; waits for the disk.
-    ///
-    /// - Parameter retried: How many of the last events the caller appends again if they cannot be written; these do not count
-    ///   as lost.
-    package func append(_ events: [AuditEvent], retrying retried: Int = 0) throws(AuditError) {
+    package func append(_ events: [AuditEvent]) throws(AuditError) {
         guard !events.isEmpty else { return }
-        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now, retrying: retried) }
+        try perform { (writer, now) throws(AuditError) in try writer.write(events, at: now) }
     }
 
     /// Whether an event was only counted and need not be appended, as one of its client and kind was recorded within the last
@@ -162,8 +165,8 @@ package final class AuditLog: Sendable {
         replaceRemovedFile()
         // A failure is reported when it begins, and the next call tries again.
         try? append(repeated.withLock { $0.take(at: clock()) })
+        queue.sync { writeSubmitted() }
         try? perform { (writer, now) throws(AuditError) in
-            if writer.figures.isFailing || writer.obstacle != nil { try writer.write([], at: now) }
             let age = now / 1_000_000 - writer.running.periodStart
             // A negative age means that the clock was set back: then nobody knows how old the key is.
             if age >= Self.period || age < 0 { try writer.endPeriod(.keyChanged, at: now) }
@@ -207,7 +210,7 @@ package final class AuditLog: Sendable {
 
     /// Records the server's end; later events are refused.
     package func close() {
-        queue.sync {}
+        queue.sync { writeSubmitted() }
         try? append(repeated.withLock { $0.take(at: nil) })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }

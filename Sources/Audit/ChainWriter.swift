@@ -44,7 +44,7 @@ struct ChainWriter: ~Copyable {
     ///   - events: Of clients and operators.
     ///   - own: An event of the log itself: an anchor is written before the others, anything else after them.
     ///   - microseconds: The current time, since 1970.
-    ///   - retried: How many of the last events are written later if they cannot be written now.
+    ///   - retried: How many of the first events are written later if they cannot be written now.
     mutating func write(
         _ events: [AuditEvent], _ own: LogEvent? = nil, at microseconds: Int64, retrying retried: Int = 0
     ) throws(AuditError) {
@@ -52,12 +52,13 @@ struct ChainWriter: ~Copyable {
         do throws(AuditError) {
             guard !isClosed else { throw .closed }
             if let obstacle { throw obstacle }
+            if events.isEmpty && own == nil && !figures.isFailing { return }
             try encode(events, own, microseconds)
             try file.append(lines.span)
         } catch {
             encoder.revert(to: before)
             figures.failures += 1
-            lostEvents += events.dropLast(retried).reduce(0) { $0 + ($1.count ?? 1) }
+            lostEvents += events.dropFirst(retried).reduce(0) { $0 + ($1.count ?? 1) }
             if !figures.isFailing && !isClosed { notices.append(.failing(error)) }
             figures.isFailing = true
             throw error
@@ -137,6 +138,10 @@ package struct SubmittedEvents {
     package typealias Done = @Sendable (_ isRecorded: Bool) -> Void
 
     private var events: [AuditEvent] = []
+    /// Events that stay until they are written; those that are being written are still among them.
+    private var retried: [AuditEvent] = []
+    /// Whether events have come since some were last taken.
+    private var isScheduled = false
     private var waiting: [Done] = []
     /// The callbacks for the events that are being written.
     private var waitingForDisk: [Done] = []
@@ -145,33 +150,41 @@ package struct SubmittedEvents {
     /// How many events were dropped since some were last taken.
     private var lost: UInt64 = 0
 
-    /// How many events are kept at most, some 10 MiB; further ones are lost.
+    /// How many events wait at most, some 10 MiB; further ones are lost.
     static let limit = 20_000
     /// How long answers wait for a disk.
     static let patience = Nanoseconds(.seconds(5))
 
-    /// - Parameter done: Nil if nobody waits.
+    /// - Parameters:
+    ///   - isRetried: Whether the events are written again if that fails.
+    ///   - done: Nil if nobody waits.
     /// - Returns: Whether the events are the first to be taken, and whether `done` will be called.
-    mutating func add(_ more: [AuditEvent], _ done: Done?, at now: MonotonicTime) -> (isFirst: Bool, isAwaited: Bool) {
-        guard events.count + more.count <= Self.limit else {
+    mutating func add(
+        _ more: [AuditEvent], isRetried: Bool, _ done: Done?, at now: MonotonicTime
+    ) -> (isFirst: Bool, isAwaited: Bool) {
+        guard events.count + retried.count + more.count <= Self.limit else {
             lost += UInt64(more.count)
             return (false, false)
         }
-        defer { events += more }
+        defer { isScheduled = true }
+        if isRetried { retried += more } else { events += more }
         start = start ?? now
         if let done { waiting.append(done) }
-        return (events.isEmpty, done != nil)
+        return (!isScheduled, done != nil)
     }
 
     /// Takes all events, to write them.
-    mutating func take(at now: MonotonicTime) -> (events: [AuditEvent], lost: UInt64) {
-        defer { (events, lost, waitingForDisk, waiting, start) = ([], 0, waiting, [], now) }
-        return (events, lost)
+    mutating func take(at now: MonotonicTime) -> (retried: [AuditEvent], events: [AuditEvent], lost: UInt64) {
+        defer { (events, lost, isScheduled, waitingForDisk, waiting, start) = ([], 0, false, waiting, [], now) }
+        return (retried, events, lost)
     }
 
     /// Ends the writing of the events that were taken, and returns the callbacks for them.
-    mutating func finish(at now: MonotonicTime) -> [Done] {
-        defer { (waitingForDisk, start) = ([], events.isEmpty ? nil : now) }
+    ///
+    /// - Parameter count: How many of the first events in `retried` were written.
+    mutating func finish(recording count: Int, at now: MonotonicTime) -> [Done] {
+        retried.removeFirst(count)
+        defer { (waitingForDisk, start) = ([], isScheduled ? now : nil) }
         return waitingForDisk
     }
 

@@ -38,8 +38,8 @@ extension Server {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
         say(.debug, "\(reason), finishing requests under way")
-        // Carried out even if it cannot be recorded. The log is closed on the same queue, after this.
-        if let audit { access.auditQueue.async { try? audit.append([AuditEvent(.drain, .ok, by: actor)]) } }
+        // Carried out even if it cannot be recorded.
+        audit?.submit([AuditEvent(.drain, .ok, by: actor)], isRetried: true)
         let timeout = settingsInForce.drainTimeout
         notifier.send(.stopping(within: timeout + Self.abandonTime * 2))
         for loop in loops { loop.beginDraining() }

@@ -90,8 +90,6 @@ extension Server {
 
 extension Server {
     private static let auditInterval = Duration.seconds(1)
-    /// How long a reload waits for the audit log's disk: as long as a request does.
-    private static let auditPatience = Duration.seconds(5)
 
     /// Opens the audit log, which records the start; nil if the settings name none.
     package static func openAuditLog(_ settings: Settings, _ logger: Logger) throws(StartError) -> AuditLog? {
@@ -105,37 +103,18 @@ extension Server {
         }
     }
 
-    /// Replaces the audit log's key when it is due, tries again to record what could not be written, and notices a disk that hangs.
+    /// Replaces the audit log's key when it is due, retries writes that failed, and notices a disk that hangs.
     func keepUpAuditLog() async {
         guard let audit else { return }
         await withDiscardingTaskGroup { group in
             group.addTask {
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil { audit.checkProgress() }
             }
-            group.addTask { [access] in
+            group.addTask { [auditQueue] in
                 while (try? await Task.sleep(for: Self.auditInterval)) != nil {
-                    await access.auditQueue.run {
-                        audit.keepUp()
-                        access.recordChanges()
-                    }
+                    await auditQueue.run { audit.keepUp() }
                 }
             }
-        }
-    }
-
-    /// Runs work on the audit log's queue, after the work that is queued there already, and waits for its result.
-    ///
-    /// - Returns: Nil without an audit log, or if its disk does not respond for a while; the work is done once the disk responds.
-    func withAuditLog<Result: Sendable>(_ work: @escaping @Sendable (AuditLog) -> Result) async -> Result? {
-        guard let audit else { return nil }
-        return await withCheckedContinuation { continuation in
-            let waiting = Mutex(Optional(continuation))
-            access.auditQueue.async {
-                let result = work(audit)
-                waiting.withLock { $0.take() }?.resume(returning: result)
-            }
-            let patience = audit.isStalled ? .zero : Self.auditPatience
-            Signal.perform(after: patience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
         }
     }
 

@@ -37,6 +37,8 @@ package final class Server: Sendable {
     /// The most recently requested reload; they run one at a time, in the order of their requests.
     let lastReloadTask = Mutex<Task<Void, Never>?>(nil)
     let reloadQueue = DispatchQueue(label: "settings and certificates")
+    /// Where the audit log is kept up, reopened and closed, all of which wait for its disk.
+    let auditQueue = DispatchQueue(label: "audit log upkeep")
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.
@@ -162,12 +164,7 @@ package final class Server: Sendable {
         store.finishWrites()
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
-        if let audit {
-            await access.auditQueue.run { [access] in
-                access.recordChanges()
-                audit.close()
-            }
-        }
+        if let audit { await auditQueue.run { audit.close() } }
         accessLog.close()
         // Last, as it gives up the lock of the data folder: a process that waits for that opens the audit log too.
         store.close()

@@ -234,7 +234,32 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
     finally:
         switch.unlink()
     assert remote.server.stop() == 0
-    assert [event["action"] for event in audit_events(remote.audit)] == ["continue_log", "reload", "reload", "drain", "close_log"]
+    actions = [event["action"] for event in audit_events(remote.audit) if event["action"] != "resume_log"]
+    assert actions == ["continue_log", "reload", "reload", "drain", "close_log"]
+
+
+@pytest.mark.parametrize("kind", ["audit", "access_log"])
+def test_a_renamed_log_that_cannot_be_continued_when_its_disk_answers_again_is_told(serve, tmp_path, hanging_library, kind):
+    folder = Path(os.path.realpath(tmp_path)) / "remote"
+    folder.mkdir()
+    log, switch = folder / "log", tmp_path / "hangs.open"
+    assert command("audit", "key", tmp_path / "first.key", "--data-directory", tmp_path / "data").returncode == 0
+    settings = {"audit": {"file": str(log)}} if kind == "audit" else {"access_log": "json", "access_log_file": str(log)}
+    server = serve(settings, data=tmp_path / "data", environment={
+        "LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{folder}/", "HANGING_SWITCH": str(tmp_path / "hangs")})
+    switch.touch()
+    try:
+        log.rename(folder / "log.1")
+        server.process.send_signal(signal.SIGHUP)
+        until((tmp_path / "hangs.open.reached").exists)
+        if kind == "audit":
+            # The reload does not wait any longer.
+            until(lambda: "the disk of the audit log does not respond" in server.log())
+        log.mkdir()
+    finally:
+        switch.unlink()
+    until(lambda: any(
+        "error: SIGHUP received" in line and str(log) in line and " cannot be " in line for line in server.log().splitlines()))
 
 
 def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, tmp_path, hanging_library):

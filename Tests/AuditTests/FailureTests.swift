@@ -50,7 +50,7 @@ import Testing
         #expect(text.contains("has access") == (code == EACCES))
     }
 
-    @Test("events that are appended again later do not count as lost")
+    @Test("events that are written again later are not lost, and do not count as lost")
     func retrying() async {
         // In a process of its own: the limit and the signal are the process's.
         await #expect(processExitsWith: .success) {
@@ -62,10 +62,24 @@ import Testing
             let most = limit.rlim_cur
             limit.rlim_cur = rlim_t(LogFixture.contents(fixture.path).utf8.count + 1)
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
-            #expect(throws: AuditError.self) { try log.append([.stored, .stored, .stored], retrying: 2) }
+            let outcomes = Mutex<[Bool]>([])
+            let isWritten = Semaphore()
+            func submit(_ events: [AuditEvent], isRetried: Bool) {
+                log.submit(events, isRetried: isRetried) { outcome in
+                    outcomes.withLock { $0.append(outcome) }
+                    isWritten.signal()
+                }
+                isWritten.wait()
+            }
+            submit([.stored, .stored], isRetried: true)
+            submit([.stored], isRetried: false)
+            log.keepUp()
+            #expect(outcomes.withLock(\.self) == [false, false] && log.figures.isFailing)
+            #expect(!fixture.lines().contains { $0.contains("store_token") })
             limit.rlim_cur = most
             unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
-            try log.append([.stored, .stored], retrying: 2)
+            for _ in 0..<2 { log.keepUp() }
+            #expect(fixture.lines().filter { $0.contains("store_token") }.count == 2)
             #expect(fixture.lines().filter { $0.contains(#""lost_events":1"#) }.count == 1)
             #expect(fixture.lines().filter { $0.contains(#""lost_events":"#) }.count == 1)
             exit(try fixture.verify().isSound ? EXIT_SUCCESS : EXIT_FAILURE)
@@ -142,8 +156,8 @@ import Testing
     func submittedEvents() {
         var submitted = SubmittedEvents()
         let (start, later) = (MonotonicTime(nanoseconds: 0), MonotonicTime(nanoseconds: 6_000_000_000))
-        func add(_ count: Int, at now: MonotonicTime) -> [Bool] {
-            let added = submitted.add(Array(repeating: .stored, count: count), { _ in }, at: now)
+        func add(_ count: Int, isRetried: Bool = false, at now: MonotonicTime) -> [Bool] {
+            let added = submitted.add(Array(repeating: .stored, count: count), isRetried: isRetried, { _ in }, at: now)
             return [added.isFirst, added.isAwaited]
         }
         #expect(add(1, at: start) == [true, true] && add(1, at: later) == [false, true])
@@ -151,11 +165,21 @@ import Testing
         // The disk has its time anew for each writing.
         #expect(!submitted.isLate(at: later))
         #expect(add(SubmittedEvents.limit, at: later) == [true, true] && add(2, at: later) == [false, false])
-        #expect(submitted.finish(at: later).count == 2)
+        #expect(submitted.finish(recording: 0, at: later).count == 2)
         let taken = submitted.take(at: later)
         #expect(taken.events.count == SubmittedEvents.limit && taken.lost == 2)
         #expect(add(1, at: later) == [true, true] && submitted.giveUp().count == 2)
-        #expect(submitted.finish(at: later).isEmpty && submitted.take(at: later).events.count == 1)
-        #expect(submitted.finish(at: later).isEmpty && !submitted.isLate(at: .never))
+        #expect(submitted.finish(recording: 0, at: later).isEmpty && submitted.take(at: later).events.count == 1)
+        #expect(submitted.finish(recording: 0, at: later).isEmpty && !submitted.isLate(at: .never))
+        // Those that are written again have a place until they are written.
+        #expect(add(SubmittedEvents.limit, isRetried: true, at: start) == [true, true])
+        #expect(submitted.take(at: later).retried.count == SubmittedEvents.limit)
+        #expect(add(1, at: later) == [false, false] && add(1, isRetried: true, at: later) == [false, false])
+        #expect(submitted.finish(recording: 0, at: later).count == 1 && !submitted.isLate(at: .never))
+        let again = submitted.take(at: later)
+        #expect(again.retried.count == SubmittedEvents.limit && again.lost == 2)
+        #expect(submitted.finish(recording: SubmittedEvents.limit, at: later).isEmpty)
+        #expect(add(1, at: later) == [true, true])
+        #expect(submitted.take(at: later).retried.isEmpty)
     }
 }

@@ -1,5 +1,4 @@
 import Audit
-import Dispatch
 import Logging
 import Settings
 import Synchronization
@@ -67,7 +66,7 @@ struct KeyReloadingTests {
         let expected = (1...100).map { "the API keys have changed: added key\($0); there are \($0 + 1) now" }
         let told = lines.texts.withLock(\.self)
         #expect(told == expected)
-        access.auditQueue.sync {}
+        audit.close()
         let recorded = try #require(TextFile.contents(of: log)).split(separator: "\n")
             .filter { $0.contains("add_api_key") }
         #expect(recorded.count == 100)

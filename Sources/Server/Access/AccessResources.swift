@@ -4,7 +4,6 @@ internal import EventLoop
 internal import JWT
 internal import Logging
 internal import Settings
-internal import Synchronization
 internal import System
 package import TokenService
 internal import TokenStore
@@ -23,12 +22,8 @@ package final class AccessResources: Sendable {
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
-    /// Where the audit log is kept up, reopened and closed, and acts of the server recorded, all of which wait for its disk.
-    let auditQueue = DispatchQueue(label: "audit log upkeep")
     /// A queue for each kind of file, so that they do not wait for one another.
     let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, DispatchQueue(label: $0.rawValue)) })
-    /// Changes of keys that are not in the audit log yet.
-    private let unrecorded = Mutex<[AuditEvent]>([])
 
     /// - Parameters:
     ///   - settings: The settings at the start.
@@ -66,8 +61,6 @@ extension AccessResources {
     }
 
     /// Reads those files of keys again that have changed or could not be used; if one cannot be used, its former keys stay in use.
-    ///
-    /// The audit log's queue records the changes, so that nothing here waits for the disk of that log.
     ///
     /// - Parameters:
     ///   - files: Which files to check.
@@ -130,7 +123,7 @@ extension AccessResources {
 
     // MARK: - Reporting
 
-    /// Logs the names of the keys that were added and removed, and has them recorded.
+    /// Logs and records the names of the keys that were added and removed.
     private func report(_ keys: APIKeys, since before: APIKeys, _ logger: Logger) {
         let (added, removed) = keys.changes(since: before)
         if added.isEmpty && removed.isEmpty { return }
@@ -146,23 +139,7 @@ extension AccessResources {
         let events = [(AuditEvent.Action.addAPIKey, added), (.removeAPIKey, removed)].flatMap { action, names in
             names.map { AuditEvent(action, .ok, by: .operator(uid: nil), key: $0) }
         }
-        guard audit != nil else { return }
-        unrecorded.withLock { $0 += events }
-        auditQueue.async { self.recordChanges() }
-    }
-
-    /// The most events that are kept after an attempt to record them has failed.
-    private static let unrecordedLimit = 4_000
-
-    /// Records the changes of keys; those that cannot be recorded are kept for the next call.
-    ///
-    /// Waits for the disk; called on the audit log's queue.
-    func recordChanges() {
-        let events = unrecorded.withLock(\.self)
-        let kept = min(events.count, Self.unrecordedLimit)
-        // The audit log itself reports that it cannot be written, and how many events it has lost.
-        let isRecorded = (try? audit?.append(events, retrying: kept)) != nil
-        unrecorded.withLock { $0.removeFirst(isRecorded ? events.count : events.count - kept) }
+        audit?.submit(events, isRetried: true)
     }
 
     /// The largest number of names in a line of the log.

@@ -47,7 +47,11 @@ extension Server {
         if !isStopping { notifier.send(.ready) }
         let event = AuditEvent(.reload, outcome.isReloaded ? .ok : .failed, by: actor)
         // A reload is carried out even if it cannot be recorded, because it may repair the log.
-        _ = await withAuditLog { audit in try? audit.append([event]) }
+        if let audit {
+            await withCheckedContinuation { continuation in
+                audit.submit([event], isRetried: true) { _ in continuation.resume() }
+            }
+        }
         return outcome
     }
 
@@ -106,16 +110,14 @@ extension Server {
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
-            // A disk that does not respond must not keep audit.required: off, for example, from taking effect.
-            let reopening = await withAuditLog { audit in Result { try audit.reopen() } }
-            try reopening?.get()
+            let isReopened = try await reopenAuditLog(reason)
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {
                 // If they were read again meanwhile, these are older: the next check notices that and reads them again.
                 await reloadQueue.run { [self] in tls?.use(certificates) }
             }
             var faults = await access.reloadChangedFiles(logger, rereads: true)
-            if audit != nil, reopening == nil {
+            if !isReopened {
                 let fault = "the disk of the audit log does not respond; a renamed log is continued once it does"
                 logger.error("\(reason): \(fault)")
                 faults.append(fault)
@@ -135,6 +137,33 @@ extension Server {
         } catch {
             return refuse(reason, "no setting changes: \(error)")
         }
+    }
+
+    /// How long a reload waits for the audit log's disk: as long as a request does.
+    private static let auditPatience = Duration.seconds(5)
+
+    /// Continues the audit log in a new file if its file was renamed.
+    ///
+    /// A disk that does not respond must not keep audit.required: off, for example, from taking effect.
+    ///
+    /// - Returns: False if the disk does not respond for a while: the log is continued once it does.
+    private func reopenAuditLog(_ reason: String) async throws -> Bool {
+        guard let audit else { return true }
+        let outcome: Result<Void, any Error>? = await withCheckedContinuation { continuation in
+            let waiting = Mutex(Optional(continuation))
+            auditQueue.async { [logger] in
+                let outcome = Result { try audit.reopen() }
+                if let waiter = waiting.withLock({ $0.take() }) {
+                    waiter.resume(returning: outcome)
+                } else if case .failure(let error) = outcome {
+                    logger.error("\(reason): the audit log could not be reopened when its disk responded: \(error)")
+                }
+            }
+            let patience = audit.isStalled ? .zero : Self.auditPatience
+            Signal.perform(after: patience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
+        }
+        try outcome?.get()
+        return outcome != nil
     }
 
     private struct Reading: Sendable {

@@ -41,9 +41,9 @@ import Testing
     }
 
     private func damage(_ bytes: [UInt8]) throws -> WALDamage? {
-        let path = folder.path + "/wal"
-        try Data(bytes).write(to: URL(filePath: path))
-        guard case .damaged(let damage) = try WALExaminer.examine(path, of: crashed + "/tokens.db") else { return nil }
+        try Data(bytes).write(to: URL(filePath: crashed + "/tokens.db-wal"))
+        guard let fault = try WALExaminer.fault(beside: crashed + "/tokens.db") else { return nil }
+        guard case .damagedWAL(_, let damage, nil) = fault else { throw fault }
         return damage
     }
 
@@ -55,7 +55,7 @@ import Testing
 
     @Test("a whole WAL, one that ends anywhere, and none at all are not damaged")
     func tornTails() throws {
-        #expect(try WALExaminer.examine(folder.path + "/none", of: crashed + "/tokens.db") == .sound)
+        #expect(try WALExaminer.fault(beside: folder.path + "/none") == nil)
         #expect(try damage(bytes) == nil)
         for size in stride(from: 0, to: bytes.count, by: 1_001) {
             #expect(try damage(Array(bytes[..<size])) == nil, "\(size)")
@@ -190,7 +190,7 @@ import Testing
         try Schema.create(SQLiteConnection(path: database, mode: .readWriteCreate))
         let damaged = flipped(ends[0] + 100)
         try Data(damaged).write(to: URL(filePath: wal))
-        #expect(throws: SQLiteOpenError.foreignWAL(path: database, wal: wal)) {
+        #expect(throws: SQLiteOpenError.foreignWAL(path: database)) {
             try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true }) { _ in }
         }
         #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == damaged)

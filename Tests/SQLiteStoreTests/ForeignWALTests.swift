@@ -64,7 +64,7 @@ import Testing
             try replace(database, by: other)
         }
         let before = (try bytes(database), try bytes(wal))
-        let error = #expect(throws: SQLiteOpenError.foreignWAL(path: database, wal: wal)) {
+        let error = #expect(throws: SQLiteOpenError.foreignWAL(path: database)) {
             try SQLiteTokenStore(directory: data, options: options(data)) { _ in }
         }
         for part in [database + " and its WAL " + wal, "Nothing was changed", "token-cache restore"] {

@@ -113,18 +113,12 @@ internal import System
         return unsafe WALWriteBuffer.opened(as: file)
     }
 
-    /// The database's file as SQLite has it open; nil before it is.
+    /// The database's file, which SQLite has opened with the connection; not for a database in memory.
     var file: UnsafeMutablePointer<sqlite3_file>? {
-        if let file = unsafe openFile { return unsafe file }
         var file: UnsafeMutablePointer<sqlite3_file>?
-        let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
-        guard unsafe code == SQLITE_OK && file?.pointee.pMethods != nil else { return nil }
-        unsafe openFile = unsafe file
+        _ = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
         return unsafe file
     }
-
-    /// `file` once it is open; cached because every commit needs it.
-    private var openFile: UnsafeMutablePointer<sqlite3_file>?
 
     /// Bytes of the database's file; 0 if unknown.
     var fileSize: Int {

@@ -217,8 +217,7 @@ enum WALFileSystem {
     }
 
     func cut(to size: Int) throws(SQLiteError) {
-        isSynced = false
-        try Self.check(unsafe file.pointee.pMethods.pointee.xTruncate(file, sqlite3_int64(size)))
+        try Self.check(truncate(to: sqlite3_int64(size)))
     }
 
     private static func check(_ code: Int32) throws(SQLiteError) {

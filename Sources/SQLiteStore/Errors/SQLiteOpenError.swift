@@ -14,7 +14,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     case damagedWAL(path: String, WALDamage, copyFailure: String? = nil)
     /// The database is complete without a WAL, and the WAL beside it is of another state or store; SQLite would mix the
     /// two.
-    case foreignWAL(path: String, wal: String)
+    case foreignWAL(path: String)
     /// The database is empty or missing, although there is its WAL, which SQLite would remove, or a `CheckRequest`.
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
@@ -43,9 +43,9 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             the WAL \(path) is damaged: \(damage). Clients were told that these commits are stored, and opening the database \
             drops them; nothing was changed. \(copyFailure.map(Self.adviceOnFailedCopy) ?? Self.adviceOnDamagedWAL)
             """
-        case .foreignWAL(let path, let wal):
+        case .foreignWAL(let path):
             """
-            \(path) and its WAL \(wal) do not belong together: the database has no WAL, as after a backup was copied over a store's \
+            \(path) and its WAL \(path)-wal do not belong together: the database has no WAL, as after a backup was copied over a store's \
             database by hand. Nothing was changed: put a backup in the store's place with token-cache restore, or put both files \
             back as they were together; to go on with the database alone, move the WAL away, which loses what only the WAL holds
             """

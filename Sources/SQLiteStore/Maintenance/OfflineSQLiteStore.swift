@@ -50,8 +50,8 @@ package final class OfflineSQLiteStore: OfflineStore {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
         // The WAL may hold newer counts than the database. If it cannot be read, or is of another state or store, the
         // database's counts are used.
-        let finding = try? WALExaminer.examine(database.path + "-wal", of: database.path)
-        return (finding == .foreign ? nil : counts(.readOnly)) ?? counts(.immutable)
+        let isForeign = (try? WALExaminer.fault(beside: database.path)) == .foreignWAL(path: database.path)
+        return (isForeign ? nil : counts(.readOnly)) ?? counts(.immutable)
     }
 
     private func counts(_ mode: SQLiteConnection.Mode) -> (tokens: Int, versionLimit: Int64)? {

@@ -21,19 +21,14 @@ extension SQLiteStoreProvider: StoreExaminer {
             guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
             throw .directory(.unusable(path: directory, call: error.call, code: error.code))
         }
-        let wal = path + "-wal"
-        found.walBytes = FileStatus.size(of: wal)
-        switch try Schema.opening(path, { () throws(SQLiteError) in try WALExaminer.examine(wal, of: path) }) {
-        case .sound: break
-        case .foreign: found.damage = SQLiteOpenError.foreignWAL(path: path, wal: wal).general
-        case .damaged(let damage): found.damage = SQLiteOpenError.damagedWAL(path: wal, damage).general
-        }
+        found.walBytes = FileStatus.size(of: path + "-wal")
+        found.damage = try WALExaminer.fault(beside: path)?.general
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
             try SQLiteConnection(path: path, mode: .immutable)
         }
         let version = try Schema.check(connection, path: path)
-        if version > 0 { found.schemaVersion = version }
         guard version > 0 else { return found }
+        found.schemaVersion = version
         try Schema.opening(path) { () throws(SQLiteError) in
             let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
             guard try select.step() else { return }

@@ -24,14 +24,6 @@ internal import TokenStore
 /// and a store enters WAL mode before it gets a WAL. Nothing else is recognized: if the database of another store in
 /// WAL mode is copied by hand beside a WAL, neither file shows that.
 struct WALExaminer {
-    enum Finding: Equatable {
-        /// The WAL is sound, or there is none.
-        case sound
-        case damaged(WALDamage)
-        /// The database is not in WAL mode.
-        case foreign
-    }
-
     private static let headerSize = 32
     private static let frameHeaderSize = 24
     private static let magic: UInt32 = 0x377f_0682
@@ -73,20 +65,25 @@ struct WALExaminer {
     private var salts: UInt64
     private var checksum: Checksum
 
-    /// Examines the WAL of a database.
-    static func examine(_ path: String, of database: String) throws(SQLiteError) -> Finding {
-        guard let file = try opening(path) else { return .sound }
+    /// What is wrong with the WAL of a database; nil if nothing is, or if there is no WAL.
+    static func fault(beside database: String) throws(SQLiteOpenError) -> SQLiteOpenError? {
+        try Schema.opening(database) { () throws(SQLiteError) in try examine(database) }
+    }
+
+    private static func examine(_ database: String) throws(SQLiteError) -> SQLiteOpenError? {
+        let path = database + "-wal"
+        guard let file = try opening(path) else { return nil }
         let beginning = try read(file.number, at: 0, count: headerSize + frameHeaderSize)
         // A WAL without a frame holds nothing.
-        guard beginning.count == headerSize + frameHeaderSize else { return .sound }
+        guard beginning.count == headerSize + frameHeaderSize else { return nil }
         var head = [UInt8](repeating: 0, count: modeOffset + 1)
         // Read through SQLite: closing a descriptor of our own would release SQLite's locks on the database.
         guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
             throw .system("read", of: "database")
         }
-        guard head[modeOffset] != rollbackMode else { return .foreign }
+        guard head[modeOffset] != rollbackMode else { return .foreignWAL(path: database) }
         var examination = WALExaminer(file.number, beginning: beginning)
-        return try examination.damage().map(Finding.damaged) ?? .sound
+        return try examination.damage().map { .damagedWAL(path: path, $0) }
     }
 
     /// Nil if there is no such file.
@@ -94,7 +91,7 @@ struct WALExaminer {
         do throws(SystemError) {
             return try FileDescriptor(openingFile: path)
         } catch {
-            if error.code == ENOENT || error.code == ENOTDIR { return nil }
+            if error.code == ENOENT { return nil }
             throw .system(error.call, of: "WAL", code: error.code)
         }
     }

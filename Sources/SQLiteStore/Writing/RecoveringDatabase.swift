@@ -181,8 +181,7 @@ final class RecoveringDatabase {
     /// Closes the database, then unlocks it.
     func close() {
         // Otherwise closing could hide that the WAL was removed in the last second.
-        if let writer { try? look(at: writer, withLocks: true) }
-        if let writer {
+        if let writer, (try? look(at: writer, withLocks: true)) != nil {
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)
         }

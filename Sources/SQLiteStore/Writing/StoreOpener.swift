@@ -124,13 +124,8 @@ struct StoreOpener: Sendable {
     /// The unreadable part of an accepted WAL may have been checkpointed in part, so a check of the database is
     /// requested.
     private func examineWAL() throws(SQLiteOpenError) {
-        let path = database + "-wal"
-        let found = try Schema.opening(database) { () throws(SQLiteError) in
-            try WALExaminer.examine(path, of: database)
-        }
-        if found == .foreign { throw .foreignWAL(path: database, wal: path) }
-        guard case .damaged(let damage) = found else { return }
-        guard options.acceptsDamagedWAL else { throw .damagedWAL(path: path, damage) }
+        guard let fault = try WALExaminer.fault(beside: database) else { return }
+        guard options.acceptsDamagedWAL, case .damagedWAL(let path, let damage, _) = fault else { throw fault }
         let copy = database + DatabaseFileName.damagedWALSuffix
         do throws(StoreError) {
             // When the store is opened again after a fault, the copy exists already, and the disk may be full. No two

@@ -12,14 +12,14 @@ struct VersionCounter {
     private static let step: Int64 = 60_000_000
 
     private var last: Int64
-    /// The limit in the database, and the one that the open transaction writes.
-    private var (stored, written): (Int64, Int64)
+    /// The limit that was written last; 0 after a rollback, which may have taken it back.
+    private var written: Int64
     private let update: SQLiteStatement
 
     init(_ connection: SQLiteConnection) throws(SQLiteError) {
         update = try SQLiteStatement("UPDATE store SET version_limit = max(version_limit, ?1)", on: connection)
-        let limit = try Schema.versionLimit(of: connection)
-        (last, stored, written) = (limit, limit, limit)
+        last = try Schema.versionLimit(of: connection)
+        written = last
     }
 
     /// A version that no row has yet.
@@ -39,11 +39,8 @@ struct VersionCounter {
         written = limit
     }
 
-    /// The transaction was committed.
-    mutating func noteCommit() { stored = written }
-
     /// The transaction was rolled back.
-    mutating func noteRollback() { written = stored }
+    mutating func noteRollback() { written = 0 }
 
     private static var microseconds: Int64 {
         var time = timespec()

@@ -70,7 +70,6 @@ final class WriterConnection {
             try versions.reserve()
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
-            versions.noteCommit()
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.
@@ -131,11 +130,8 @@ final class WriterConnection {
     }
 
     func checkLimits() throws(SQLiteError) {
-        if let limit = options.byteLimit, try usedBytes() >= limit {
-            reachedLimit = StoreLimit(bytes: limit)
-        } else {
-            reachedLimit = nil
-        }
+        let limit = options.byteLimit
+        reachedLimit = if let limit, try usedBytes() >= limit { StoreLimit(bytes: limit) } else { nil }
     }
 }
 

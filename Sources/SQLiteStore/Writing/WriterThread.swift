@@ -261,7 +261,7 @@ final class WriterThread: Sendable {
                 defer { schedule.noteExpiry(removed: removed, isDone: isDone, at: .now) }
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
-                guard isExpiring(database), state.clock.mayDelete(report) else { return }
+                guard state.clock.mayDelete(report) else { return }
                 let retention = state.retention
                 (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall)

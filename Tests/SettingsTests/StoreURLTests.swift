@@ -65,8 +65,14 @@ import TokenStore
             ("postgresql://db/tokens?hostaddr=192.0.2.1,192.0.2.2", .synchronous),
         ]
         for (text, durability) in cases { #expect(try StoreURL(text).durability == durability, "\(text)") }
-        let hosts = try StoreURL("postgresql:///tokens?host=a,b&hostaddr=,192.0.2.2&port=1,2").hosts
-        #expect(hosts.map { "\($0.name) \($0.address) \($0.port)" } == ["a  1", "b 192.0.2.2 2"])
+        let named: [(String, [String])] = [
+            ("postgresql:///tokens?host=a,b&hostaddr=,192.0.2.2&port=1,2", ["a  1", "b 192.0.2.2 2"]),
+            ("postgresql://a,b/tokens", ["a  5432", "b  5432"]), ("postgresql://a,b:1/tokens", ["a  5432", "b  1"]),
+            ("postgresql://a:/tokens", ["a  5432"]), ("postgresql:///tokens?host=a,b&port=1", ["a  1", "b  1"]),
+        ]
+        for (text, hosts) in named {
+            #expect(try StoreURL(text).hosts.map { "\($0.name) \($0.address) \($0.port)" } == hosts, "\(text)")
+        }
     }
 
     @Test func `connections to other machines that verify no names are weak`() throws {

@@ -30,7 +30,9 @@ package struct StoreURL: Sendable {
         }
         effective = Self.defaults.merging(given) { $1 }
         let (names, addresses) = (Self.elements(effective["host"]), Self.elements(effective["hostaddr"]))
-        let ports = Self.elements(effective["port"])
+        // libpq's default in place of an empty port, as in the list of db1,db2: an empty one could not replace the URL's list when
+        // one of the hosts is connected to.
+        let ports = Self.elements(effective["port"]).map { $0.isEmpty ? "5432" : $0 }
         let count = max(1, names.count, addresses.count)
         guard ports.count <= 1 || ports.count == count else { throw .port }
         hosts = (0..<count).map { index in

@@ -39,6 +39,9 @@ package final class Server: Sendable {
     let reloadQueue = DispatchQueue(label: "settings and certificates")
     /// Where the audit log is kept up, reopened and closed, all of which wait for its disk.
     let auditQueue = DispatchQueue(label: "audit log upkeep")
+    /// Why the key ring's file could not be used when it was last looked at.
+    let keyRingFault = Mutex<KeyRingError?>(nil)
+    let keyRingQueue = DispatchQueue(label: "key ring")
     let latestDiskSpace: Mutex<FileSystem.Space?>
     let notifier: ServiceNotifier
     /// How often the service manager expects a watchdog message; nil when it expects none.

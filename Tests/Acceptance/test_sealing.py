@@ -215,6 +215,34 @@ def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     assert not any("sealed with key" in warning["text"] for warning in status(server)["warnings"])
 
 
+def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(serve, tmp_path):
+    """While the keys are still in the server's memory: after its end, nobody could read what it has stored."""
+    server = serve(ADMINISTRATION)
+    assert exchange(server.address, post("me", "hello")).body == STORED
+    ring, earlier = server.data / "keys", (server.data / "keys").read_bytes()
+    assert run("keyring", "rotate", "--data-directory", str(server.data)).returncode == 0
+    present = ring.read_bytes()
+    assert run("keyring", "create", str(tmp_path / "other")).returncode == 0
+    for content, fault in [
+            (None, "its key ring .* is missing"), (earlier, "lacks key 2"),
+            ((tmp_path / "other").read_bytes(), "is not the one that the store was sealed with")]:
+        lines = len(server.log())
+        ring.unlink()
+        if content:
+            ring.touch(mode=0o600)
+            ring.write_bytes(content)
+        pattern = f"error: the server still has the keys in memory, but its next start would fail: .*{fault}"
+        until(lambda: re.search(pattern, server.log()[lines:]))
+        report = of(server)
+        assert [topic for topic, _ in problems(report)] == ["Key ring"] and re.search(fault, problems(report)[0][1]), report
+        assert any("the next start would fail" in warning["text"] for warning in status(server)["warnings"])
+        assert exchange(server.address, get("me")).body == found("hello")
+        ring.write_bytes(present)
+        ring.chmod(0o600)
+        until(lambda: "the key ring's file can be used again" in server.log()[lines:])
+        assert problems(of(server)) == [] and status(server)["warnings"] == []
+
+
 def test_damaged_rows_keep_neither_the_server_from_starting_nor_the_keys_from_being_listed(serve):
     server = serve()
     for number in range(50):

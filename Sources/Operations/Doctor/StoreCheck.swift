@@ -78,6 +78,7 @@ struct StoreCheck {
             let keys = reply.keys
             findings += (reply.missing ?? []).map(Self.missing)
             findings.append(.ok(Self.ringTopic, "the server has \(Self.keys(keys.map(\.number)))"))
+            findings += [reply.fault].compactMap { $0.map { .problem(Self.ringTopic, $0) } }
         } catch {
             findings.append(
                 .problem(Self.topic, "the server did not report on its store", "try again, or read the server's log"))

@@ -106,13 +106,16 @@ package struct ListKeys: StoreRequest {
         package var keys: [SealingKey]
         /// Numbers of keys that rows are sealed with and the ring lacks; nil if the store does not look.
         package var missing: [Int]?
+        /// Why the next start cannot use the ring's file; nil if it can.
+        package var fault: String?
     }
 
     package init() {}
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> Reply {
         let ring = try store.keyRing
-        return Reply(keys: try await ring.keys(), missing: try await ring.missingKeys())
+        let fault = ring.fileFault.map { "\($0)" }
+        return Reply(keys: try await ring.keys(), missing: try await ring.missingKeys(), fault: fault)
     }
 }
 

@@ -20,6 +20,8 @@ extension StoreAgreement: KeyRingAdministrator {
         try connections.perform(within: PostgresAdministrator.stepTime, body)
     }
 
+    var fileFault: KeyRingError? { state.sealing.fault(of: file) }
+
     func keys() async throws(StoreError) -> [SealingKey] {
         try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()

@@ -4,6 +4,8 @@ internal import Synchronization
 package import TokenStore
 
 extension SQLiteAdministrator {
+    package nonisolated var fileFault: KeyRingError? { store.state.sealing.fault(of: store.options.keyRing) }
+
     package func keys() throws(StoreError) -> [SealingKey] {
         let ring = try ring()
         return try ring.keys.map { (key) throws(StoreError) in try SealingKey(key, sealing: ring.active.number) }

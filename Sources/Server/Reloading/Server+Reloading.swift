@@ -22,7 +22,9 @@ extension Server {
 
     package var lastReload: LastReload {
         var last = reloadRecord.withLock(\.self)
-        last.fileFaults = [tls?.fault].compactMap { $0.map { "the certificates in use stay: \($0)" } } + access.faults
+        let keyRing = keyRingFault.withLock(\.self).map { "\($0)" }
+        last.fileFaults =
+            [keyRing, tls?.fault.map { "the certificates in use stay: \($0)" }].compactMap(\.self) + access.faults
         return last
     }
 
@@ -77,6 +79,11 @@ extension Server {
                     if await reloadCertificates(isDue ? "a day has passed" : nil) { lastReload = .now }
                 }
             }
+            group.addTask { [self] in
+                while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
+                    await keyRingQueue.run { [self] in checkKeyRing() }
+                }
+            }
             for file in AccessResources.KeyFile.allCases {
                 group.addTask { [self] in
                     while (try? await Task.sleep(for: Self.fileCheckInterval)) != nil {
@@ -85,6 +92,19 @@ extension Server {
                 }
             }
         }
+    }
+
+    /// Reports that the key ring's file was lost or replaced, while the keys are still in memory: what is stored from then on could
+    /// not be read after a restart.
+    private func checkKeyRing() {
+        let fault = store.administrator.keyRing?.fileFault
+        let known = keyRingFault.withLock { known in
+            defer { known = fault }
+            return known
+        }
+        guard fault != known else { return }
+        guard let fault else { return logger.notice("the key ring's file can be used again") }
+        logger.error("the server still has the keys in memory, but its next start would fail: \(fault)")
     }
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.

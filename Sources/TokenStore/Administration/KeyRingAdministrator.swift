@@ -3,6 +3,10 @@ internal import System
 
 /// Changes the key ring of an open store.
 package protocol KeyRingAdministrator: Sendable {
+    /// Why the ring's file cannot take the place of the ring in use, so that the next start would fail; nil if it can. Reads the
+    /// file.
+    var fileFault: KeyRingError? { get }
+
     /// The numbered keys, the oldest first.
     func keys() async throws(StoreError) -> [SealingKey]
 
@@ -134,6 +138,21 @@ extension Sealing {
             return found.activating(present.active.number)
         } catch {
             throw .keyRing(error)
+        }
+    }
+
+    /// Why the ring in the file cannot take the place of the one in use; nil if it can, or if nothing is sealed.
+    ///
+    /// Of the keys, the one that seals must be in the file. Older ones may be missing while they are retired.
+    package func fault(of file: KeyRingFile) -> KeyRingError? {
+        guard let present = ring else { return nil }
+        let active = present.active
+        do throws(KeyRingError) {
+            let found = try file.load(like: present)
+            let isThere = found.key(numbered: active.number)?.hasBytes(of: active.key) == true
+            return isThere ? nil : .lacksKey(number: active.number, path: file.path)
+        } catch {
+            return error
         }
     }
 

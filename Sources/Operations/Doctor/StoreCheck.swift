@@ -164,11 +164,10 @@ struct StoreCheck {
                 }
                 return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
             }
-            let own = KeyRing.fingerprint(try ring.identity())
-            if let fingerprint, fingerprint != own {
+            if let fingerprint, fingerprint != KeyRing.fingerprint(try ring.identity()) {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
-            return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.keys.map(\.number))), fingerprint \(own)")]
+            return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.keys.map(\.number)))")]
         } catch {
             return [.problem(Self.ringTopic, error)]
         }

@@ -46,13 +46,14 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
         case .foreignWAL(let path):
             """
             \(path) and its WAL \(path)-wal do not belong together: the database has no WAL, as after a backup was copied over a store's \
-            database by hand. Nothing was changed: put a backup in the store's place with token-cache restore, or put both files \
-            back as they were together; to go on with the database alone, move the WAL away, which loses what only the WAL holds
+            database by hand; put a backup in the store's place with token-cache restore, or put both files back as they were \
+            together. Nothing was changed. To go on with the database alone, move the WAL away, which loses what only the WAL holds
             """
         case .emptied(let path):
             """
-            \(path) is empty or missing, but \(path)-wal or \(path)-check says that it had tokens: it was cut off or moved away. Nothing \
-            was changed. Put it back, or a backup in its place with token-cache restore; to start with an empty store, move these away too
+            \(path) is empty or missing, but \(path)-wal or \(path)-check says that it had tokens: it was cut off or moved away; put \
+            it back, or a backup in its place with token-cache restore. Nothing was changed. To start with an empty store, move these \
+            away too
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"

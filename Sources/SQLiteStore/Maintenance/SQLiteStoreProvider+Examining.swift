@@ -14,6 +14,7 @@ extension SQLiteStoreProvider: StoreExaminer {
 
     private func examineDatabase() throws(SQLiteOpenError) -> StoreExamination? {
         let path = try DatabaseFile(in: directory).path
+        _ = try StoreOpener(directory: directory, database: path, options: options, report: { _ in }).isEmpty
         var found = StoreExamination()
         do throws(SystemError) {
             found.databaseBytes = try FileStatus.read(path).size

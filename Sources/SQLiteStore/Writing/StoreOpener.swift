@@ -20,18 +20,26 @@ struct StoreOpener: Sendable {
         let missingKeys: [Int]
     }
 
+    /// Whether the database is empty or missing; fails if it was not before.
+    var isEmpty: Bool {
+        get throws(SQLiteOpenError) {
+            // SQLite treats a file of one byte as empty (unixFileSize in its os_unix.c).
+            guard FileStatus.size(of: database) <= 1 else { return false }
+            // With an empty database, SQLite would delete the WAL and the commits in it; and a check request says that the
+            // database of a store was lost. A crash while a database is created leaves neither, because its first page is
+            // written before it gets a WAL.
+            guard FileStatus.size(of: database + "-wal") == 0 && !checkRequest.exists else {
+                throw .emptied(path: database)
+            }
+            return true
+        }
+    }
+
     /// Opens the store, creating it if it is missing.
     ///
     /// The caller has locked the folder.
     func open() throws(SQLiteOpenError) -> Opened {
-        // SQLite treats a file of one byte as empty (unixFileSize in its os_unix.c).
-        let isEmpty = FileStatus.size(of: database) <= 1
-        // With an empty database, SQLite would delete the WAL and the commits in it; and a check request says that the
-        // database of a store was lost. A crash while a database is created leaves neither, because its first page is
-        // written before it gets a WAL.
-        guard !isEmpty || FileStatus.size(of: database + "-wal") == 0 && !checkRequest.exists else {
-            throw .emptied(path: database)
-        }
+        let isEmpty = try isEmpty
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)

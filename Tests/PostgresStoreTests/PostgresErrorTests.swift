@@ -45,9 +45,13 @@ struct PostgresErrorTests {
         #expect(!"\(error)".isEmpty)
     }
 
-    @Test func `a certificate that is refused is explained`() {
-        let error = PostgresError(refusal: "connection to server failed: SSL error: certificate verify failed\n")
-        #expect("\(error)".contains("verify failed; the server's certificate has expired, or"))
+    @Test(arguments: [
+        ("SSL error: certificate verify failed", "the server's certificate has expired, or"),
+        ("fe_sendauth: no password supplied", "check the password: in libpq's passfile, PGPASSWORD or"),
+    ])
+    func `what the library says too briefly is explained`(message: String, advice: String) {
+        let error = PostgresError(refusal: "connection to server failed: \(message)\n")
+        #expect("\(error)".contains("\(message); \(advice)"))
     }
 
     @Test(arguments: [

@@ -30,6 +30,14 @@ package enum ServerControl {
             return try ServerClient(path: path).answer("POST", "/reload")
         } catch {
             guard error.isAbsence else { throw CommandFailure("\(path): \(error)") }
+            if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
+                throw CommandFailure(
+                    """
+                    process \(holder) uses the data folder, but \(path): \(error); kill -HUP \(holder) makes it read its settings, \
+                    and a restart makes the socket again
+                    """
+                )
+            }
             throw CommandFailure(
                 """
                 no server uses the data folder \(settings.dataDirectoryPath); start it, or name the folder of another server with \
@@ -93,7 +101,8 @@ extension APIKeyChange {
             throw CommandFailure(
                 """
                 nothing was done, because the audit log could not record it without the data folder \(path), which does not \
-                exist; name the server's with --data-directory or --config, or start the server once, which makes it
+                exist; name the server's with --data-directory or --config, or make the first key of the audit log \
+                (token-cache audit key), which makes the folder as well
                 """
             )
         }

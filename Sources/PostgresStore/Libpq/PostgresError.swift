@@ -92,6 +92,7 @@ extension PostgresError {
                 -starttls postgres -connect HOST:PORT shows it
                 """
         }
+        if text.contains("no password supplied"), let advice = SQLState.wrongPassword.advice { text += "; \(advice)" }
         if let code {
             self = .statement(SQLState(code), text)
         } else {

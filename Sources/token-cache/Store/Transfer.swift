@@ -11,9 +11,10 @@ struct Import: StoreCommand {
         commandName: "import",
         abstract: "Store the tokens of token.php's data folder, even while a server runs.",
         discussion: """
-            Reads every file ID.txt in the folder, and keeps the time at which it was written. A file has JSON as token.php writes \
-            it, {"token_info": ...}, or the token info itself. The import can be run again, for example after the clients have \
-            moved: tokens that clients have stored in the meantime are newer than their files, and are kept.
+            Reads every file ID.txt in the folder, and keeps the time at which it was written. A file has the token info \
+            as a JSON string, as token.php writes it, in {"token_info": "..."}, or as it is. The import can be run again, for \
+            example after the clients have moved: tokens that clients have stored in the meantime are newer than their files, and \
+            are kept.
 
             EXAMPLES
               token-cache import /var/www/html/data

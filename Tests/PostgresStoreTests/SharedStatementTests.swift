@@ -149,7 +149,10 @@ import Testing
                 group.addTask {
                     for _ in 0..<50 {
                         let order = number == 0 ? ids : ids.reversed()
-                        for outcome in try await handle.putAll(order.map { ($0, [1, 2, 3]) }) { _ = try outcome.get() }
+                        for outcome in try await handle.putAll(order.map { ($0, [1, 2, 3]) }) {
+                            // On a busy machine a write may wait so long that the token of the other server stays.
+                            if case .failure(let error) = outcome, !error.mayRetry { throw error }
+                        }
                     }
                 }
             }

@@ -202,8 +202,10 @@ final class StoreAgreement: Sendable {
         _ found: Result<KeyRing, KeyRingError>?, _ present: KeyRing, _ row: StoreRow
     ) -> [KeyRing.NumberedKey] {
         switch found {
-        // The server itself reports a file that cannot be used.
-        case nil, .failure?: return present.keys
+        case nil: return present.keys
+        case .failure(let error)?:
+            state.sayOnce(.warning, "\(error); the ring that was read before stays in use")
+            return present.keys
         case .success(let new)?:
             let lost = present.keys.first { key in
                 new.numberedKey(key.number) == nil && row.fingerprints[key.number] != nil

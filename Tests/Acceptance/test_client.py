@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from administration import last_line
+from administration import is_ready, last_line
 from chaos_proxy import ChaosProxy
 from contract import STORED, fresh_id
 from devices import CACHED, LOGGED_IN, MODES, REPOSITORY, Devices, DevicesWithSessions
@@ -141,6 +141,8 @@ def server_whose_store_can_fail(request, mode, serve, tmp_path):
         url = proxy.url(database.user, database.name, sslmode="disable")
         with PostgresStore(program, tmp_path / "store", database, url) as store:
             server = store.serve("server", {**settings, **UNCACHED})
+            # The first connection may take longer than requests may wait.
+            until(lambda: is_ready(server))
             yield server, lambda: (proxy.refuse(), proxy.cut())
             proxy.heal()
 

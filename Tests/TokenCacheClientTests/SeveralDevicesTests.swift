@@ -167,6 +167,42 @@ private final class Device {
         #expect(try await local.fetch() == nil)
     }
 
+    @Test func `a session does not end for a login that was replaced before it was stored`() async throws {
+        let local = LocalTokenCache(.memory, user: "a")
+        let session = patientSession(cache: local)
+        let gate = Gate()
+        gate.shut()
+        // An earlier write that takes long, such as a sign-out.
+        let earlier = Task { try await session.writes.run { await gate.pass() } }
+        await gate.reached()
+        let opening = Task { try await session.open { TokenInformation(token: "one") } }
+        try await until { session.state == .open }
+        let adopting = Task { try await session.adopt(TokenInformation(token: "extended")) }
+        try await until { session.state == .openTokenExtended }
+        gate.open()
+        try await earlier.value
+        _ = try await (opening.value, adopting.value)
+        #expect(session.state == .openTokenExtended)
+        #expect(try await local.fetch()?.token == "extended")
+    }
+
+    @Test func `a session does not bring back an ended login with a token that could not be cached`() async throws {
+        let (disk, clock) = (TestStorage(), TestClock())
+        let local = LocalTokenCache(disk, user: "a")
+        let session = patientSession(cache: local, now: { clock.now })
+        try await session.open { TokenInformation(token: "one") }
+        disk.fillDisk()
+        _ = try await session.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
+        try await until { await session.cachingError != nil }
+        // By another process.
+        try await local.clear()
+        disk.fillDisk(false)
+        clock.advance(by: 3_600)
+        _ = try await session.token()
+        try await until { if session.state == .closed { true } else { try await local.fetch() != nil } }
+        #expect(try await local.fetch() == nil)
+    }
+
     @Test(arguments: [true, false], [true, false])
     func `what one device has ended stays ended when another one signs out`(hasVersions: Bool, knows: Bool) async throws
     {

@@ -121,15 +121,17 @@ extension TokenSession {
     /// Stores a token after all earlier writes, unless it has been replaced by then; also if the session was closed meanwhile, as
     /// the previous token may not work any more.
     ///
-    /// - Parameter isContinued: Whether the token continues a login, which the cache must still have if it had it before.
-    func store(_ new: TokenInformation, ofContinuedLogin isContinued: Bool = false) async throws {
+    /// If the cache has had the login before, it must still have it.
+    func store(_ new: TokenInformation) async throws {
         lastCaching = now()
         do {
-            try await writes.run { [self] in
-                if let present = broadcast.information, present != new { return }
-                if isContinued, await cachingError == nil { try await Self.checkLogin(of: new, in: cache) }
+            let isStored = try await writes.run { [self] in
+                if let present = broadcast.information, present != new { return false }
+                if await isLoginCached { try await Self.checkLogin(of: new, in: cache) }
                 try await cache.store(new)
+                return true
             }
+            if isStored, currentToken?.loginID == new.loginID { isLoginCached = true }
             if currentToken == new { cachingError = nil }
         } catch {
             if currentToken == new {
@@ -160,10 +162,10 @@ extension TokenSession {
     }
 
     /// Stores a token; if another device was faster, takes over its token or its sign-out.
-    func storeOrResolve(_ new: TokenInformation, ofContinuedLogin isContinued: Bool = true) async {
+    func storeOrResolve(_ new: TokenInformation) async {
         let life = life
         do {
-            try await store(new, ofContinuedLogin: isContinued)
+            try await store(new)
         } catch TokenCacheError.conflict(let current) where self.life == life && currentToken == new {
             cachingError = nil
             guard let current else { return end(.signedOutElsewhere) }

@@ -25,6 +25,8 @@ public actor TokenSession {
     ///
     /// With a `LayeredTokenCache` that means on this device: see its `remoteError` for the server.
     public internal(set) var cachingError: (any Error)?
+    /// Whether the cache has had the present login: if it is not there any more, it has ended.
+    var isLoginCached = false
 
     /// Counts up when the session ends: the results of earlier operations are then dropped.
     var life = 0
@@ -155,6 +157,7 @@ public actor TokenSession {
         let cached = try await withTimeLimit(patience, clock: clock) { [cache] in try await cache.fetch() }
         guard self.life == life else { throw TokenSessionError.closed }
         guard let cached, accepts(cached) else { return state }
+        isLoginCached = true
         broadcast.move(to: .createdTokenLoaded, cached)
         return state
     }
@@ -190,6 +193,7 @@ public actor TokenSession {
         guard self.life == life else { throw TokenSessionError.closed }
         if obtained.loginID == nil { obtained.loginID = UUID().uuidString }
         lastRefresh = now()
+        isLoginCached = false
         broadcast.move(to: .open, obtained)
         await storeLogin(obtained)
         guard self.life == life else { throw TokenSessionError.closed }
@@ -218,9 +222,10 @@ public actor TokenSession {
         var new = information
         let isSameUser = currentToken.map { $0.userID == nil || new.userID == nil || $0.userID == new.userID } ?? false
         new.loginID = isSameUser ? currentToken?.loginID : new.loginID ?? UUID().uuidString
+        if !isSameUser || !state.isOpen { isLoginCached = false }
         if state.isOpen {
             replace(with: new)
-            return await storeOrResolve(new, ofContinuedLogin: isSameUser)
+            return await storeOrResolve(new)
         }
         if opening != nil || state != .created {
             // Ends what is being opened.

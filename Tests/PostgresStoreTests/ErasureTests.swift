@@ -71,7 +71,7 @@ import Testing
         _ = try await delayed.get("anna")
         _ = try await delayed.remove("anna")
         // It gets its version now, and reaches the database after the erasure.
-        let begun = try await delayed.begin([("anna", "delayed")])
+        let begun = try await delayed.begin([("anna", "delayed")]).writes
         #expect(try await handle.erase("anna") == Erasure(hadToken: false, sessions: 0))
         try await delayed.flush()
         try await eventually { begun.ended == [0] }

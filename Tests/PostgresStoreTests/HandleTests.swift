@@ -94,7 +94,7 @@ private final class Shared: Sendable {
         let other = try database.connection()
         try other.run("BEGIN")
         try other.run("UPDATE token SET written_at = 1")
-        let begun = try await handle.begin([("a", "2")])
+        let begun = try await handle.begin([("a", "2")]).writes
         async let ending = handle.endSession(id: made.id)
         try await eventually {
             try database.number(
@@ -114,8 +114,8 @@ private final class Shared: Sendable {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, changePostgres: { $0.requestLimit = 2 })
         let handle = try await WaitingHandle.open(store)
-        let begun = try await handle.begin([("a", "1"), ("b", "2"), ("c", "3")])
-        #expect(begun.ended == [2])
+        let (begun, endedAtOnce) = try await handle.begin([("a", "1"), ("b", "2"), ("c", "3")])
+        #expect(endedAtOnce == [2])
         try await handle.flush()
         while begun.ended.count < 3 { try await Task.sleep(for: .milliseconds(5)) }
         #expect(try await handle.get("c") == nil)

@@ -171,7 +171,7 @@ extension StoreConformance {
                 if round.isMultiple(of: 3) { try await handle.put("before", under: user) }
                 // Handed over before the erasure, by another handle than that, or the same one; it may fail.
                 let writing = round < 5 ? other : handle
-                let begun = try await writing.begin([(user, "during")], session: session)
+                let begun = try await writing.begin([(user, "during")], session: session).writes
                 try await writing.flush()
                 async let login = try? writing.begin("another \(round)", of: user)
                 try await handle.erase(user)

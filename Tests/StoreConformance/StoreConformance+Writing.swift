@@ -7,8 +7,14 @@ extension StoreConformance {
             let store = try open { _ in }
             let handles = [try await WaitingHandle.open(store), try await WaitingHandle.open(store)]
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for number in 0..<200 {
-                    group.addTask { try await handles[number % 2].put("\(number)", under: "id \(number)") }
+                for start in stride(from: 0, to: 200, by: 5) {
+                    group.addTask {
+                        let (handle, ids) = (handles[start % 2], (start..<start + 5).map { "id \($0)" })
+                        let outcomes = try await handle.putAll(ids.enumerated().map { ($1, bytes("\(start + $0)")) })
+                        for (id, outcome) in zip(ids, outcomes) {
+                            try expectEqual(try outcome.get(), try await handle.version(of: id), "the version of \(id)")
+                        }
+                    }
                 }
                 try await group.waitForAll()
             }
@@ -24,8 +30,8 @@ extension StoreConformance {
             let store = try open { _ in }
             let handle = try await WaitingHandle.open(store)
             let writes = (0..<300).map { (id: "id \($0 % 7)", value: "\($0)") }
-            let begun = try await handle.begin(writes)
-            try expectEqual(begun.ended, [], "the completions before the flush")
+            let (begun, endedAtOnce) = try await handle.begin(writes)
+            try expectEqual(endedAtOnce, [], "the completions before the flush")
             try await handle.flush()
             while begun.ended.count < writes.count { try await Task.sleep(for: .milliseconds(10)) }
             // Some time for those that come twice.

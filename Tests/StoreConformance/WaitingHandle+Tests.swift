@@ -92,15 +92,19 @@ extension WaitingHandle {
         fileprivate func note(_ number: Int) { list.withLock { $0.append(number) } }
     }
 
-    /// Begins writes without handing them over.
-    package func begin(_ writes: [(id: String, value: String)], session: SessionKey? = nil) throws -> Begun {
+    /// Begins writes without handing them over; a turn of the handle may do that at any time from then on.
+    ///
+    /// - Returns: The writes, and the numbers of those that have ended at once.
+    package func begin(
+        _ writes: [(id: String, value: String)], session: SessionKey? = nil
+    ) throws -> (writes: Begun, endedAtOnce: [Int]) {
         let (handle, begun) = (try handle, Begun())
         for (number, write) in writes.enumerated() {
             handle.store(
                 Array(write.value.utf8), under: Array(write.id.utf8), if: WriteCondition(session: session),
                 completion: Completion { _ in begun.note(number) })
         }
-        return begun
+        return (begun, begun.ended)
     }
 
     /// Hands over what was begun.

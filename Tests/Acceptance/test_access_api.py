@@ -260,3 +260,11 @@ def test_mistakes_in_the_file_and_its_place_are_named(keys, tmp_path):
     missing = run("access", "keys", "add", "a", "--scope", "erase",
                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(tmp_path / "none" / "keys")})
     assert (missing.returncode, missing.stdout) == (1, "") and "the folder has to exist" in missing.stderr
+    # The audit log needs the data folder; `audit key` makes only the folder of its own key.
+    folder = tmp_path / "data"
+    arguments, environment = ("access", "keys", "add", "a", "--scope", "erase", "--data-directory", str(folder)), {
+        "TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(keys.file), "TOKEN_CACHE_AUDIT_FILE": str(tmp_path / "audit.ndjson")}
+    unrecorded = run(*arguments, environment=environment)
+    assert (unrecorded.returncode, unrecorded.stdout) == (1, "") and f"mkdir -m 700 {folder}" in unrecorded.stderr
+    folder.mkdir(mode=0o700)
+    assert "make it with token-cache audit key" in run(*arguments, environment=environment).stderr

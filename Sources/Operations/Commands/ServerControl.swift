@@ -33,8 +33,8 @@ package enum ServerControl {
             if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
                 throw CommandFailure(
                     """
-                    process \(holder) uses the data folder, but \(path): \(error); kill -HUP \(holder) makes it read its settings, \
-                    and a restart makes the socket again
+                    process \(holder) uses the data folder, but \(path): \(error); if it is the server, and not a command, \
+                    kill -HUP \(holder) makes it read its settings, and a restart makes the socket again
                     """
                 )
             }
@@ -101,8 +101,7 @@ extension APIKeyChange {
             throw CommandFailure(
                 """
                 nothing was done, because the audit log could not record it without the data folder \(path), which does not \
-                exist; name the server's with --data-directory or --config, or make the first key of the audit log \
-                (token-cache audit key), which makes the folder as well
+                exist; name the server's with --data-directory or --config, or make it as the server's user: mkdir -m 700 \(path)
                 """
             )
         }

@@ -114,19 +114,22 @@ package final class AuditLog: Sendable {
         if !isAwaited { done(false) }
     }
 
-    private func writeSubmitted() {
+    /// - Parameter isLast: Whether events that cannot be written are lost, also those that are retried otherwise.
+    private func writeSubmitted(isLast: Bool = false) {
         let (taken, wasStalled) = submitted.withLock {
             ($0.take(at: .now), hasStalled.exchange(false, ordering: .relaxed))
         }
+        // Usually nothing is retried, and no event is copied.
+        let events = taken.retried.isEmpty ? taken.events : taken.retried + taken.events
         let isWritten =
             (try? perform { (writer, now) throws(AuditError) -> Void in
                 if wasStalled || taken.lost > 0 { writer.noteStall(lostEvents: taken.lost) }
-                try writer.write(taken.retried + taken.events, at: now, retrying: taken.retried.count)
+                try writer.write(events, at: now, retrying: isLast ? 0 : taken.retried.count)
             }) != nil
-        let recorded = isWritten ? taken.retried.count : 0
-        for done in submitted.withLock({ $0.finish(recording: recorded, at: .now) }) { done(isWritten) }
+        let count = isWritten || isLast ? taken.retried.count : 0
+        for done in submitted.withLock({ $0.finish(removing: count, at: .now) }) { done(isWritten) }
         // The disk responds again: the next lines say so, with the number of events that were lost in the meantime.
-        if isStalled { writeSubmitted() }
+        if isStalled { writeSubmitted(isLast: isLast) }
     }
 
     /// Gives up waiting for a disk that has not responded for too long; to be called every second or so.
@@ -210,7 +213,7 @@ package final class AuditLog: Sendable {
 
     /// Records the server's end; later events are refused.
     package func close() {
-        queue.sync { writeSubmitted() }
+        queue.sync { writeSubmitted(isLast: true) }
         try? append(repeated.withLock { $0.take(at: nil) })
         try? perform { (writer, now) throws(AuditError) in
             defer { writer.close() }

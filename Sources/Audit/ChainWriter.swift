@@ -181,8 +181,8 @@ package struct SubmittedEvents {
 
     /// Ends the writing of the events that were taken, and returns the callbacks for them.
     ///
-    /// - Parameter count: How many of the first events in `retried` were written.
-    mutating func finish(recording count: Int, at now: MonotonicTime) -> [Done] {
+    /// - Parameter count: How many of the first events in `retried` are not written again.
+    mutating func finish(removing count: Int, at now: MonotonicTime) -> [Done] {
         retried.removeFirst(count)
         defer { (waitingForDisk, start) = ([], isScheduled ? now : nil) }
         return waitingForDisk

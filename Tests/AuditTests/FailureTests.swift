@@ -86,6 +86,26 @@ import Testing
         }
     }
 
+    @Test("events that could not be written again before the end are counted in it")
+    func retryingUntilTheEnd() async {
+        await #expect(processExitsWith: .success) {
+            let fixture = try LogFixture()
+            let log = try fixture.open()
+            signal(SIGXFSZ, SIG_IGN)
+            var limit = rlimit()
+            unsafe getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+            // Enough for the lines of the end, and not for those events.
+            limit.rlim_cur = rlim_t(LogFixture.contents(fixture.path).utf8.count + 1_000)
+            unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+            log.submit(Array(repeating: .stored, count: 20), isRetried: true)
+            log.close()
+            #expect(!fixture.lines().contains { $0.contains("store_token") })
+            #expect(fixture.lines().filter { $0.contains(#""lost_events":20"#) }.count == 1)
+            #expect(fixture.lines().last?.contains("close_log") == true)
+            exit(try fixture.verify().isSound ? EXIT_SUCCESS : EXIT_FAILURE)
+        }
+    }
+
     @Test("lines from several threads are in the order of their numbers, and none is lost")
     func threads() throws {
         let fixture = try LogFixture()
@@ -165,20 +185,20 @@ import Testing
         // The disk has its time anew for each writing.
         #expect(!submitted.isLate(at: later))
         #expect(add(SubmittedEvents.limit, at: later) == [true, true] && add(2, at: later) == [false, false])
-        #expect(submitted.finish(recording: 0, at: later).count == 2)
+        #expect(submitted.finish(removing: 0, at: later).count == 2)
         let taken = submitted.take(at: later)
         #expect(taken.events.count == SubmittedEvents.limit && taken.lost == 2)
         #expect(add(1, at: later) == [true, true] && submitted.giveUp().count == 2)
-        #expect(submitted.finish(recording: 0, at: later).isEmpty && submitted.take(at: later).events.count == 1)
-        #expect(submitted.finish(recording: 0, at: later).isEmpty && !submitted.isLate(at: .never))
+        #expect(submitted.finish(removing: 0, at: later).isEmpty && submitted.take(at: later).events.count == 1)
+        #expect(submitted.finish(removing: 0, at: later).isEmpty && !submitted.isLate(at: .never))
         // Those that are written again have a place until they are written.
         #expect(add(SubmittedEvents.limit, isRetried: true, at: start) == [true, true])
         #expect(submitted.take(at: later).retried.count == SubmittedEvents.limit)
         #expect(add(1, at: later) == [false, false] && add(1, isRetried: true, at: later) == [false, false])
-        #expect(submitted.finish(recording: 0, at: later).count == 1 && !submitted.isLate(at: .never))
+        #expect(submitted.finish(removing: 0, at: later).count == 1 && !submitted.isLate(at: .never))
         let again = submitted.take(at: later)
         #expect(again.retried.count == SubmittedEvents.limit && again.lost == 2)
-        #expect(submitted.finish(recording: SubmittedEvents.limit, at: later).isEmpty)
+        #expect(submitted.finish(removing: SubmittedEvents.limit, at: later).isEmpty)
         #expect(add(1, at: later) == [true, true])
         #expect(submitted.take(at: later).retried.isEmpty)
     }

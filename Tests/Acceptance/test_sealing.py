@@ -231,7 +231,7 @@ def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(s
         if content:
             ring.touch(mode=0o600)
             ring.write_bytes(content)
-        pattern = f"error: the server still has the keys in memory, but its next start would fail: .*{fault}"
+        pattern = f"error: the server still has the keys in memory, but after a restart nobody could read what it stores: .*{fault}"
         until(lambda: re.search(pattern, server.log()[lines:]))
         report = of(server)
         assert [topic for topic, _ in problems(report)] == ["Key ring"] and re.search(fault, problems(report)[0][1]), report

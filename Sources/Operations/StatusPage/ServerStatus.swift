@@ -230,7 +230,9 @@ extension ServerStatus {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }
         let reload = server.lastReload
-        var faults = reload.fileFaults.map { "the next start would fail, as a file cannot be used any more: \($0)" }
+        var faults = reload.fileFaults.map {
+            "the next start would fail or lack keys, as a file cannot be used any more: \($0)"
+        }
         if let fault = reload.settingsFault { faults.append("the last reload of the settings was refused; \(fault)") }
         return (faults + server.certificateWarnings + warnings).map { Warning(text: $0) }
     }

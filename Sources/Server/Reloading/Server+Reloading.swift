@@ -104,7 +104,8 @@ extension Server {
         }
         guard fault != known else { return }
         guard let fault else { return logger.notice("the key ring's file can be used again") }
-        logger.error("the server still has the keys in memory, but its next start would fail: \(fault)")
+        logger.error(
+            "the server still has the keys in memory, but after a restart nobody could read what it stores: \(fault)")
     }
 
     /// Reads settings and certificates again, and reopens the logs' files, which may have been renamed.

@@ -3,8 +3,8 @@ internal import System
 
 /// Changes the key ring of an open store.
 package protocol KeyRingAdministrator: Sendable {
-    /// Why the ring's file cannot take the place of the ring in use, so that the next start would fail; nil if it can. Reads the
-    /// file.
+    /// Why the ring's file cannot take the place of the ring in use, so that the next start would fail or could not read all
+    /// tokens; nil if it can. Reads the file.
     var fileFault: KeyRingError? { get }
 
     /// The numbered keys, the oldest first.

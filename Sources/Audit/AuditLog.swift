@@ -119,7 +119,7 @@ package final class AuditLog: Sendable {
         let (taken, wasStalled) = submitted.withLock {
             ($0.take(at: .now), hasStalled.exchange(false, ordering: .relaxed))
         }
-        // Usually nothing is retried, and no event is copied.
+        // Joining the two copies all events, so it is left out when there is nothing to join, which is nearly always.
         let events = taken.retried.isEmpty ? taken.events : taken.retried + taken.events
         let isWritten =
             (try? perform { (writer, now) throws(AuditError) -> Void in

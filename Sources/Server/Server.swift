@@ -39,7 +39,7 @@ package final class Server: Sendable {
     let reloadQueue = DispatchQueue(label: "settings and certificates")
     /// Where the audit log is kept up, reopened and closed, all of which wait for its disk.
     let auditQueue = DispatchQueue(label: "audit log upkeep")
-    /// Why the key ring's file could not be used when it was last looked at.
+    /// What was wrong with the key ring's file when the server last looked at it; nil if nothing was.
     let keyRingFault = Mutex<KeyRingError?>(nil)
     let keyRingQueue = DispatchQueue(label: "key ring")
     let latestDiskSpace: Mutex<FileSystem.Space?>

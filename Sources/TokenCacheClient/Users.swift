@@ -2,7 +2,7 @@ public import Foundation
 
 /// The users of one device, of whom one is current.
 ///
-/// Each has a session of their own, which your closure makes with a cache of their own. Only the current user's is open: an app
+/// Each user has a session and a cache of their own, which your closure makes. Only the current user's session is open: an app
 /// in which several users are logged in at the same time keeps their sessions itself. A private file has the list of users,
 /// without their tokens. Switching and forgetting happen one after the other. Usable from any task.
 public actor Users {

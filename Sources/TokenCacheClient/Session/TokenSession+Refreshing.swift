@@ -144,7 +144,7 @@ extension TokenSession {
 
     /// Checks that a login was neither ended nor replaced since, as far as this device knows from another process or a late answer.
     ///
-    /// The server would take its token, which replaces the version that the device knows.
+    /// Without this check, the server would accept the token, because it replaces the version that this device knows: the sign-out.
     ///
     /// - Throws: `TokenCacheError.conflict` with what is there.
     private static func checkLogin(of new: TokenInformation, in cache: any TokenCaching) async throws {

@@ -1,0 +1,258 @@
+import Foundation
+import System
+import Testing
+
+@testable import EventLoop
+
+@Suite struct TCPStreamTests {
+    @Test
+    func `bytes arrive in order, then the end of input`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let received = try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                Thread {
+                    for text in ["one ", "two ", "three"] {
+                        _ = write(client, text, text.utf8.count)
+                        usleep(2_000)
+                    }
+                    close(client)
+                }.start()
+                while true {
+                    switch try stream.receive(into: &buffer, room: 4) {
+                    case .received: continue
+                    case .endOfInput: return String(decoding: buffer, as: UTF8.self)
+                    case .wouldBlock:
+                        let mayBeReadable = stream.mayBeReadable
+                        #expect(!mayBeReadable)
+                        let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
+                        #expect(reason == .ready)
+                    }
+                }
+            }
+            #expect(received == "one two three")
+        }
+    }
+
+    @Test
+    func `a wait ends at its deadline, and a deadline that moved on does not end it early`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            defer { close(client) }
+            try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                let nothing = try stream.receive(into: &buffer, room: 1)
+                #expect(nothing == .wouldBlock)
+                for milliseconds in [5, 1, 20] {
+                    let deadline = MonotonicTime.now + Nanoseconds(.milliseconds(milliseconds))
+                    let outcome = await stream.waitUntilReadable(until: deadline, isIdle: true)
+                    #expect(outcome == .timedOut)
+                    #expect(MonotonicTime.now >= deadline)
+                }
+                // The entry for the near deadline is still in the heap when this far one waits.
+                let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
+                let far = MonotonicTime.now + Nanoseconds(.milliseconds(30))
+                _ = write(client, "x", 1)
+                awaitArrival(at: server)
+                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                #expect(early == .ready)
+                let one = try stream.receive(into: &buffer, room: 2)
+                #expect(one == .received(1))
+                let late = await stream.waitUntilReadable(until: far, isIdle: true)
+                #expect(late == .timedOut)
+                #expect(MonotonicTime.now >= far)
+            }
+        }
+    }
+
+    @Test
+    func `the timer of an earlier wait leaves nothing behind in a wait without a deadline`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            defer { close(client) }
+            try await loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                var buffer: [UInt8] = []
+                let nothing = try stream.receive(into: &buffer, room: 1)
+                #expect(nothing == .wouldBlock)
+                _ = write(client, "x", 1)
+                awaitArrival(at: server)
+                let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
+                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                #expect(early == .ready)
+                let one = try stream.receive(into: &buffer, room: 2)
+                #expect(one == .received(1))
+                Task(executorPreference: loop) {
+                    await loop.sleep(until: near + Nanoseconds(.milliseconds(1)))
+                    _ = write(client, "y", 1)
+                }
+                let late = await stream.waitUntilReadable(until: .never, isIdle: true)
+                #expect(late == .ready)
+                #expect(loop.timers.count == 0)
+            }
+        }
+    }
+
+    @Test
+    func `a handler is called once for each wait that begins, on the loop's thread`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let reasons = try await loop.perform {
+                let recorder = try HandlerRecorder(server, on: loop)
+                /// Waits until the handler was called this many times.
+                func called(_ count: Int) async { while recorder.reasons.count < count { await Task.yield() } }
+                // Until it has been read from, the stream counts as readable, and nothing is waited for.
+                #expect(recorder.wait(until: .never) == .ready)
+                recorder.receive()
+                #expect(recorder.wait(until: .now + Nanoseconds(.milliseconds(5))) == nil)
+                await called(1)
+                #expect(recorder.wait(until: .never) == nil)
+                _ = write(client, "x", 1)
+                await called(2)
+                recorder.receive()
+                #expect(recorder.wait(until: .never) == nil)
+                loop.endIdleWaits()
+                await called(3)
+                #expect(recorder.wait(until: .never) == .draining)
+                return recorder.reasons
+            }
+            #expect(reasons == [.timedOut, .ready, .draining])
+            close(client)
+        }
+    }
+
+    @Test
+    func `a peer that does not read blocks only its own stream, until it reads`() async throws {
+        try await withLoop { loop in
+            let (server, client) = try socketPair()
+            let total = 8 << 20
+            async let sent: Int = loop.perform {
+                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                let bytes = [UInt8](repeating: 7, count: total)
+                var sent = 0
+                while sent < total {
+                    let count = try stream.send(bytes.span.extracting(sent..<total))
+                    sent += count
+                    if count == 0 {
+                        let reason = await stream.waitUntilWritable(until: .never)
+                        #expect(reason == .ready)
+                    }
+                }
+                return sent
+            }
+            // The loop serves others meanwhile.
+            try await loop.perform {}
+            var received = 0
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            while received < total {
+                let count = read(client, &buffer, buffer.count)
+                if count > 0 { received += count } else { try await Task.sleep(for: .milliseconds(1)) }
+            }
+            #expect(try await sent == total)
+            close(client)
+        }
+    }
+
+    @Test
+    func `draining ends idle waits and no others; giving up ends all`() async throws {
+        try await withLoop { loop in
+            let pairs = try (0..<2).map { _ in try socketPair() }
+            let begun = Notes()
+            let reasons = try await withThrowingTaskGroup(of: [WakeReason].self) { group in
+                for (index, pair) in pairs.enumerated() {
+                    let server = pair.0
+                    group.addTask {
+                        try await loop.perform {
+                            let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                            var buffer: [UInt8] = []
+                            _ = try stream.receive(into: &buffer, room: 1)
+                            let isIdle = index == 0
+                            begun.add(index)
+                            let first = await stream.waitUntilReadable(until: .never, isIdle: isIdle)
+                            // While draining an idle wait does not even begin.
+                            let second = await stream.waitUntilReadable(until: .never, isIdle: true)
+                            return [first, second]
+                        }
+                    }
+                }
+                while begun.all.count < 2 { try await loop.perform { await Task.yield() } }
+                loop.endIdleWaits()
+                let drained = try await group.next()
+                loop.abandon()
+                return [drained, try await group.next()]
+            }
+            #expect(reasons == [[.draining, .draining], [.abandoned, .abandoned]])
+            for pair in pairs { close(pair.1) }
+        }
+    }
+
+    @Test
+    func `a descriptor's number can be used again at once without its predecessor's events`() async throws {
+        try await withLoop { loop in
+            try await loop.perform {
+                for _ in 0..<200 {
+                    let (server, client) = try socketPair()
+                    _ = write(client, "x", 1)
+                    // A process that another test starts at this moment may hold the socket for a little longer.
+                    shutdown(client, Int32(SHUT_WR))
+                    close(client)
+                    let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
+                    var buffer: [UInt8] = []
+                    while try await receive(from: stream, into: &buffer) {}
+                    #expect(buffer == Array("x".utf8))
+                }
+            }
+        }
+    }
+
+    /// On its first event it closes another descriptor, whose number goes to a new connection.
+    private final class Replacer: ReadinessHandler {
+        private let number: Int32
+        private let spare: Int32
+        private let loop: EventLoop
+        let id: RegistrationID
+        weak var other: Replacer?
+        /// The registration of the new connection.
+        private(set) var successor: RegistrationID?
+
+        init(_ number: Int32, spare: Int32, on loop: EventLoop) throws {
+            (self.number, self.spare, self.loop) = (number, spare, loop)
+            id = try loop.register(number)
+            loop.markBlocked(.readable, of: id)
+            #expect(loop.wait(for: .readable, of: id, until: .never, isIdle: false, calling: self) == nil)
+        }
+
+        func wake(_ reason: WakeReason) {
+            guard let other else { return }
+            loop.endWait(of: other.id)
+            loop.deregister(other.id)
+            #expect(dup2(spare, other.number) == other.number)
+            successor = try? loop.register(other.number)
+        }
+
+        func resume() {}
+    }
+
+    @Test
+    func `an event that waits while its descriptor is closed does not reach the connection that gets the number`()
+        async throws
+    {
+        try await withLoop { loop in
+            try await loop.perform {
+                let (first, second, spare) = (try socketPair(), try socketPair(), try socketPair())
+                let replacers = try [first.0, second.0].map { try Replacer($0, spare: spare.0, on: loop) }
+                (replacers[0].other, replacers[1].other) = (replacers[1], replacers[0])
+                for client in [first.1, second.1] { shutdown(client, Int32(SHUT_WR)) }
+                // Before the loop waits again, so that both events come at once.
+                for server in [first.0, second.0] { awaitArrival(at: server) }
+                while replacers.allSatisfy({ $0.successor == nil }) { await Task.yield() }
+                let successors = replacers.compactMap(\.successor)
+                #expect(successors.count == 1)
+                #expect(!successors.contains { loop.isReady(.endOfInput, of: $0) })
+                for descriptor in [first.0, first.1, second.0, second.1, spare.0, spare.1] { close(descriptor) }
+            }
+        }
+    }
+}

@@ -214,8 +214,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
         case .lacksKey(let number, let path):
             """
-            the key ring \(path) was changed and lacks key \(number), with which tokens may be sealed; \
-            put the newest copy of the file in its place, or, if this is the right one, restart the server
+            the key ring \(path) was changed and lacks key \(number), with which tokens may be sealed; put the newest copy of the \
+            file in its place
             """
         case .otherKey(let number, let path, let own, let stores):
             """

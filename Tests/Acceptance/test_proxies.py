@@ -9,7 +9,7 @@ import pytest
 
 from contract import STORED, error, found, fresh_id
 from http_client import FORM, form, lines
-from proxies import HOST
+from proxies import HOST, PROXIES
 from proxy_site import BODY_LIMIT, CANARY, FORGED, FORM_HEADERS, NOTHING, REDIRECTS, Backend, SameAnswer, check_error, send_all
 from server_process import until
 
@@ -288,6 +288,27 @@ def test_no_id_gets_into_a_log_of_the_proxy(site):
     log = site.proxy.log()
     assert "/token" in log and "POST" in log, "requests are logged"
     assert CANARY not in log, [line for line in log.splitlines() if CANARY in line][:5]
+
+
+@pytest.mark.parametrize("name, address, socket", [
+    ("nginx", "127.0.0.1:8080", "unix:/missing"), ("haproxy", "127.0.0.1:8080", "/missing"),
+    ("apache", "http://127.0.0.1:8080/", "unix:/missing|http://localhost/"), ("caddy", "127.0.0.1:8080", "unix//missing"),
+], ids=PROXIES)
+def test_no_id_gets_into_a_log_if_the_socket_of_the_server_is_missing(tmp_path, proxy_certificate, name, address, socket):
+    """nginx logs that at a higher level than a refused connection."""
+    class OnSocket(PROXIES[name]):
+        def deployed(self, replacements):
+            return super().deployed({**replacements, address: socket})
+
+    proxy = OnSocket(tmp_path, 0, proxy_certificate)
+    try:
+        with proxy_certificate.connect(proxy.https_port) as connection:
+            connection.send(lines(f"GET /token?unique_id={CANARY} HTTP/1.1", f"Host: {HOST}", "Connection: close", f"Referer: /{CANARY}"))
+            assert re.match(rb"HTTP/1\.[01] 50[23] ", connection.receive_to_end())
+        until(lambda: re.search(r"\b50[23]\b", proxy.log()))
+        assert CANARY not in proxy.log()
+    finally:
+        proxy.stop()
 
 
 CHOSEN = "chosen-by-a-client"

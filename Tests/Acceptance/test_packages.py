@@ -10,6 +10,7 @@ PACKAGES = Path(__file__).parents[2] / "deploy" / "packages"
 POLICY = "/usr/sbin/policy-rc.d"
 # As Debian's packages with a service do it: asks whether the service may start, and enables it for both kinds of machines.
 INSTALLED = """#!/bin/sh
+[ ! -e /killed ] || kill -9 "$(cat /killed)"
 {policy} --quiet {service} "(start)" default; echo "{service} $?" >> /answers
 {policy} old.service restart; echo "old $?" >> /answers
 {policy} many@1.service restart; echo "many $?" >> /answers
@@ -83,3 +84,15 @@ def test_services_of_new_packages_are_neither_started_nor_enabled(machine):
     assert not machine.exists(POLICY)
     again = install(machine, "second-service", "bash")
     assert (again.returncode, again.stderr, again.stdout) == (0, "", "")
+
+
+def test_a_killed_installation_forbids_no_service_once_its_files_are_gone(machine):
+    killed = machine.run("bash", "-c", "echo $$ > /killed; exec bash /tmp/packages first-service")
+    assert killed.returncode == -9, killed
+    policies = [(service, "restart") for service in ("old.service", "many@1.service", "first-service.service")]
+    assert [machine.run(POLICY, *policy).returncode for policy in policies] == [0, 0, 101]
+    machine.output("sh", "-c", "rm -r /tmp/tmp.*")
+    assert [machine.run(POLICY, *policy).returncode for policy in policies] == [0, 0, 0]
+    machine.output("rm", "/killed")
+    assert install(machine, "second-service").returncode == 0
+    assert not machine.exists(POLICY), "the next installation removes what was left behind"

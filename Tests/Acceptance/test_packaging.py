@@ -347,22 +347,27 @@ def left_behind(machine):
         "sh", "-c", "find /etc /usr /var/lib /var/log /var/cache -name '*token-cache*' -not -path '/usr/src/*' | sort").split()
 
 
-def test_purging_empties_a_folder_on_which_a_disk_is_mounted(machine, package):
-    data, backups = "/var/lib/private/token-cache", "/var/lib/private/token-cache-backups"
+def test_purging_empties_a_folder_on_which_a_disk_is_mounted_and_spares_disks_below(machine, package):
+    data, backups, logs = "/var/lib/private/token-cache", "/var/lib/private/token-cache-backups", "/var/log/private/token-cache"
     machine.put(package, "/root/0.deb")
     install(machine, "/root/0.deb")
     machine.output("sh", "-c", f"""set -e
-        mkdir -p {data} {backups} /var/log/private/token-cache
+        mkdir -p {data} {backups} {logs}/own/disk
         mount -t tmpfs tmpfs {data}
         mount -t tmpfs tmpfs {backups}
-        mkdir {data}/tls {backups}/lost+found
-        touch {data}/tokens.db {data}/tls/.new /var/log/private/token-cache/audit.ndjson
+        mkdir -p {data}/tls {data}/own/disk {backups}/lost+found
+        for disk in {data}/own/disk {logs}/own/disk; do
+            mount -t tmpfs tmpfs $disk
+            touch $disk/file
+        done
+        touch {data}/tokens.db {data}/tls/.new {logs}/audit.ndjson
         ln -s private/token-cache /var/lib/token-cache
         ln -s private/token-cache-backups /var/lib/token-cache-backups""")
     purged = machine.run("dpkg", "--purge", "token-cache")
-    assert (purged.returncode, purged.stderr) == (
-        0, f"token-cache: {data} is empty now and stays, as a disk is mounted there\n")
-    assert machine.output("ls", "-A", data) == ""
+    told = [line for line in purged.stderr.splitlines() if not line.startswith("rm: ")]
+    assert (purged.returncode, told) == (
+        0, [f"token-cache: {folder} stays, probably because a disk is mounted there or below it" for folder in (data, logs)])
+    assert machine.output("find", data, logs, "-type", "f") == f"{data}/own/disk/file\n{logs}/own/disk/file\n"
     # The disk for backups has none.
-    assert left_behind(machine) == [data, backups, "/var/lib/token-cache-backups"]
+    assert left_behind(machine) == [data, backups, "/var/lib/token-cache-backups", logs]
     assert machine.run("dpkg-query", "--show", "token-cache").returncode == 1, "dpkg has forgotten the package"

@@ -297,6 +297,24 @@ def test_the_package_is_installed_runs_is_upgraded_and_purged(machine, package, 
     assert left_behind(machine) == ["/etc/credstore/token-cache.keys"]
 
 
+def test_an_installation_starts_again_what_a_removal_stopped_unless_it_is_disabled(machine, package):
+    machine.put(package, "/root/0.deb")
+    machine.replace_systemctl()
+    install(machine, "/root/0.deb")
+    server, timer = "token-cache.service", "token-cache-backup.timer"
+    assert machine.active_units() == [server]
+    machine.output("systemctl", "preset", timer)
+    machine.output("systemctl", "start", timer)
+    machine.output("dpkg", "--remove", "token-cache")
+    assert machine.active_units() == []
+    machine.output("dpkg", "--install", "/root/0.deb")
+    assert machine.active_units() == [timer, server]
+    machine.output("sh", "-c", "rm /etc/systemd/system/*.wants/token-cache*")
+    machine.output("systemctl", "stop", server, timer)
+    machine.output("dpkg", "--install", "/root/0.deb")
+    assert machine.active_units() == [], "the administrator has turned them off"
+
+
 # A cluster of the release's own PostgreSQL, which is reached over a Unix socket only, with a database of the server's user.
 DATABASE = """set -e
 mkdir -p /etc/postgresql-common/createcluster.d

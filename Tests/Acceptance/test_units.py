@@ -56,6 +56,14 @@ def test_the_units_are_right(tmp_path):
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
+def test_an_enabled_socket_starts_with_the_machine_and_with_the_service(tmp_path):
+    """The documents stop both, and start the service."""
+    units = tmp_path / "etc/systemd/system"
+    shutil.copytree(UNITS, units)
+    subprocess.run(["systemctl", f"--root={tmp_path}", "enable", "token-cache.socket"], capture_output=True, timeout=30, check=True)
+    assert {link.parent.name for link in units.glob("*.wants/*")} == {"sockets.target.wants", "token-cache.service.wants"}
+
+
 @pytest.mark.parametrize("unit", ("token-cache.service", "token-cache-backup.service", "token-cache-doctor.service"))
 def test_the_service_is_exposed_little(unit):
     done = subprocess.run(

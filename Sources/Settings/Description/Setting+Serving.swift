@@ -76,7 +76,7 @@ extension Setting {
             The addresses for operators, in plain HTTP. They answer GET / (a page with charts), /status and /history (its figures
             as JSON), /settings, /metrics (for Prometheus), /healthz (the process is alive) and /readyz (whether it can answer and
             store tokens). Whoever can connect may read all of this, which shows how much is stored: for other machines, put a
-            proxy in front that asks for a password (deploy/nginx/administration.conf).
+            proxy in front that asks for a password, such as nginx with the example administration.conf.
 
             control.sock in the data folder answers the same, for the server's user and root, also with off. Only there,
             POST /reload is carried out (as SIGHUP).

@@ -1,3 +1,4 @@
+internal import Glibc
 internal import JSON
 package import System
 internal import TokenService
@@ -122,6 +123,7 @@ package struct TokenPHPFolderError: Error, Hashable, CustomStringConvertible {
     package let error: SystemError
 
     package var description: String {
+        if error.code == EWOULDBLOCK { return "another export is writing to \(path); try again when it is done" }
         let advice = error.fileAdvice(otherwise: "check the path, and run this as a user who may use the folder")
         return "the folder \(path) cannot be used (\(error))\(advice)"
     }

@@ -16,7 +16,7 @@ package struct TokenPHPFolderWriter: ~Copyable {
     private let path: String
     private let folder: Int32
 
-    /// Opens a folder; creates it (mode 0700) if it is missing.
+    /// Opens a folder, which it creates (mode 0700) if it is missing; fails while another writer has it open.
     package init(_ path: String) throws(TokenPHPFolderError) {
         if unsafe mkdir(path, 0o700) != 0 && errno != EEXIST {
             throw TokenPHPFolderError(path: path, error: .last("mkdir"))
@@ -24,6 +24,12 @@ package struct TokenPHPFolderWriter: ~Copyable {
         let folder = retryingInterrupts { unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) }
         guard folder >= 0 else {
             throw TokenPHPFolderError(path: path, error: .last("open"))
+        }
+        // Two exports would rename each other's temporary file: one id would get the token of another. A folder that cannot be
+        // locked, as on some network file systems, is used all the same.
+        guard flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK else {
+            close(folder)
+            throw TokenPHPFolderError(path: path, error: SystemError(call: "flock", code: EWOULDBLOCK))
         }
         self.path = path
         self.folder = folder

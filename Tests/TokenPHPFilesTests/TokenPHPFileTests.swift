@@ -110,6 +110,19 @@ import Testing
         #expect(try FileManager.default.contentsOfDirectory(atPath: path).count == 3)
     }
 
+    @Test("two exports do not write to one folder at the same time, in which one id could get the token of another")
+    func writingTwice() throws {
+        let path = folder.path
+        do {
+            let writer = try TokenPHPFolderWriter(path)
+            #expect(throws: TokenPHPFolderError(path: path, error: SystemError(call: "flock", code: EWOULDBLOCK))) {
+                _ = try TokenPHPFolderWriter(path)
+            }
+            #expect(try writer.write(Array("info".utf8), id: Array("me".utf8), modifiedAt: 5) == nil)
+        }
+        _ = try TokenPHPFolderWriter(path)
+    }
+
     @Test("an error names the folder that cannot be used, or not be read to its end")
     func missingFolder() throws {
         #expect(throws: TokenPHPFolderError(path: "/none", error: SystemError(call: "opendir", code: ENOENT))) {

@@ -56,6 +56,23 @@ import Testing
         #expect(try reader.integer("SELECT count(*) FROM token") == 2)
     }
 
+    @Test(
+        "a database that is opened again after a fault keeps its keys, although their file is lost",
+        arguments: [false, true])
+    func lostKeyRing(hasRows: Bool) throws {
+        let store = try WriterHarness(data) { $0.isSealed = true }
+        if hasRows { try store.store("me", bytes: 1) }
+        try FileManager.default.removeItem(atPath: data + "/keys")
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 10, message: "disk I/O error")
+            }
+        }
+        try store.store("other", bytes: 1)
+        // No other ring has taken its place.
+        #expect(!FileManager.default.fileExists(atPath: data + "/keys"))
+    }
+
     @Test("a change of retention that finds no room leaves the indexes as they were")
     func retentionWithoutRoom() async throws {
         let store = try SQLiteTokenStore(at: data) { $0.retention = Retention(afterExpired: .seconds(1_000)) }

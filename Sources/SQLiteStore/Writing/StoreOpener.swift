@@ -112,7 +112,9 @@ struct StoreOpener: Sendable {
             try configure(connection)
             if isNew { try Schema.create(connection) }
         }
-        let (keys, identity) = try keys(of: connection)
+        // A store that is open keeps its keys, whatever has become of the key ring's file.
+        let (keys, identity): (StoreKeys, [UInt8]?) =
+            if let present { (present.keys, nil) } else { try self.keys(of: connection) }
         return try Schema.opening(database) { () throws(SQLiteError) in
             // A damaged page among these rows does not keep the others from being served.
             let missing = keys.ring.flatMap {

@@ -33,6 +33,17 @@ import Testing
         #expect(try await administrator.info("id4") == "info4")
     }
 
+    @Test("a store that nothing can be written to is verified and counted")
+    func withoutWriter() async throws {
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        await administrator.fill(0..<5)
+        store.finishWrites()
+        #expect(try await administrator.verify { _ in }.isSound)
+        #expect(try await administrator.statistics().tokens == 5)
+    }
+
     @Test func `writes beside a verification neither make a store unsound nor the WAL grow`() async throws {
         let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
         defer { store.close() }

@@ -88,14 +88,19 @@ extension SQLiteAdministrator {
     }
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
-        let (tokens, used, free) = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            (writer.tokenCount, try writer.usedBytes(), try writer.freeBytes())
+        // Not by the writer: also while nothing can be written, tokens can be exported, and the store be verified.
+        let (tokens, pages, freePages) = try reading { (connection) throws(SQLiteError) in
+            (
+                try Schema.counts(of: connection).tokens, try connection.integer("PRAGMA page_count"),
+                try connection.integer("PRAGMA freelist_count")
+            )
         }
         let ring = store.state.sealing.ring
         var statistics = StoreStatistics(
             tokens: tokens, isSealed: ring != nil, software: "SQLite \(SQLiteLibrary.version)",
             place: store.directory.path)
-        (statistics.databaseBytes, statistics.freeBytes) = (used + free, free)
+        statistics.databaseBytes = pages * SQLiteConnection.pageSize
+        statistics.freeBytes = freePages * SQLiteConnection.pageSize
         statistics.walBytes = FileStatus.size(of: store.path + "-wal")
         statistics.newestKey = ring?.active.number
         statistics.schemaVersion = Schema.version

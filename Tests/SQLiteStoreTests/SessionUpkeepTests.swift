@@ -207,6 +207,7 @@ import TokenStore
         }
         #expect(path("") == "/data/erasures")
         #expect(path("/etc/token-cache/keys") == "/etc/token-cache/erasures")
+        #expect(path("keys") == "./erasures")
         #expect(path("/etc/token-cache/ring") == "/etc/token-cache/ring.erasures")
         #expect(path("/run/credentials/a/token-cache.keys", credentials: "/run/credentials/a") == "/data/erasures")
     }

@@ -23,7 +23,7 @@ package struct ErasuresFile: Hashable, Sendable {
     ///   - directory: The data folder, for a key ring that systemd provides, beside which nothing can be written.
     package init(beside keyRing: KeyRingFile, directory: String) {
         let ring = keyRing.isCredential ? "\(directory)/\(KeyRingFile.standardName)" : keyRing.path
-        let isStandard = ring.hasSuffix("/" + KeyRingFile.standardName)
+        let isStandard = "/\(ring)".hasSuffix("/" + KeyRingFile.standardName)
         path = isStandard ? "\(Path.folder(of: ring))/\(Self.standardName)" : "\(ring).\(Self.standardName)"
     }
 
@@ -63,7 +63,7 @@ package struct ErasuresFile: Hashable, Sendable {
     ///   - version: Larger than those of all of the user's rows, and smaller than all later ones.
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
-            guard let descriptor = try open() else {
+            guard let descriptor = try open(O_RDWR) else {
                 var new = try library { () throws(CryptographyError) in try Erasures(key: .random()) }
                 let key = new.key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
                 let text = Self.heading + "key \(key)\n" + (try line(user, version, &new))
@@ -95,7 +95,7 @@ package struct ErasuresFile: Hashable, Sendable {
     /// Reads the erasures; nil if there is no such file.
     package func load() throws(StoreError) -> Erasures? {
         do throws(SystemError) {
-            guard let descriptor = try open() else { return nil }
+            guard let descriptor = try open(O_RDONLY) else { return nil }
             return try parse(try BlockingIO.read(from: descriptor.number))
         } catch {
             throw .refused(
@@ -103,9 +103,9 @@ package struct ErasuresFile: Hashable, Sendable {
         }
     }
 
-    private func open() throws(SystemError) -> FileDescriptor? {
+    private func open(_ access: Int32) throws(SystemError) -> FileDescriptor? {
         do throws(SystemError) {
-            return try FileDescriptor(opening: path, O_RDWR | O_NOFOLLOW)
+            return try FileDescriptor(opening: path, access | O_NOFOLLOW)
         } catch {
             if error.code == ENOENT { return nil }
             throw error

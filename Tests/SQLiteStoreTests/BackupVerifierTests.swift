@@ -66,6 +66,24 @@ import Testing
         #expect(found.damages == ["the store has counted 10 tokens, but 9 are there"])
     }
 
+    @Test(
+        "a backup that a verification finds damaged is not restored, and of such a store no backup is made",
+        arguments: ["DELETE FROM token WHERE slot = (SELECT min(slot) FROM token)", "DROP INDEX session_by_user"])
+    func damagedStructure(_ change: String) async throws {
+        try await makeBackup(10)
+        try SQLiteConnection(path: backup, mode: .readWrite).execute(change)
+        #expect(try !verify().isSound)
+        #expect(throws: StoreError.self) {
+            try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data)) { _ in }.restore(backup) { _ in }
+        }
+        try SQLiteConnection(path: path, mode: .readWrite).execute(change)
+        let store = try SQLiteTokenStore(at: data)
+        defer { store.close() }
+        let administrator = SQLiteAdministrator(store)
+        #expect(try await !administrator.verify { _ in }.isSound)
+        await #expect(throws: StoreError.self) { try await administrator.backUp(to: backup) { _ in } }
+    }
+
     @Test func `all sessions are read, more than are read of one state as well`() async throws {
         try await makeBackup(1, isSealed: false)
         try SQLiteConnection(path: backup, mode: .readWrite).execute(

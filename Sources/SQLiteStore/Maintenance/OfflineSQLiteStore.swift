@@ -78,7 +78,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         }
         let writer = opened.writer
         do throws(SQLiteError) {
-            try writer.connection.checkIntegrity()
+            try BackupFile.checkStructure(writer.connection)
         } catch {
             throw .refused("\(path) is damaged: \(error)\(BackupFile.consequence)")
         }

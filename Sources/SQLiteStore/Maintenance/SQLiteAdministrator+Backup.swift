@@ -135,8 +135,14 @@ enum BackupFile {
     static func finish(_ copy: SQLiteConnection) throws(SQLiteError) -> Int {
         // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
         try copy.leaveWAL()
-        try copy.checkIntegrity()
+        try checkStructure(copy)
         return try copy.integer("SELECT tokens FROM store")
+    }
+
+    /// Fails if the structure of a backup is damaged, as far as `verify` finds that out.
+    static func checkStructure(_ connection: SQLiteConnection) throws(SQLiteError) {
+        try connection.checkForMixedPages()
+        if let damage = try Schema.damage(of: connection) { throw .damaged(damage) }
     }
 
     static func damaged(_ error: SQLiteError) -> StoreError {

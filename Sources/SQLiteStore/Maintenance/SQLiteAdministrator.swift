@@ -71,7 +71,8 @@ extension SQLiteAdministrator {
         var result = StoreVerification()
         progress(StoreProgress(done: 0, total: try await statistics().tokens))
         result.damages = try await readingForLong { (connection) throws(SQLiteError) in
-            try connection.structuralDamages()
+            let damages = try connection.structuralDamages()
+            return damages.isEmpty ? [try Schema.damage(of: connection)].compactMap(\.self) : damages
         }
         result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         // What is left of a damaged table may not be readable at all.

@@ -141,6 +141,9 @@ package actor WaitingHandle {
     }
 
     /// See `StoreHandle`.
+    package var unixTime: Int64 { get throws(StoreError) { try handle.unixTime } }
+
+    /// See `StoreHandle`.
     package func sessionKey(of secret: [UInt8]) throws(StoreError) -> SessionKey {
         try handle.sessionKey(of: secret.span)
     }

@@ -9,7 +9,7 @@ from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
 from http_client import exchange, get, post
-from server_process import Server, until
+from server_process import Server, run, until
 
 HOUR, DAY = 3600, 86_400
 
@@ -72,6 +72,14 @@ def test_what_is_written_by_a_clock_that_is_behind_stays(clock, serve_by, restar
     assert body(server, "/token", b"unique_id=id&token_info=token") == STORED
     clock.set_clock(0)
     assert exchange(server.address, get("id")).body == found("token")
+
+
+def test_a_session_that_the_command_makes_by_a_clock_that_is_behind_is_valid(clock, serve_by, tmp_path):
+    settings, _ = session_settings(tmp_path / "keys", max_age="1d")
+    server = serve_by(settings)
+    clock.set_clock(-400 * DAY)
+    made = run("access", "sessions", "add", "anna", "--data-directory", str(server.data))
+    assert body(server, f"/token?unique_id={made.stdout.strip()}", b"token_info=token") == STORED, made.stderr
 
 
 def test_a_session_that_was_made_by_a_clock_that_is_ahead_ends_with_that(clock, serve_by, tmp_path):

@@ -1,6 +1,5 @@
 package import Audit
 internal import Cryptography
-internal import Glibc
 internal import TokenService
 package import TokenStore
 
@@ -46,7 +45,7 @@ package struct AddSession: StoreRequest {
         } catch {
             throw .sealing(SealingError(error))
         }
-        let now = Int64(time(nil))
+        let now = try await store.handle.unixTime
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
         let ended = try await store.trail.recording(action, user: user, session: id) {
             () async throws(StoreError) in

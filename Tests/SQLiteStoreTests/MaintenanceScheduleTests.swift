@@ -144,12 +144,13 @@ private let histories: KeyValuePairs<String, (Retention, [Line])> = [
             .due(.checkpoint(empties: false), at: 1_020, wal: 1 << 30, isIdle: false),
         ]
     ),
-    "deleted rows leave the WAL when no more rows are to be deleted": (
+    "deleted rows leave the WAL a second after the last of them": (
         written,
         settled + [
             .due(.expire, at: 0), .expiry(removed: 256, isDone: false, at: 1), .due(.expire, at: 1, isIdle: false),
-            .expiry(removed: 3, isDone: true, at: 2), .due(.checkpoint(empties: true), at: 2, wal: 5_000),
-            .checkpoint(complete: true, empties: true, at: 3), .due(nil, at: 3), .lookAfterFiles(at: 9_500),
+            .expiry(removed: 3, isDone: true, at: 2), .due(nil, at: 999, wal: 5_000),
+            .due(.checkpoint(empties: true), at: 1_002, wal: 5_000),
+            .checkpoint(complete: true, empties: true, at: 1_003), .lookAfterFiles(at: 9_500), .due(nil, at: 9_500),
             // A tenth of the time that tokens are kept.
             .due(nil, at: 10_001), .due(.expire, at: 10_002),
         ]

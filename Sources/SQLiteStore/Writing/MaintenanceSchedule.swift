@@ -61,8 +61,6 @@ struct MaintenanceSchedule {
     ///
     /// Pages that were still being read then may not have been copied.
     private var preparedWAL = 0
-    /// Whether rows were deleted since a truncation of the WAL was last scheduled because of that.
-    private var hasRemoved = false
 
     init(retention: Retention, at now: ContinuousClock.Instant) {
         self.retention = retention
@@ -129,12 +127,13 @@ struct MaintenanceSchedule {
         preparedWAL = walSize
     }
 
-    /// - Parameter isDone: Whether no expired row is left for now.
+    /// - Parameters:
+    ///   - removed: How many tokens and sessions were deleted.
+    ///   - isDone: Whether no expired row is left for now.
     mutating func noteExpiry(removed: Int, isDone: Bool, at now: ContinuousClock.Instant) {
         nextExpiry = isDone ? expiryInterval.map { now + $0 } : now
-        if removed > 0 { hasRemoved = true }
         // Until a checkpoint, deleted values stay readable in the WAL.
-        if isDone && hasRemoved { (quietCheckpoint, hasRemoved) = (now, false) }
+        if removed > 0 { noteCommit(at: now) }
     }
 
     // MARK: - What to do

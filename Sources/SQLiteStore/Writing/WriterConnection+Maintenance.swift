@@ -13,10 +13,10 @@ extension WriterConnection {
     /// - Parameters:
     ///   - retention: The retention in force.
     ///   - now: In seconds since 1970.
-    /// - Returns: How many tokens were removed, and whether nothing is left that has expired.
+    /// - Returns: How many tokens were removed and how many sessions have ended, and whether nothing is left that has expired.
     func expire(
         _ retention: Retention, at now: Int64
-    ) throws(SQLiteError) -> (removed: Int, isDone: Bool) {
+    ) throws(SQLiteError) -> (removed: Int, ended: Int, isDone: Bool) {
         let horizon = retention.horizon(at: now)
         var (removed, ended) = (0, 0)
         try transaction { () throws(SQLiteError) in
@@ -32,7 +32,7 @@ extension WriterConnection {
             let rows = try sessions.expire(at: now, unusedSince: unusedSince, limit: Self.expiryBatch)
             ended = noteEnded(rows).count
         }
-        return (removed, max(removed, ended) < Self.expiryBatch)
+        return (removed, ended, max(removed, ended) < Self.expiryBatch)
     }
 
     func saveClockLook(_ time: Int64) throws(SQLiteError) {

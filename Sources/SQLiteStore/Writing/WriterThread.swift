@@ -257,13 +257,13 @@ final class WriterThread: Sendable {
                 }
             case .expire:
                 // If it fails, it must not be due again at once, or the writer would repeat it without a pause.
-                var (removed, isDone) = (0, true)
-                defer { schedule.noteExpiry(removed: removed, isDone: isDone, at: .now) }
+                var (removed, ended, isDone) = (0, 0, true)
+                defer { schedule.noteExpiry(removed: removed + ended, isDone: isDone, at: .now) }
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
                 guard state.clock.mayDelete(report) else { return }
                 let retention = state.retention
-                (removed, isDone) = try database.perform { (writer) throws(SQLiteError) in
+                (removed, ended, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall)
                 }
                 state.metrics.expired.add(UInt64(removed))

@@ -62,8 +62,12 @@ struct Verify: StoreCommand {
         commandName: "verify",
         abstract: "Check the structure of the store, or of a backup, and that every token can be decrypted.",
         discussion: """
-            It changes nothing. The exit status is 1 if something is wrong. The store is checked whether or not a server runs; if \
-            one runs, tokens.db-wal grows until the check has ended. A backup is checked with the present key ring, as restore does.
+            It repairs nothing, and does not change a backup. The exit status is 1 if something is wrong.
+
+            The store is checked whether or not a server runs. If one runs, tokens.db-wal grows until the check has ended. If none \
+            runs, what has expired is deleted, as at a start: give it the server's settings.
+
+            A backup is checked with the present key ring, as restore does.
 
             EXAMPLES
               token-cache verify

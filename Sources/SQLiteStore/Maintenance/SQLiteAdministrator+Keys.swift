@@ -106,7 +106,7 @@ extension SQLiteAdministrator {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
         var result = Rekeying()
-        // Begins before the first valid slot, so that a misplaced row does not keep a key in use.
+        // Begins before the first valid slot, so that a misplaced row is counted as well.
         try await result.run(from: Int64.min, of: total, telling: progress) { (start) async throws(StoreError) in
             try await store.writerThread.perform { (writer) throws(SQLiteError) in
                 try writer.rekey(after: start, count: Self.rekeyingStep)

@@ -65,7 +65,10 @@ enum RunningServer {
             return [
                 .problem(
                     Self.topic, "\(process) uses the data folder but does not answer on control.sock: \(reason)",
-                    "run token-cache doctor as its user or root; if that does not help, restart the server"
+                    """
+                    if it is a command, wait until it ends; otherwise run token-cache doctor as its user or root, and if that does not \
+                    help, restart the server
+                    """
                 )
             ]
         case .hidden:

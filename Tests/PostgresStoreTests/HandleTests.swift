@@ -38,6 +38,22 @@ private final class Shared: Sendable {
         second.close()
     }
 
+    @Test func `the latest session of a user is kept, whichever server has a clock that is ahead`() async throws {
+        let database = try TestDatabase()
+        let (ahead, behind) = (VersionClock(process: 1), VersionClock(process: 2) { 1_000 })
+        let first = try PostgresTokenStore(database, versions: ahead)
+        let second = try PostgresTokenStore(database, versions: behind)
+        let (one, other) = (try await WaitingHandle.open(first), try await WaitingHandle.open(second))
+        try await one.begin("first", of: "anna", perUser: 1)
+        #expect(try await other.begin("second", of: "anna", perUser: 1).ended == 1)
+        #expect(try await other.find("second") != nil)
+        try await one.begin("third", of: "anna", perUser: 1)
+        #expect(try await one.find("third") != nil)
+        #expect(try await one.find("second") == nil)
+        first.close()
+        second.close()
+    }
+
     @Test func `a delayed write of an earlier version brings no removed token back`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database)

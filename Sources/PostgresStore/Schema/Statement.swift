@@ -148,9 +148,11 @@ enum Statement: String, CaseIterable {
             """
         case .lockUser: "SELECT pg_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), 0))"
         case .createSession:
+            // The clock of a server that has made an earlier session may be ahead. `lockUser` comes first, so nobody else makes one.
             """
             INSERT INTO session (\(Self.sessionColumns)) VALUES ($1::bytea, $2::bytea, $3::bytea, $4::bigint, $5::bigint, \
-            $6::bigint, $7::bigint, $8::bigint, $9::bytea) ON CONFLICT (key) DO UPDATE SET number = excluded.number
+            $6::bigint, $7::bigint, greatest($8::bigint, (SELECT max(number) + 1 FROM session WHERE user_key = $3::bytea)), \
+            $9::bytea) ON CONFLICT (key) DO UPDATE SET number = excluded.number
             """
         case .trimSessions:
             """

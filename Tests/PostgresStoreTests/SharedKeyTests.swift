@@ -66,6 +66,49 @@ import Testing
         #expect(try await first.get("id") == "token")
     }
 
+    @Test(arguments: [true, false])
+    func `of servers that add a key of one number at once, one has it, and all of them store tokens`(
+        isLate: Bool
+    ) async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        // What another server does at the same moment.
+        let connection = try database.connection()
+        for statement in ["BEGIN", "INSERT INTO sealing_key VALUES (2, 'other')"] { try connection.run(statement) }
+        let keys = try server.keys
+        let addition = Task { try await keys.addKey() }
+        try await eventually {
+            try database.number(
+                """
+                SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO sealing_key%'
+                AND wait_event_type = 'Lock' AND datname = current_database()
+                """) == 1
+        }
+        try connection.run(isLate ? "COMMIT" : "ROLLBACK")
+        if isLate {
+            await #expect(throws: StoreError.self) { try await addition.value }
+        } else {
+            #expect(try await addition.value.number == 2)
+        }
+        #expect(try await keys.keys().map(\.number) == (isLate ? [1] : [1, 2]))
+        #expect(try TestServer.ringFile(server.folder).load()?.keys.count == (isLate ? 1 : 2))
+        try await server.put("token", under: "id")
+    }
+
+    @Test func `a key that the file cannot take is not in the database either`() async throws {
+        let database = try TestDatabase()
+        let server = try TestServer(database)
+        defer { server.store.close() }
+        // Where the file is written.
+        let obstacle = server.folder.path + "/keys.new"
+        try FileManager.default.createDirectory(atPath: obstacle, withIntermediateDirectories: false)
+        await #expect(throws: StoreError.self) { try await server.keys.addKey() }
+        #expect(try database.number("SELECT count(*) FROM sealing_key WHERE number > 0") == 1)
+        try FileManager.default.removeItem(atPath: obstacle)
+        #expect(try await server.keys.addKey().number == 2)
+    }
+
     @Test func `a ring that does not fit is not taken over, and a missing one is borne`() async throws {
         let server = try TestServer(try TestDatabase())
         _ = try await WaitingHandle.open(server.store)

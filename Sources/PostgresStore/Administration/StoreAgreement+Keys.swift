@@ -42,11 +42,7 @@ extension StoreAgreement: KeyRingAdministrator {
             try checkKeys(try completeFile(), row)
             // Otherwise the new key could get the number of another key in the database.
             if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
-                throw .refused(
-                    """
-                    key \(missing) was added on another server, and the key ring \(file.path) lacks it; copy the key ring \
-                    from there first
-                    """)
+                throw addedElsewhere(missing)
             }
             let active = row.sealingKey ?? sealedRing.active.number
             if let newest = row.fingerprints.keys.max(), newest != active {
@@ -54,18 +50,30 @@ extension StoreAgreement: KeyRingAdministrator {
                     "key \(newest) was added before, and waits; when all servers have it, run token-cache keyring rotate"
                 )
             }
-            // Never a key that is in the file only: it may have been retired on another server since.
             try change { (ring) throws(StoreError) in
-                try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
+                // Fails if the file cannot be changed, before the database has a key that is in no file.
+                try state.sealing.save(ring, to: file)
+                // Never a key that is in the file only: it may have been retired on another server since.
+                let new = try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
+                let key = try SealingKey(new.newest, sealing: active)
+                // First the database, where only one server can add a key of this number: with another one in its file, a
+                // server could store nothing.
+                let isAdded = try perform { (connection) throws(PostgresError) in
+                    try StoreRow.add(key.number, key.fingerprint, to: connection)
+                }
+                guard isAdded else { throw addedElsewhere(key.number) }
+                return new
             }
-            let key = try SealingKey(sealedRing.newest, sealing: active)
-            try perform { (connection) throws(PostgresError) in
-                try StoreRow.add(key.number, key.fingerprint, to: connection)
-            }
-            // Another server may have added a key of this number at the same moment; the database has only one of them.
-            try checkKeys(sealedRing, try look())
-            return key
+            return try SealingKey(sealedRing.newest, sealing: active)
         }
+    }
+
+    private func addedElsewhere(_ number: Int) -> StoreError {
+        .refused(
+            """
+            key \(number) was added on another server, and the key ring \(file.path) lacks it; copy the key ring from there \
+            first. If no server has the key, remove it with token-cache keyring retire \(number)
+            """)
     }
 
     /// Like `check`, with the error of an administrator's call.

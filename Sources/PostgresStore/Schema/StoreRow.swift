@@ -49,19 +49,24 @@ struct StoreRow: Sendable, Hashable {
 
     /// Writes what the first server has decided; in a transaction of the caller's.
     func write(to connection: BlockingConnection) throws(PostgresError) {
-        for (number, fingerprint) in fingerprints { try Self.add(number, fingerprint, to: connection) }
+        for (number, fingerprint) in fingerprints { _ = try Self.add(number, fingerprint, to: connection) }
         try connection.run(
             "UPDATE store SET key_ring = $1::bytea, is_sealed = $2::boolean, sealing_key = $3::bigint WHERE one = 1",
             [.bytea(keyRing), .boolean(isSealed), .bigint(sealingKey.map { Int64($0) })])
     }
 
-    /// Lets rows be sealed with a key, unless the table has a key of this number.
+    /// Lets rows be sealed with a key.
+    ///
+    /// - Returns: False if the table has another key of this number, which stays.
     static func add(
         _ number: Int, _ fingerprint: String, to connection: BlockingConnection
-    ) throws(PostgresError) {
-        try connection.run(
-            "INSERT INTO sealing_key (number, fingerprint) VALUES ($1::bigint, $2::text) ON CONFLICT (number) DO NOTHING",
-            [.bigint(Int64(number)), .text(fingerprint)])
+    ) throws(PostgresError) -> Bool {
+        try connection.integer(
+            """
+            INSERT INTO sealing_key (number, fingerprint) VALUES ($1::bigint, $2::text)
+            ON CONFLICT (number) DO UPDATE SET fingerprint = excluded.fingerprint
+            WHERE sealing_key.fingerprint = excluded.fingerprint RETURNING number
+            """, [.bigint(Int64(number)), .text(fingerprint)]) != nil
     }
 
     /// Makes a key the one that seals.

@@ -4,12 +4,13 @@ No acknowledged write is missing, no read goes back, and no server is restarted.
 """
 import pytest
 
-from contract import STORED, found
+from contract import NOT_FOUND, STORED, found
 from http_client import Connection, exchange, get, post
 from postgres_cluster import NamedDatabase
 from postgres_failover import FAULTS
 from postgres_store import PostgresStore
 from registers import Load
+from server_process import until
 
 SERVERS = 3
 
@@ -63,3 +64,19 @@ def test_an_old_primary_that_answers_gives_no_server_what_is_old(replicated_post
         with Connection(idle.address) as one, Connection(idle.address) as other:
             for connection in (one, other):
                 assert connection.exchange(get("me")).body == found("after")
+
+
+def test_a_later_primary_that_is_restarted_does_not_bring_the_former_one_back(replicated_postgres, postgres_binary, tmp_path):
+    """A server that had no request meanwhile finds a former primary that answers, and a later one that refuses connections."""
+    databases = replicated_postgres(standbys=2)
+    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as store:
+        idle, busy = store.serve("idle"), store.serve("busy")
+        assert exchange(busy.address, post("me", "before")).body == STORED
+        assert exchange(idle.address, get("me")).body == found("before")
+        failover = databases.failover("freeze")
+        assert exchange(busy.address, post("me", "after")).body == STORED
+        failover.old.thaw()
+        failover.new.stop()
+        assert exchange(idle.address, get("me")).body == NOT_FOUND
+        failover.new.start()
+        until(lambda: exchange(idle.address, get("me")).body == found("after"))

@@ -1,6 +1,4 @@
 #if PostgreSQL
-internal import Glibc
-internal import System
 internal import TokenStore
 
 /// An error of the database, or of a connection to it.
@@ -26,16 +24,6 @@ enum PostgresError: Error, Hashable, Sendable, CustomStringConvertible {
         case .statement(let state, let text): "\(text) (SQLSTATE \(state))"
         case .connection(let text), .timedOut(let text), .unexpected(let text): text
         }
-    }
-
-    /// Whether every address of the host that libpq has tried refused the connection, as nothing listens there.
-    ///
-    /// libpq does not mention addresses that it had no time to try.
-    var isRefusedConnection: Bool {
-        guard case .connection(let text) = self else { return false }
-        let attempts = text.ranges(of: " failed: ")
-        return !attempts.isEmpty
-            && attempts.allSatisfy { text[$0.upperBound...].hasPrefix(SystemError.reason(ECONNREFUSED)) }
     }
 
     var state: SQLState? {

@@ -19,7 +19,7 @@ struct Dial: Sendable {
         /// Yes: the connection is to replace one that does not answer. Without a trial, a host whose commits do not return would
         /// be used again and again, and each time leave a process of the server behind that goes on waiting.
         case always
-        /// No: since this moment, no other host can have been the primary.
+        /// No: since this moment, no other host can have been the primary, as all are standbys.
         case none(evidence: MonotonicTime)
     }
 
@@ -34,14 +34,10 @@ struct Dial: Sendable {
 
         var isUnproven: Bool { if case .unproven = self { true } else { false } }
 
-        /// Whether the host is certainly not the primary: it is a standby, or no server runs there.
-        var isCertain: Bool {
-            switch self {
-            case .standby: true
-            case .unproven: false
-            case .failed(let error): error.isRefusedConnection
-            }
-        }
+        /// Whether the host is certainly not the primary.
+        ///
+        /// One that refuses connections may be a later primary that is being restarted.
+        var isStandby: Bool { if case .standby = self { true } else { false } }
     }
 
     /// Connects; blocks its thread.

@@ -16,7 +16,7 @@ internal import System
 /// in the pipeline until the server is proven, or sends the reads again if the connection is lost. A write proves its server, as it
 /// commits. `Dial` waits before it hands over a connection to a server that is new to this process (`Proof.usableFrom`).
 /// Administration, which looks for the primary by itself, commits after each call (`PrimaryConnections`). While no standby
-/// acknowledges anything, reads count on other evidence: all other hosts were asked, and none of them can be the primary
+/// acknowledges anything, reads count on other evidence: all other hosts have answered that they are standbys
 /// (`PrimarySearch.evidence`). If this process knows a later primary, only a commit counts. With `store.durability: local` none of
 /// this applies: in a failover, reads may return older tokens than before, and writes may be lost.
 enum Fence {
@@ -62,7 +62,7 @@ final class Proofs: Sendable {
 }
 
 /// When one server was last proven to be the primary: by one of our commits that its standbys have acknowledged, or because all
-/// other hosts were asked and none of them can be the primary; see Fence.
+/// other hosts have answered that they are standbys; see Fence.
 ///
 /// Any thread.
 final class Proof: Sendable {

@@ -20,7 +20,7 @@ final class PrimaryFinder: Sendable {
     enum Finding: Sendable {
         /// A connection; the order is fulfilled.
         case connection(ReadyConnection)
-        /// All other hosts were asked, and since this moment none of them can have been the primary; the search continues.
+        /// All other hosts are standbys, and since this moment none of them can have been the primary; the search continues.
         case noOtherPrimary(than: ServerIdentity, since: MonotonicTime)
         /// No other server was found; a replacement order ends with this.
         case nothing

@@ -25,7 +25,7 @@ struct PrimarySearch: Sendable {
     private var notBefore: [MonotonicTime]
     /// By host: why it was not used at the last attempt; nil if it was used, or has not been asked since `takeReasons`.
     private(set) var refusals: [Dial.Refusal?]
-    /// By host: when the last attempt began, if it has shown that the host is certainly not the primary.
+    /// By host: when the last attempt began, if it has shown that the host is a standby.
     private var notPrimaryAt: [MonotonicTime?]
     private(set) var primary: Int?
     /// The server that was the primary last; since then its host may have become another server.
@@ -133,7 +133,7 @@ struct PrimarySearch: Sendable {
     ) {
         endDial(to: host, begunAt: began)
         refusals[host] = refusal
-        notPrimaryAt[host] = refusal.isCertain ? began : nil
+        notPrimaryAt[host] = refusal.isStandby ? began : nil
         if primary == host { othersFrom = now }
         pause(host, from: now)
     }

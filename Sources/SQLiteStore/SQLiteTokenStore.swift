@@ -90,12 +90,13 @@ package final class SQLiteTokenStore: TokenStore {
     /// each million tokens.
     package func change(_ retention: Retention) async throws(StoreError) {
         guard retention != state.retention else { return }
-        try await writerThread.perform { [admission = writerThread.admission] (writer) throws(SQLiteError) in
+        try await writerThread.perform { [admission = writerThread.admission, state] (writer) throws(SQLiteError) in
             // That this takes long does not mean that the disk has stalled, so the writes that wait are not refused.
             admission.noteResting()
             try writer.index(for: retention)
+            // On this thread, as a deletion by the former retention must not be under way when the observer is told.
+            state.change(retention)
         }
-        state.change(retention)
     }
 
     package func preload() {

@@ -153,8 +153,7 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
         switch (self, place) {
         case (.missing, .parameter): return .invalidInput
         case (.malformed, .parameter(let isWrite)), (.unknown, .parameter(let isWrite)),
-            (.expired, .parameter(let isWrite)), (.invalidToken, .parameter(let isWrite)),
-            (.tooLong, .parameter(let isWrite)):
+            (.expired, .parameter(let isWrite)), (.invalidToken, .parameter(let isWrite)):
             // The body is that for an id without a token, or for a failed write; `code` counts it as a refusal.
             var response: Response = isWrite ? .writeFailed : .notFound
             response.code = .denied
@@ -166,7 +165,8 @@ package enum AccessFailure: String, CaseIterable, Error, Sendable {
             return Response(.unauthorized, "A credential is missing.", challenge: .missing)
         case (.malformed, .field), (.unknown, .field), (.expired, .field), (.invalidToken, .field):
             return Response(.unauthorized, "The credential is not valid, or no longer.", challenge: .invalidToken)
-        case (.tooLong, .field): return Response(.headTooLarge, "The credential has more than 16 KiB.")
+        // A `unique_id` of that length has been refused before.
+        case (.tooLong, _): return Response(.headTooLarge, "The credential has more than 16 KiB.")
         case (.otherUser, _): return Response(.forbidden, "The unique_id is not that of the credential's user.")
         case (.conflicting, _): return Response(.badRequest, "The request has two different credentials.")
         case (.scope, _):

@@ -65,7 +65,7 @@ extension TokenStore {
 ///
 /// A store calls `willWrite` before it commits a change and `didWrite` when the change is committed or has failed,
 /// before it reports the outcome. Between the two calls a read may find the former token or the new one. Tokens that expire are
-/// not reported, as a read says how long its token may be kept.
+/// not reported one by one, as a read says how long its token may be kept.
 ///
 /// Called on any thread, also while clients read; must return soon. A class, because every group of writes copies the
 /// reference, and one to an object is the cheapest to copy.
@@ -75,6 +75,9 @@ package protocol WriteObserver: AnyObject, Sendable {
 
     /// The change that `willWrite` announced with the same ids is over, with or without success.
     func didWrite(_ ids: [[UInt8]])
+
+    /// Tokens that expire by this time, in seconds since 1970, are about to be deleted, and stay so if the clock is set back.
+    func willExpire(until unixTime: Int64)
 
     /// These sessions are about to end: they were revoked, replaced by newer ones or erased, or have expired.
     ///

@@ -87,6 +87,7 @@ import TokenStore
 
         func willWrite(_ ids: [[UInt8]]) {}
         func didWrite(_ ids: [[UInt8]]) {}
+        func willExpire(until unixTime: Int64) {}
         func willEnd(_ sessions: [SessionKey]) {}
         func didEnd(_ sessions: [SessionKey]) { ended.withLock { $0.formUnion(sessions) } }
         func didChangeEverything() {}

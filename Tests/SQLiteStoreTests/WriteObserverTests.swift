@@ -12,6 +12,7 @@ import TokenStore
         let calls = Mutex<[String]>([])
 
         func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
+        func willExpire(until unixTime: Int64) { note("expire", []) }
         func willEnd(_ sessions: [SessionKey]) { count("end", sessions) }
         func didEnd(_ sessions: [SessionKey]) { count("ended", sessions) }
         func didWrite(_ ids: [[UInt8]]) { note("did", ids) }
@@ -52,6 +53,23 @@ import TokenStore
         #expect(recorder.take() == ["will b missing", "did b missing"])
         try await store.change(Retention(afterWritten: .seconds(60)))
         #expect(recorder.take() == ["everything"])
+    }
+
+    @Test("an observer learns of expiry before anything is deleted")
+    func expiry() async throws {
+        let folder = try TemporaryDirectory()
+        let data = folder.path + "/data"
+        let recorder = Recorder()
+        let calls = Mutex<[String]>([])
+        let store = try SQLiteTokenStore(directory: data, options: StoreOptions(in: data)) { event in
+            if case .expired = event { calls.withLock { $0 = recorder.take() } }
+        }
+        defer { store.close() }
+        store.report(writesTo: recorder)
+        _ = await SQLiteAdministrator(store).store([(Token(id: Array("a".utf8), info: [1]), 1)])
+        try await store.change(Retention(afterWritten: .seconds(60)))
+        try await eventually { calls.withLock { !$0.isEmpty } }
+        #expect(calls.withLock { $0.contains("expire") })
     }
 
     @Test("the end of a session whose row does not open is reported as a change of everything")

@@ -242,6 +242,8 @@ extension StoreConformance {
 
         func didWrite(_ ids: [[UInt8]]) {}
 
+        func willExpire(until unixTime: Int64) {}
+
         func willEnd(_ sessions: [SessionKey]) { list.withLock { $0.append(("will", sessions)) } }
 
         func didEnd(_ sessions: [SessionKey]) { list.withLock { $0.append(("did", sessions)) } }

@@ -88,6 +88,8 @@ extension StoreConformance {
 
         func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
 
+        func willExpire(until unixTime: Int64) {}
+
         func willEnd(_ sessions: [SessionKey]) {}
 
         func didEnd(_ sessions: [SessionKey]) {}

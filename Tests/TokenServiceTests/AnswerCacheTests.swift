@@ -74,6 +74,14 @@ import TokenStore
         put("1", "a", until: 100, into: cache)
         #expect(found("a", at: 99, in: cache) == "1")
         #expect(found("a", at: 100, in: cache) == nil)
+        // The store deletes while the clock is ahead.
+        put("2", "b", until: 101, into: cache)
+        for time: Int64 in [100, 50] { cache.willExpire(until: time) }
+        for _ in 1...2 {
+            #expect(found("a", at: 50, in: cache) == nil)
+            put("1", "a", until: 100, into: cache)
+        }
+        #expect(found("b", at: 50, in: cache) == "2")
     }
 
     @Test("the cache stays within its limit, keeps answers in use, and takes no large one")

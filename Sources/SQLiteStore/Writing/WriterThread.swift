@@ -262,6 +262,7 @@ final class WriterThread: Sendable {
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
                 guard state.clock.mayDelete(report) else { return }
+                state.observer?.willExpire(until: now.wall)
                 let retention = state.retention
                 (removed, ended, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall)

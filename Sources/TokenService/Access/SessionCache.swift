@@ -134,6 +134,8 @@ package final class ServiceCaches: WriteObserver {
 
     package func didWrite(_ ids: [[UInt8]]) { answers.didWrite(ids) }
 
+    package func willExpire(until unixTime: Int64) { answers.willExpire(until: unixTime) }
+
     package func willEnd(_ sessions: [SessionKey]) { self.sessions.willEnd(sessions) }
 
     package func didEnd(_ sessions: [SessionKey]) { self.sessions.didEnd(sessions) }

@@ -32,6 +32,8 @@ package final class AnswerCache: Sendable {
 
     private let answers: RecentTable<Entry>
     private let changes = ChangeVersions()
+    /// The store has deleted what expires until this time, in seconds since 1970; the clock may have been set back since.
+    private let deletedUntil = Atomic<Int64>(.min)
 
     /// - Parameter limit: In bytes, those of the tables included; with 0 nothing is kept.
     package init(limit: Int) {
@@ -49,7 +51,9 @@ package final class AnswerCache: Sendable {
     /// - Returns: The version of the token; nil if there is no answer, or if it has expired.
     func find(_ id: Span<UInt8>, at now: @autoclosure () -> Int64, _ body: (Span<UInt8>) -> Void) -> Int64? {
         answers.find(id.seededHash) { answer in
-            guard answer.isTo(id), answer.deadline == .max || answer.deadline > now() else { return nil }
+            guard answer.isTo(id),
+                answer.deadline == .max || answer.deadline > max(now(), deletedUntil.load(ordering: .relaxed))
+            else { return nil }
             let bytes = answer.bytes
             body(bytes.span.extracting(droppingFirst: id.count))
             return answer.version
@@ -101,6 +105,9 @@ extension AnswerCache {
     func didWrite(_ ids: [[UInt8]]) {
         for id in ids { changes.end(id.span.seededHash) }
     }
+
+    /// From now on, answers that expire by a time are not found.
+    func willExpire(until unixTime: Int64) { deletedUntil.max(unixTime, ordering: .relaxed) }
 
     /// Removes all answers; those made from reads that have begun already will not be inserted.
     func didChangeEverything() {

@@ -76,8 +76,19 @@ package enum BlockingIO {
     }
 
     private static func waitForRoom(_ descriptor: Int32) {
+        _ = hasRoom(descriptor, within: -1)
+    }
+
+    /// Whether a write to a descriptor would write something or fail, without waiting.
+    ///
+    /// A pipe then takes `PIPE_BUF` bytes, which are 4 KiB (pipe(7)).
+    ///
+    /// - Parameters:
+    ///   - descriptor: Where to write.
+    ///   - milliseconds: How long to wait for room; -1 is without limit.
+    package static func hasRoom(_ descriptor: Int32, within milliseconds: Int32 = 0) -> Bool {
         var state = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-        _ = unsafe poll(&state, 1, -1)
+        return unsafe poll(&state, 1, milliseconds) != 0
     }
 
     /// Reads to the end of a file or stream.

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import Operations
+import Server
 import Settings
 import System
 
@@ -60,8 +61,10 @@ struct TokenCache: AsyncParsableCommand {
             StandardError.print("\(error)")
             _exit(EXIT_FAILURE)
         }
+        let status = await status()
+        LogOutput.finish()
         // Not exit(3): the exit handlers of OpenSSL and Kerberos free memory that a thread may still need to connect to a database.
-        _exit(await status())
+        _exit(status)
     }
 
     /// Runs the command that the arguments name, and returns the exit status.

@@ -2,11 +2,15 @@
 import json
 import os
 import re
+import resource
+import signal
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from administration import metrics
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import Connection, exchange, get, lines, post
@@ -239,6 +243,52 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+# Runs the server with a pipe as standard error, and a reader that copies the pipe into the server's log file.
+READ_BY_CAT = ["sh", "-c", 'mkfifo pipe; cat pipe >&2 & echo $! > reader; exec "$0" "$@" 2> pipe']
+
+
+def stop_reading(server):
+    """Stops the reader, and fills the pipe; returns the reader's process."""
+    reader = int((server.folder / "reader").read_text())
+    os.kill(reader, signal.SIGSTOP)
+    until(lambda: ") T " in Path(f"/proc/{reader}/stat").read_text())
+    pipe = os.open(server.folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(pipe, b"x" * 4095 + b"\n")
+    except BlockingIOError:
+        return reader
+    finally:
+        os.close(pipe)
+
+
+def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(serve):
+    settings = {"loops": 1, "admin": {"listen": "127.0.0.1:0"}, "retention": {"after_written": "1s"}, "drain_timeout": "500ms"}
+    server = serve(settings, prefix=READ_BY_CAT)
+    with Connection(server.address) as connection:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+        reader = stop_reading(server)
+        try:
+            # A line of the loop, as the new connection gets no descriptor, and one of the writer.
+            process, files = server.process.pid, resource.RLIMIT_NOFILE
+            before = resource.prlimit(process, files, (3, resource.getrlimit(files)[1]))
+            with Connection(server.address):
+                # The loop tries to accept between the two answers at the latest.
+                for _ in range(2):
+                    assert connection.exchange(get("nobody")).body == NOT_FOUND
+            resource.prlimit(process, files, before)
+            assert connection.exchange(post("a", "b")).body == STORED
+            until(lambda: metrics(server)["token_cache_store_expired_tokens_total"] == 1)
+            assert connection.exchange(post("c", "d")).body == STORED
+            os.kill(reader, signal.SIGCONT)
+            until(lambda: "accepts no connections" in server.log() and "expired token" in server.log())
+            stop_reading(server)
+            server.send_signal()
+            assert server.wait(20) == 0
+        finally:
+            os.kill(reader, signal.SIGCONT)
 
 
 # The file

@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import Glibc
 internal import Synchronization
 internal import System
@@ -85,10 +84,7 @@ final class LineWriter: Sendable {
         }
         if isFirst { work.signal() }
         if isFirstDrop {
-            // Not on the caller's loop: if the access log's reader hangs, standard error's may hang as well.
-            DispatchQueue.global().async { [failures] in
-                failures.log("lines of the access log are dropped, as its reader or its disk is too slow or hangs")
-            }
+            failures.log("lines of the access log are dropped, as its reader or its disk is too slow or hangs")
         }
     }
 

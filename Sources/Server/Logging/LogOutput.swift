@@ -1,3 +1,4 @@
+internal import Dispatch
 internal import FoundationEssentials
 internal import Glibc
 package import HTTP
@@ -52,10 +53,45 @@ package final class LogOutput: Sendable {
                 unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
-            // One call if the system accepts all bytes, so that the lines of several threads do not mix. An error
-            // means that the reader has ended or the disk is full, and there is nowhere else to report that.
-            try? BlockingIO.write(Array(line.text(output.state.withLock(\.format)).utf8), to: STDERR_FILENO)
+            LogOutput.write(Array(line.text(output.state.withLock(\.format)).utf8))
         }
+    }
+
+    // MARK: - Standard error
+
+    /// Writes the lines for which there was no room, one after the other.
+    private static let queue = DispatchQueue(label: "log")
+    /// How many lines wait there.
+    private static let queued = Mutex(0)
+    /// How many lines may wait; further ones are dropped.
+    private static let limit = 10_000
+    /// The longest line that a pipe with room takes without a wait.
+    private static let longestAtOnce = 4 << 10
+
+    /// Writes a line before it returns, unless nobody reads standard error: then only the queue waits, and not the caller, which
+    /// may be a loop or the store's writer.
+    private static func write(_ line: [UInt8]) {
+        // The lock keeps the order of the lines, and the room for the one that was promised it.
+        queued.withLock { count in
+            // An error means that the reader has ended or the disk is full, and there is nowhere else to report that.
+            if count == 0, line.count <= longestAtOnce, BlockingIO.hasRoom(STDERR_FILENO) {
+                try? BlockingIO.write(line, to: STDERR_FILENO)
+            } else if count < limit {
+                count += 1
+                queue.async {
+                    try? BlockingIO.write(line, to: STDERR_FILENO)
+                    queued.withLock { $0 -= 1 }
+                }
+            }
+        }
+    }
+
+    /// Waits until all lines are written, but for a second at most; call it before the process ends.
+    package static func finish() {
+        guard queued.withLock(\.self) > 0 else { return }
+        let finished = Semaphore()
+        queue.async { finished.signal() }
+        finished.wait(atMost: .seconds(1))
     }
 }
 

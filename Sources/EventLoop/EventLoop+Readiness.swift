@@ -110,16 +110,19 @@ extension EventLoop {
         registrations[row].takeWaiter()?.wake(reason)
     }
 
-    /// Ends the idle waits of handlers that have lasted longest, as if their deadlines had passed: an eighth of them, but at least
-    /// 1 and at most 32, as this looks at every descriptor.
+    /// Ends the idle waits of connections that have lasted longest, as if their deadlines had passed: an eighth of them, but at
+    /// least 1 and at most 32, as this looks at every descriptor.
     ///
-    /// With equal time limits, the deadline that comes first belongs to the wait that began first.
+    /// With equal time limits, the deadline that comes first belongs to the wait that began first. Waits of tasks, such as that for
+    /// the beginning of a handshake, have shorter limits, and usually end in a moment: they are chosen only if no handler waits.
     package func endLongestIdleWaits() {
         assertCurrent()
-        var idle = TimerHeap()
-        for row in registrations.indices where registrations[row].isIdleHandler {
-            idle.insert(TimerHeap.Entry(deadline: registrations[row].deadline, target: .row(row)))
+        var (idle, beginning) = (TimerHeap(), TimerHeap())
+        for row in registrations.indices where registrations[row].isIdleConnection {
+            let entry = TimerHeap.Entry(deadline: registrations[row].deadline, target: .row(row))
+            if registrations[row].waiter is WaitingTask { beginning.insert(entry) } else { idle.insert(entry) }
         }
+        if idle.count == 0 { idle = beginning }
         for _ in 0..<max(1, min(32, idle.count / 8)) {
             if case .row(let row) = idle.popDue(at: .never)?.target { wake(row, .timedOut) }
         }

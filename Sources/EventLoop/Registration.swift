@@ -62,8 +62,8 @@ struct Registration {
     /// Whether the wait may end without loss, for example between two requests.
     var isIdle = false
     var waiter: (any ReadinessHandler)?
-    /// Whether an idle wait of a handler that is not a task is under way.
-    var isIdleHandler: Bool { isIdle && waiter != nil && !(waiter is WaitingTask) }
+    /// Whether an idle wait is under way on a connection.
+    var isIdleConnection: Bool { isIdle && waiter != nil && !isShared }
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never

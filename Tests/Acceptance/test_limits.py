@@ -3,6 +3,7 @@ import subprocess
 
 import pytest
 
+from certificates import make_certificate
 from conftest import SMALL_LIMITS
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, fresh_id
 from http_client import FORM, Connection, ProtocolError, chunks, exchange, form, get, lines
@@ -236,6 +237,26 @@ def test_idle_connections_keep_no_client_out(serve, loops):
         idle.append(open_and_use(server))
     for connection in idle:
         connection.close()
+
+
+def test_connections_that_never_begin_their_handshake_keep_no_client_out(serve, tmp_path):
+    certificate, key = make_certificate(tmp_path)
+    server = serve({"listen": ["127.0.0.1:0", "https://127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required"],
+                    "tls": {"certificate": certificate, "private_key": key}, "limits": {"connections": 20}})
+    silent = [Connection(address) for address in server.addresses[1:] for _ in range(20)]
+    for _ in range(3):
+        assert is_served(server)
+    for connection in silent:
+        connection.close()
+
+
+def test_an_idle_connection_of_another_loop_makes_room(serve):
+    server = serve({"loops": 2, "limits": {"connections": 2}})
+    # Each loop has one; with equal numbers, the first loop is asked for room first.
+    with open_and_begin(server) as busy, open_and_use(server) as idle:
+        assert is_served(server)
+        idle.expect_end()
+        go_on(busy)
 
 
 def test_503_can_be_read_by_a_client_that_sends_its_request_first(serve, tmp_path):

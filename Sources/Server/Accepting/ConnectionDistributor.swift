@@ -75,11 +75,12 @@ final class ConnectionDistributor: Sendable {
         }
     }
 
-    /// Returns when each loop has handled the events that had arrived before, up to the 256 that it takes at a time, and so no
-    /// longer counts connections that have ended.
+    /// Makes room on the other loops too, and returns when each loop has handled the events that had arrived before, up to the 256
+    /// that it takes at a time, and so no longer counts connections that have ended.
     private func noticeEnds() async {
         for context in contexts {
             await Task(executorPreference: context.loop) {
+                _ = context.makeRoom()
                 // After the first yield the loop asks for events, which it has delivered when the second returns.
                 for _ in 0..<2 { await Task.yield() }
             }.value

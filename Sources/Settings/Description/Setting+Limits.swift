@@ -27,9 +27,9 @@ extension Setting {
         Setting(
             "limits.connections", \.connectionLimit, .number(1...1_000_000),
             """
-            The largest number of open connections. For a further one, the connection that has waited longest for a request is
-            closed; if none waits, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE= as well, or
-            fewer are served.
+            The largest number of open connections. For a further one, those that have waited longest for a request are closed,
+            some at a time; until there is room, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE=
+            as well, or fewer are served.
             """
         ),
     ]

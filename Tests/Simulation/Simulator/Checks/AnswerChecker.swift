@@ -241,7 +241,8 @@ extension AnswerChecker {
         if bytesRead > 0 { fail("a part of the PROXY header was read") }
         let waited = now + Self.slack - acceptedAt
         let isMalformed = client.proxyHeader?.isMalformed == true
-        guard isMalformed || socket.hasEnd || world.hasEndedIdleWaits || waited >= world.choices.headTime else {
+        let mayEnd = isMalformed || socket.hasEnd || world.hasEndedIdleWaits || world.hasExcess(since: acceptedAt)
+        guard mayEnd || waited >= world.choices.headTime else {
             fail("the connection is closed after \(waited / 1_000_000) ms without a PROXY header")
         }
     }

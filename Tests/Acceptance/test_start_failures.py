@@ -238,6 +238,10 @@ simple("a host that nobody knows", "scd", "host..invalid:8080", listen=["host..i
 simple("sockets that systemd does not pass", "s", "systemd has passed no sockets", listen=["systemd"])
 
 
+simple("an address twice", "scd", "listen and admin.listen have 127.0.0.1:7070 twice",
+       listen=["127.0.0.1:7070"], admin={"listen": "127.0.0.1:7070"})
+
+
 @case("an address twice, once by name", "s", "is in use by another program.* or the settings name it twice")
 def _(world):
     port = world.free_port()

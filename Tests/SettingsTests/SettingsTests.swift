@@ -143,7 +143,15 @@ import Testing
             ),
             (
                 "listen: [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
-                "listen has 127.0.0.1:1 twice; each address can be listened on once"
+                "listen and admin.listen have 127.0.0.1:1 twice; each address can be listened on once"
+            ),
+            (
+                "{listen: [\"127.0.0.1:1\"], admin: {listen: \"127.0.0.1:1\"}}",
+                "listen and admin.listen have 127.0.0.1:1 twice; each address can be listened on once"
+            ),
+            (
+                "{listen: [\"unix:/a\", \"unix:/a?mode=0600\"]}",
+                "listen and admin.listen have unix:/a twice; each address can be listened on once"
             ),
             (
                 "limits: {head: 512, request_line: 1024}",

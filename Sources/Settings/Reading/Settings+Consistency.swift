@@ -34,8 +34,13 @@ extension Settings {
             throw .contradiction("listen has \(address), and tls.certificate and tls.private_key name no files for it")
         }
         var seen: Set<ListenAddress> = []
-        for address in listen where !address.isChosenBySystem && !seen.insert(address).inserted {
-            throw .contradiction("listen has \(address) twice; each address can be listened on once")
+        for address in listen + admin.listen where !address.isChosenBySystem {
+            // Options make no difference; sockets that systemd passes are several, and differ in them.
+            let place = address.place == .systemd ? address : ListenAddress(place: address.place)
+            guard seen.insert(place).inserted else {
+                throw .contradiction(
+                    "listen and admin.listen have \(place) twice; each address can be listened on once")
+            }
         }
         try checkStore()
         try checkAccess()

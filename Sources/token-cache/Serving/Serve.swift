@@ -58,7 +58,7 @@ struct CheckConfig: ConfiguredCommand {
             "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
             It refuses what serve refuses, including certificates, keys and folders that are missing or that the server's \
-            user cannot use, and addresses that exclude each other or that this machine does not have. token-cache doctor \
+            user cannot use, and addresses that are named twice or that this machine does not have. token-cache doctor \
             also checks the store.
 
             It has only the rights of the user who runs it, so run it as the server's user. With --json it also describes each \

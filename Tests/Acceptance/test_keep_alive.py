@@ -144,6 +144,15 @@ def test_a_client_that_already_sends_is_not_told(plain, framing, part):
         assert connection.receive().body == STORED
 
 
+def test_a_client_that_is_redirected_is_not_told(plain):
+    head, _ = head_and_body("length", fresh_id(), EXPECT, "X-Forwarded-Proto: http")
+    with Connection(plain.address) as connection:
+        connection.send(head)
+        response = connection.receive("POST")
+        assert response.status == 308 and response.closes
+        connection.expect_end()
+
+
 def test_a_request_without_a_body_is_answered_at_once(plain):
     with Connection(plain.address) as connection:
         for fields in ([EXPECT], [EXPECT, "Content-Length: 0"]):

@@ -41,6 +41,13 @@ extension Connection {
             }
             return true
         case .sendContinue:
+            // A client that is redirected must not be asked for its token in clear.
+            let head = reader.partialHead
+            let decision = settings.https.decision(on: head, in: reader.requestBytes, from: peer)
+            if let response = Self.unserved(decision, head, in: reader.requestBytes, settings) {
+                endUnread(with: response, on: context)
+                return true
+            }
             if output.capacity == 0 { takeBuffers(of: context) }
             output.append(contentsOf: ResponseEncoder.continueResponse)
             return true
@@ -193,18 +200,24 @@ extension Connection {
         let (request, bytes) = (reader.request, reader.requestBytes)
         var summary = RequestSummary(request.head)
         summary.id = context.requestID(request.head, in: bytes, from: peer)
-        switch settings.https.decision(on: request.head, in: bytes, from: peer) {
-        case .served(let isSecure):
-            summary.isSecure = isSecure
-            if let service = settings.plainService {
-                return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
-            }
-            let source = RequestSource(peer: peer, https: settings.https, certificate: certificate)
-            return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
-        case .redirected:
-            let redirect = settings.https.redirect(request.head, in: bytes) ?? Response(.missingHost)
-            return (.now(redirect), summary)
-        case .refused(let refusal): return (.now(Response(refusal)), summary)
+        let decision = settings.https.decision(on: request.head, in: bytes, from: peer)
+        if let response = unserved(decision, request.head, in: bytes, settings) { return (.now(response), summary) }
+        if case .served(let isSecure) = decision { summary.isSecure = isSecure }
+        if let service = settings.plainService {
+            return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
+        }
+        let source = RequestSource(peer: peer, https: settings.https, certificate: certificate)
+        return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
+    }
+
+    /// The answer to a request that is redirected or refused; nil if it is served.
+    private static func unserved(
+        _ decision: HTTPSPolicy.Decision, _ head: RequestHead, in bytes: Span<UInt8>, _ settings: ConnectionSettings
+    ) -> Response? {
+        switch decision {
+        case .served: nil
+        case .redirected: settings.https.redirect(head, in: bytes) ?? Response(.missingHost)
+        case .refused(let refusal): Response(refusal)
         }
     }
 

@@ -13,7 +13,8 @@ extension Connection {
         if !output.isEmpty, !sendNow(on: context), case .closed = state { return }
         guard let since = dropRequest(for: answer, since: since, on: context) else {
             return answer.takesLong
-                ? end(with: .outOfBuffers, on: context) : write(answer.failForLackOfRoom(), since: since, on: context)
+                ? end(with: Response(.outOfBuffers), on: context)
+                : write(answer.failForLackOfRoom(), since: since, on: context)
         }
         if answer.takesLong {
             // An answer before this one may have waited for the store; only the time in the queue is limited.
@@ -140,7 +141,7 @@ extension Connection {
     private mutating func giveUp(on context: LoopContext) -> Bool {
         switch state {
         case .longRequest: refuse(.outOfBuffers, on: context)
-        case .longAnswer: end(with: .outOfBuffers, on: context)
+        case .longAnswer: end(with: Response(.outOfBuffers), on: context)
         // An answer that has begun is cut off.
         default: return close()
         }

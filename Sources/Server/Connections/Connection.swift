@@ -200,6 +200,11 @@ struct Connection: ~Copyable {
 
     /// Answers a request that cannot be read further, as the connection's last.
     mutating func refuse(_ refusal: Refusal, on context: LoopContext) {
+        endUnread(with: Response(refusal), on: context)
+    }
+
+    /// Answers a request that is not read further, as the connection's last.
+    mutating func endUnread(with response: consuming Response, on context: LoopContext) {
         if settings.accessLog != nil { answeringBegan = .now }
         let head = reader.partialHead
         request = RequestSummary(head)
@@ -207,12 +212,12 @@ struct Connection: ~Copyable {
         if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: peer) {
             request.isSecure = isSecure
         }
-        end(with: refusal, on: context)
+        end(with: response, on: context)
     }
 
-    /// Answers the current request with a refusal, as the connection's last.
-    mutating func end(with refusal: Refusal, on context: LoopContext) {
-        encode(Response(refusal), closes: true, on: context)
+    /// Answers the current request, as the connection's last.
+    mutating func end(with response: consuming Response, on context: LoopContext) {
+        encode(response, closes: true, on: context)
         state = .closing(lingers: true)
     }
 

@@ -219,6 +219,7 @@ def test_a_reader_of_the_access_log_that_does_not_read_stalls_no_request_and_no_
     assert exchange(server.address, post("a", "b")).body == STORED
     server.send_signal()
     assert server.wait(20) == 0
+    assert "the last lines of the access log are lost" in server.log()
 
 
 def test_a_named_pipe_with_a_reader_takes_the_access_log(serve, tmp_path):

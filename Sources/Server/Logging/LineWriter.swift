@@ -99,7 +99,9 @@ final class LineWriter: Sendable {
     func close() {
         state.withLock { $0.isClosed = true }
         work.signal()
-        finished.wait(atMost: .seconds(1))
+        if !finished.wait(atMost: .seconds(1)) {
+            failures.log("the last lines of the access log are lost, as its reader does not read")
+        }
     }
 
     /// - Returns: Whether further lines may follow.

@@ -52,7 +52,7 @@ extension Setting {
             """
         ),
         Setting(
-            "timeouts.idle", \.timeouts.idle, .duration(.milliseconds(100) ... .seconds(86_400)),
+            "timeouts.idle", \.timeouts.idle, waiting,
             """
             The longest time between two requests of a connection. Keep it longer than the proxy's own timeout, so that the
             proxy closes first.

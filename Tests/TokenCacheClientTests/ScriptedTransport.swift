@@ -74,6 +74,11 @@ final class VersionedServer: Sendable {
         self.hasVersions = hasVersions
     }
 
+    /// The token that is stored; nil if there is none.
+    var token: String? {
+        row.withLock { $0.text }.flatMap { try? TokenInformation(text: $0) }?.token
+    }
+
     func transport() -> ScriptedTransport {
         ScriptedTransport { [self] request, number in
             if isDown.withLock({ $0 }) { throw TokenCacheError.unreachable(code: -1004) }

@@ -230,6 +230,39 @@ private final class Device {
         for device in devices { #expect(try await device.cache.fetch() == nil) }
     }
 
+    /// Random steps of one device while answers are lost and processes end.
+    @Test(arguments: 0..<60 as Range<UInt64>, [true, false])
+    func `a device that is alone keeps what it has written last`(seed: UInt64, hasVersions: Bool) async throws {
+        var random = SeededGenerator(seed: seed)
+        let server = VersionedServer(hasVersions: hasVersions)
+        let device = try Device(1, server, hasVersions: hasVersions)
+        for step in 0..<80 {
+            device.isDown.withLock { $0 = Int.random(in: 0..<3, using: &random) == 0 }
+            server.losesAnswers.withLock { $0 = Int.random(in: 0..<3, using: &random) == 0 }
+            var last = device.disk.information?.token
+            switch Int.random(in: 0..<8, using: &random) {
+            case 0: try device.restart()
+            case 1: _ = try? await device.cache.fetch()
+            case 2: try? await device.cache.synchronize()
+            case 3:
+                try await device.logIn("\(step)")
+                last = "of \(step)"
+            case 4:
+                try await device.cache.clear()
+                last = nil
+            default:
+                try await device.refresh("\(step)")
+                if last != nil { last = "\(step) on 1" }
+            }
+            #expect(device.disk.information?.token == last)
+        }
+        server.losesAnswers.withLock { $0 = false }
+        device.isDown.withLock { $0 = false }
+        let last = device.disk.information?.token
+        try await device.cache.synchronize()
+        #expect([server.token, device.disk.information?.token] == [last, last])
+    }
+
     /// A ledger of sign-outs while answers are lost, processes end, and clocks are wrong.
     @Test(arguments: 0..<60 as Range<UInt64>, [true, false])
     func `no login comes back after its sign-out was acknowledged`(seed: UInt64, hasVersions: Bool) async throws {

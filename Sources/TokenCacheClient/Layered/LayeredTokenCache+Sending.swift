@@ -184,6 +184,8 @@ extension LayeredTokenCache {
             // A login that came after the sign-out stands.
             return !(login.map(ended.contains) ?? false) && (isNewLogin || record.base == .anything)
         case .token(let found):
+            // This device's own.
+            if write.replaced.contains(SHA256.hexadecimal(found.token)) { return true }
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
             guard let information = record.information else {
                 // A sign-out does not end a login that its device did not know.

@@ -208,9 +208,13 @@ public actor LayeredTokenCache: TokenCaching {
         let save: @Sendable (inout LocalRecord?) -> Void = { record in
             var logins = record?.write?.logins ?? []
             if let login = record?.information?.loginID { logins.insert(login) }
+            var replaced = record?.write?.replaced ?? []
+            if record?.write != nil, let token = record?.information?.token {
+                replaced = (replaced + [SHA256.hexadecimal(token)]).suffix(100)
+            }
             record = LocalRecord(
                 information, base: record?.base ?? .anything,
-                write: LocalRecord.Write(id: id, logins: logins, credential: credential))
+                write: LocalRecord.Write(id: id, logins: logins, credential: credential, replaced: replaced))
         }
         saving.insert(id)
         var failure: (any Error)?

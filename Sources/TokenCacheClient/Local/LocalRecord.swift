@@ -23,6 +23,9 @@ struct LocalRecord: Sendable {
         var logins: Set<String> = []
         /// Sends a sign-out when the user's own cache is gone.
         var credential: Credential?
+        /// The hashes of this device's last tokens before this write that the server may have, although no answer has said so: at
+        /// most a hundred.
+        var replaced: [String] = []
     }
 
     init(_ information: TokenInformation?, base: TokenBase = .anything, write: Write? = nil) {

@@ -106,14 +106,14 @@ extension LayeredTokenCache {
     /// Ends a write that has reached the server or was overtaken there.
     private func finish(_ write: LocalRecord.Write, _ result: SendResult) async throws {
         let save: @Sendable (inout LocalRecord?) -> Void = { record in
-            let isLast = record?.write?.id == write.id
+            // A later write, perhaps of another process, was based on what was known then.
+            guard record?.write?.id == write.id else { return }
             switch result {
-            case .sent(let base): record?.base = base
-            case .overtaken(let current):
-                record?.base = current.base
-                if isLast { record = LocalRecord(current.information, base: current.base) }
+            case .sent(let base):
+                record?.base = base
+                record?.write = nil
+            case .overtaken(let current): record = LocalRecord(current.information, base: current.base)
             }
-            if isLast { record?.write = nil }
         }
         // If this cannot be saved, the write is sent again later, and turns out to be on the server already.
         defer {

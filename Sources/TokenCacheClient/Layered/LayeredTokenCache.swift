@@ -191,12 +191,17 @@ public actor LayeredTokenCache: TokenCaching {
         }
     }
 
-    private func write(_ information: TokenInformation?) async throws {
-        // If the task is cancelled, it stops waiting, but the write is completed.
-        try await Outcome { try await self.begin(information) }.value()
+    /// Stores a token that continues a login, unless that has ended or was replaced.
+    func storeContinued(_ information: TokenInformation) async throws {
+        try await write(information, isContinued: true)
     }
 
-    private func begin(_ information: TokenInformation?) async throws {
+    private func write(_ information: TokenInformation?, isContinued: Bool = false) async throws {
+        // If the task is cancelled, it stops waiting, but the write is completed.
+        try await Outcome { try await self.begin(information, isContinued) }.value()
+    }
+
+    private func begin(_ information: TokenInformation?, _ isContinued: Bool) async throws {
         lookForOthers()
         let id = UUID().uuidString
         // A sign-out replaces whatever is on the server, unless this device has signed out before.
@@ -205,7 +210,13 @@ public actor LayeredTokenCache: TokenCaching {
         untried = (id, information == nil && !hasSignedOut)
         let outcome = outcome(of: id)
         let credential = information == nil ? (remote as? RemoteTokenCache)?.credential : nil
+        let refusal = Locked<TokenCacheError?>(nil)
         let save: @Sendable (inout LocalRecord?) -> Void = { record in
+            let isRefused = refusal.withLock { refusal in
+                refusal = isContinued ? information.flatMap { record?.refusal(of: $0) } : nil
+                return refusal != nil
+            }
+            if isRefused { return }
             var logins = record?.write?.logins ?? []
             if let login = record?.information?.loginID { logins.insert(login) }
             var replaced = record?.write?.replaced ?? []
@@ -226,6 +237,10 @@ public actor LayeredTokenCache: TokenCaching {
             if information == nil, (try? await local.clear()) != nil { try? await change(isKept: true, save) }
         }
         saving.remove(id)
+        if let refusal = refusal.withLock({ $0 }) {
+            outcomes[id] = nil
+            throw refusal
+        }
         send()
         do {
             try await withTimeLimit(patience, clock: clock) { try await outcome.value() }

@@ -39,6 +39,15 @@ struct LocalRecord: Sendable {
         return text == other.text && base == other.base && write == other.write
     }
 
+    /// Why a token that continues a login may not replace this: the login was ended or replaced, by another process or elsewhere.
+    ///
+    /// The server would accept the token, because it replaces the version that this device knows: the sign-out.
+    func refusal(of new: TokenInformation) -> TokenCacheError? {
+        guard let information else { return .conflict(current: nil) }
+        let isOther = information.loginID != new.loginID && information.loginID != nil && new.loginID != nil
+        return isOther ? .conflict(current: information) : nil
+    }
+
     // MARK: - Bytes
 
     /// An item, as JSON.

@@ -65,6 +65,18 @@ public struct LocalTokenCache: TokenCaching {
         try await update { $0 = LocalRecord(information) }
     }
 
+    /// Keeps a token that continues a login, unless that has ended or was replaced.
+    func storeContinued(_ information: TokenInformation) async throws {
+        let refusal = try await update { record -> TokenCacheError? in
+            // Without an item there is surely no token. A damaged one says nothing, and is replaced.
+            let isNone = record == nil && (try? storage.read()) == nil
+            if let refusal = (isNone ? LocalRecord(nil) : record)?.refusal(of: information) { return refusal }
+            record = LocalRecord(information)
+            return nil
+        }
+        if let refusal { throw refusal }
+    }
+
     /// Removes the token from this device, whatever its format: signing out always works.
     @concurrent public func clear() async throws {
         // Without the lock: a full disk may have no room for its file.

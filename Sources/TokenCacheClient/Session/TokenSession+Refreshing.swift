@@ -127,8 +127,11 @@ extension TokenSession {
         do {
             let isStored = try await writes.run { [self] in
                 if let present = broadcast.information, present != new { return false }
-                if await isLoginCached { try await Self.checkLogin(of: new, in: cache) }
-                try await cache.store(new)
+                switch cache {
+                case let cache as LayeredTokenCache where await isLoginCached: try await cache.storeContinued(new)
+                case let cache as LocalTokenCache where await isLoginCached: try await cache.storeContinued(new)
+                default: try await cache.store(new)
+                }
                 return true
             }
             if isStored, currentToken?.loginID == new.loginID { isLoginCached = true }
@@ -140,25 +143,6 @@ extension TokenSession {
             }
             throw error
         }
-    }
-
-    /// Checks that a login was neither ended nor replaced since, as far as this device knows from another process or a late answer.
-    ///
-    /// Without this check, the server would accept the token, because it replaces the version that this device knows: the sign-out.
-    ///
-    /// - Throws: `TokenCacheError.conflict` with what is there.
-    private static func checkLogin(of new: TokenInformation, in cache: any TokenCaching) async throws {
-        var record: LocalRecord?
-        if let layered = cache as? LayeredTokenCache {
-            record = try? await layered.record()
-        } else if let local = cache as? LocalTokenCache {
-            // There is nothing to ask beyond it: without a record there is surely no token.
-            record = try? await local.record() ?? LocalRecord(nil)
-        }
-        guard let record else { return }
-        let found = record.information
-        let isOther = found?.loginID != new.loginID && found?.loginID != nil && new.loginID != nil
-        if found == nil || isOther { throw TokenCacheError.conflict(current: found) }
     }
 
     /// Stores a token; if another device was faster, takes over its token or its sign-out.

@@ -1,0 +1,138 @@
+import Foundation
+import Testing
+
+@testable import TokenCacheClient
+
+/// A disk on which another process writes at the worst moment: after a read, or before the next change gets the lock.
+private final class ContestedDisk: LocalStorage {
+    let disk = TestStorage()
+    private let next = Locked<(@Sendable () -> Void)?>(nil)
+
+    func interfere(_ write: @escaping @Sendable () -> Void) {
+        next.withLock { $0 = write }
+    }
+
+    private func letOtherWrite() {
+        next.withLock { next in
+            defer { next = nil }
+            return next
+        }?()
+    }
+
+    func read() throws(TokenCacheError) -> Data? {
+        let item = try disk.read()
+        letOtherWrite()
+        return item
+    }
+
+    func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        letOtherWrite()
+        return try disk.exclusively(body)
+    }
+
+    func write(_ item: Data) throws(TokenCacheError) { try disk.write(item) }
+    func remove() throws(TokenCacheError) { try disk.remove() }
+    func all() -> [any LocalStorage] { [disk] }
+}
+
+/// Two processes of one device, such as an app and its extension.
+@Suite struct SharedDeviceTests {
+    private let disk = TestStorage()
+    private let server = VersionedServer()
+
+    private func token(_ text: String) -> TokenInformation {
+        TokenInformation(token: text, refreshDate: Date(timeIntervalSince1970: 1_700_000_000), loginID: "1")
+    }
+
+    /// The cache of a process.
+    private func process(_ disk: (any LocalStorage)? = nil, _ transport: (any Transport)? = nil) throws
+        -> LayeredTokenCache
+    {
+        let remote = try remote(.session { _ in "tcs_a" }, transport ?? server.transport())
+        return LayeredTokenCache(
+            local: LocalTokenCache(disk ?? self.disk, user: "a"), remote: remote, patience: .seconds(20),
+            clock: WaitingClock())
+    }
+
+    @Test(arguments: [true, false])
+    func `a refresh does not undo a sign-out that another process makes at the same moment`(isLayered: Bool)
+        async throws
+    {
+        let contested = ContestedDisk()
+        let disk = contested.disk
+        let local = LocalTokenCache(contested, user: "a")
+        let session = patientSession(cache: isLayered ? try process(contested) : local)
+        try await session.open { self.token("one") }
+        let gate = Gate()
+        gate.shut()
+        let refreshing = Task {
+            try await session.token(forcingRefresh: true) { _ in
+                await gate.pass()
+                return self.token("two")
+            }
+        }
+        await gate.reached()
+        let base = try #require(disk.record?.base)
+        contested.interfere {
+            disk.state.withLock { state in
+                guard isLayered else {
+                    state.item = nil
+                    return
+                }
+                let record = LocalRecord(nil, base: base, write: LocalRecord.Write(logins: ["1"]))
+                state.item = record.data(of: "a")
+            }
+        }
+        gate.open()
+        #expect(try await refreshing.value.token == "two")
+        try await until { session.state == .closed || disk.information?.token == "two" }
+        #expect(session.state == .closed)
+        #expect(disk.information == nil)
+        if isLayered {
+            try await process(disk).synchronize()
+            #expect(server.token == nil)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a damaged item is no sign-out`(isLayered: Bool) async throws {
+        let local = LocalTokenCache(disk, user: "a")
+        let session = patientSession(cache: isLayered ? try process() : local)
+        try await session.open { self.token("one") }
+        disk.state.withLock { $0.item = Data("{".utf8) }
+        _ = try await session.token(forcingRefresh: true) { _ in self.token("two") }
+        try await until { disk.information?.token == "two" || session.state == .closed }
+        #expect(session.state == .openTokenExtended)
+    }
+
+    @Test(arguments: [true, false])
+    func `a late answer to one write does not count for a later one`(isOfOtherProcess: Bool) async throws {
+        let gate = Gate()
+        let transport = server.transport()
+        let slow = try process(
+            disk,
+            ScriptedTransport { request, _ in
+                let answer = try await transport.send(request)
+                if request.text.contains("two") { await gate.pass() }
+                return answer
+            })
+        try await slow.store(token("one"))
+        gate.shut()
+        let storing = Task { try await slow.store(self.token("two")) }
+        await gate.reached()
+        if isOfOtherProcess {
+            let other = try process()
+            try await other.synchronize()
+            try await other.store(token("three"))
+            gate.open()
+            try await storing.value
+        } else {
+            let later = Task { try await slow.store(self.token("three")) }
+            try await until { disk.information?.token == "three" }
+            gate.open()
+            _ = try await (storing.value, later.value)
+        }
+        try await process().store(token("four"))
+        #expect([server.token, disk.information?.token] == ["four", "four"])
+    }
+}

@@ -303,10 +303,10 @@ private final class Device {
 
     // MARK: - Users who do not come back
 
-    @Test(arguments: [true, false])
-    func `a sign-out that nobody is left to send is sent by the next cache of the device`(hasVersions: Bool)
-        async throws
-    {
+    @Test(arguments: [true, false], [true, false])
+    func `a sign-out that nobody is left to send is sent by the next cache of the device`(
+        hasVersions: Bool, isOvertaken: Bool
+    ) async throws {
         let directory = try TemporaryDirectory()
         let folder = URL(filePath: directory.path).appending(path: "tokens")
         let server = VersionedServer(hasVersions: hasVersions)
@@ -317,7 +317,7 @@ private final class Device {
                 hasVersions ? .session { _ in "of_\(id)" } : .uniqueID(id),
                 ScriptedTransport { request, _ in
                     // The row is that of anna.
-                    let shown = request.headers["Authorization"] ?? request.text
+                    let shown = request.headers["Authorization"] ?? (request.url.query() ?? "") + request.text
                     if !shown.contains("of_a"), !shown.contains("unique_id=a") {
                         return request.answer(Answers.nothing)
                     }
@@ -335,13 +335,19 @@ private final class Device {
         #expect(try await users.all().isEmpty)
         server.isDown.withLock { $0 = false }
         #expect(server.row.withLock { $0.text }?.contains("of anna") == true)
+        // By a login on her phone.
+        let later = TokenInformation(token: "of her phone", loginID: "2")
+        if isOvertaken { server.row.withLock { $0 = VersionedServer.Row(text: later.text, version: 7) } }
         // The next start, with another user, whose session it is not.
-        let later = Users(directory: folder) { id in patientSession(cache: try cache(id)) }
-        try await later.switch(to: "b").open { TokenInformation(token: "of ben") }
+        let next = Users(directory: folder) { id in patientSession(cache: try cache(id)) }
+        try await next.switch(to: "b").open { TokenInformation(token: "of ben") }
         try await until { server.row.withLock { $0.text }?.contains("of anna") == false }
         // And nothing of her is left.
         let slot = folder.appending(path: SHA256.hexadecimal("a") + ".json")
-        try await until { !FileManager.default.fileExists(atPath: slot.path) }
+        try await until { (try? String(contentsOf: slot, encoding: .utf8))?.contains("\"write\"") != true }
+        try await until { (try? String(contentsOf: slot, encoding: .utf8))?.contains("TokenKey") != false }
+        #expect(!FileManager.default.fileExists(atPath: slot.path))
+        #expect(server.token == (isOvertaken ? "of her phone" : nil))
     }
 
     /// A place with the slots of other users, in this order.

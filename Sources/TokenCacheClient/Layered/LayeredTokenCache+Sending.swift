@@ -105,10 +105,12 @@ extension LayeredTokenCache {
 
     /// Ends a write that has reached the server or was overtaken there.
     private func finish(_ write: LocalRecord.Write, _ result: SendResult) async throws {
-        let save: @Sendable (inout LocalRecord?) -> Void = { record in
+        let save: @Sendable (inout LocalRecord?) -> Void = { [isOthers] record in
             // A later write, perhaps of another process, was based on what was known then.
             guard record?.write?.id == write.id else { return }
             switch result {
+            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere.
+            case _ where isOthers: record = nil
             case .sent(let base):
                 record?.base = base
                 record?.write = nil
@@ -209,20 +211,14 @@ extension LayeredTokenCache {
             for (other, credential) in (try? await local.waitingSignOuts()) ?? [] where other.user != local.user {
                 guard let remote = remote.cache(by: credential) else { continue }
                 let cache = LayeredTokenCache(local: other, remote: remote, patience: patience, clock: clock)
-                await cache.stopLooking()
-                do {
-                    try await cache.synchronize()
-                    // Removes the record, unless the user has come back meanwhile.
-                    try await other.update { record in
-                        if let known = record, known.write == nil, known.information == nil { record = nil }
-                    }
-                } catch {}
+                try? await cache.synchronizeOthers()
             }
         }
     }
 
-    private func stopLooking() {
-        looksForOthers = false
+    private func synchronizeOthers() async throws {
+        (looksForOthers, isOthers) = (false, true)
+        try await synchronize()
     }
 }
 

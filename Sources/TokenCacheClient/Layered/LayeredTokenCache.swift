@@ -44,6 +44,8 @@ public actor LayeredTokenCache: TokenCaching {
     var retry: Task<Void, Never>?
     /// Whether to look for waiting sign-outs of other users, which happens once.
     var looksForOthers = true
+    /// Whether this cache only sends the sign-out of a user whose own cache is gone.
+    var isOthers = false
     nonisolated let reports = Locked<[@Sendable (any Error) -> Void]>([])
 
     /// A cache in two layers.

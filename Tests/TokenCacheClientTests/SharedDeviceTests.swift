@@ -135,4 +135,22 @@ private final class ContestedDisk: LocalStorage {
         try await process().store(token("four"))
         #expect([server.token, disk.information?.token] == ["four", "four"])
     }
+
+    @Test func `what another process has forgotten while a write waits is asked for, not taken for none`() async throws
+    {
+        let transport = server.transport()
+        let cache = try process(
+            disk,
+            ScriptedTransport { [disk] request, number in
+                if number == 3 { disk.state.withLock { $0.item = nil } }
+                return try await transport.send(request)
+            })
+        try await cache.store(token("one"))
+        server.isDown.withLock { $0 = true }
+        try await cache.clear()
+        server.isDown.withLock { $0 = false }
+        let later = TokenInformation(token: "of a later login", loginID: "2")
+        server.row.withLock { $0 = VersionedServer.Row(text: later.text, version: 7) }
+        #expect(try await cache.fetch()?.token == "of a later login")
+    }
 }

@@ -125,7 +125,8 @@ public actor LayeredTokenCache: TokenCaching {
         if let write = known?.write {
             // What this device has written counts, also before the server has it, unless another device was faster.
             await wait(for: write.id)
-            return try await record()?.information
+            known = try await record()
+            if let known { return known.information }
         }
         let answer = ask(known)
         guard let known else { return try await answer.value() }

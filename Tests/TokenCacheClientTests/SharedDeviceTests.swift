@@ -136,6 +136,22 @@ private final class ContestedDisk: LocalStorage {
         #expect([server.token, disk.information?.token] == ["four", "four"])
     }
 
+    @Test func `what one process could not save does not replace another's waiting sign-out`() async throws {
+        let (app, widget) = (try process(), try process())
+        try await app.store(token("one"))
+        server.isDown.withLock { $0 = true }
+        disk.fillDisk()
+        await #expect(throws: TestStorage.full) { try await app.store(token("two")) }
+        #expect(try await app.fetch()?.token == "two")
+        disk.fillDisk(false)
+        try await widget.clear()
+        #expect(disk.record?.write != nil)
+        server.isDown.withLock { $0 = false }
+        try await app.synchronize()
+        #expect(server.token == nil)
+        #expect(try await app.fetch() == nil)
+    }
+
     @Test func `what another process has forgotten while a write waits is asked for, not taken for none`() async throws
     {
         let transport = server.transport()

@@ -29,6 +29,8 @@ public actor LayeredTokenCache: TokenCaching {
     private let turns = Turns()
     /// The record if it could not be saved, for example on a full disk; it counts in place of the saved one.
     private var unsaved: LocalRecord?
+    /// The id of the write that the saved record had then.
+    private var savedWrite: String?
     /// The outcomes of writes that somebody waits for, by the writes' ids.
     var outcomes: [String: Outcome<Void>] = [:]
     /// The fetch from the server that is under way, and what was known before it.
@@ -92,15 +94,20 @@ public actor LayeredTokenCache: TokenCaching {
     private func changeNow(_ isKept: Bool, _ change: @Sendable (inout LocalRecord?) -> Void) async throws {
         let earlier = unsaved
         do {
-            try await local.update { record in
-                if let earlier { record = earlier }
+            try await local.update { [savedWrite] record in
+                // What another process has put into the queue since stays there.
+                let waiting = record?.write?.id
+                if let earlier, waiting == nil || waiting == savedWrite { record = earlier }
                 change(&record)
             }
             unsaved = nil
         } catch {
             if isKept || earlier != nil {
                 var record = earlier
-                if record == nil { record = try? await local.record() }
+                if record == nil {
+                    record = try? await local.record()
+                    savedWrite = record?.write?.id
+                }
                 change(&record)
                 unsaved = record
             }
@@ -185,7 +192,7 @@ public actor LayeredTokenCache: TokenCaching {
     /// Clears the token on this device, queues the sign-out, and waits a moment until it is sent.
     ///
     /// - Throws: What the local cache throws, if the sign-out has not reached the server and cannot be queued either: it is lost
-    ///   if the process ends.
+    ///   if the process ends, or another process writes.
     public func clear() async throws {
         do {
             try await write(nil)

@@ -139,6 +139,21 @@ extension LayeredTokenCacheTests {
         try await until { await cache.remoteError == nil }
     }
 
+    @Test func `a sign-out is sent after a token that was refused for good meanwhile`() async throws {
+        let cache = layered()
+        try await cache.store(token("one"))
+        server.contents.withLock { $0.storeError = TokenCacheError.refused(status: 413, code: "41300") }
+        server.gate.shut()
+        let storing = Task { try await cache.store(token("too long")) }
+        await server.gate.reached()
+        let clearing = Task { try await cache.clear() }
+        try await until { disk.record?.information == nil }
+        server.gate.open()
+        _ = try await (storing.value, clearing.value)
+        #expect(server.information == nil)
+        #expect(!isQueued)
+    }
+
     @Test(arguments: [(400, true), (408, false), (413, true), (500, false)])
     func `a refusal is for good unless the same request may succeed`(status: Int, isPermanent: Bool) {
         #expect(TokenCacheError.refused(status: status, code: "").isPermanent == isPermanent)

@@ -60,6 +60,8 @@ extension LayeredTokenCache {
             await keepCredential()
             if (error as? TokenCacheError)?.isPermanent == true {
                 report(error)
+                // A later write may be accepted.
+                if sendsAgain { return await sendAll() }
             } else {
                 failures += 1
                 var wait: Duration?

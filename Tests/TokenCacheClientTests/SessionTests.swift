@@ -259,8 +259,23 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         guard case .renewed? = await events.next() else { throw Trouble() }
         #expect(cache.information?.token == "extended")
         #expect(cache.information?.loginID == login)
+        // A refresh that is under way is the former user's.
+        let gate = Gate()
+        gate.shut()
+        let refreshing = Task {
+            try await session.token(forcingRefresh: true) { old in
+                await gate.pass()
+                return old
+            }
+        }
+        await gate.reached()
         try await session.adopt(TokenInformation(token: "of another user", userID: "8"))
+        gate.open()
+        await #expect(throws: TokenSessionError.closed) { try await refreshing.value }
+        #expect(session.state == .open)
         #expect(cache.information?.loginID != login)
+        let refreshed = try await session.token(forcingRefresh: true) { TokenInformation(token: $0.token + ", new") }
+        #expect(refreshed.token == "of another user, new")
         try await session.signOut()
         try await session.adopt(TokenInformation(token: "again"))
         #expect(session.state == .open)

@@ -212,8 +212,8 @@ public actor TokenSession {
     /// Takes over a token that another library has obtained or kept: opens the session with it, or replaces the token of an open
     /// session.
     ///
-    /// A token of the same user continues the login, as a refresh does; one with another `userID` is another login. It is stored
-    /// unless another device was faster.
+    /// A token of the same user continues the login, as a refresh does, and is stored unless another device was faster. One with
+    /// another `userID` is another login: an open session ends, and opens again with it.
     ///
     /// - Throws: `TokenSessionError.blankToken`. A token that cannot be cached is no error, but see `cachingError`.
     public func adopt(_ information: TokenInformation) async throws {
@@ -223,12 +223,12 @@ public actor TokenSession {
         let isSameUser = currentToken.map { $0.userID == nil || new.userID == nil || $0.userID == new.userID } ?? false
         new.loginID = isSameUser ? currentToken?.loginID : new.loginID ?? UUID().uuidString
         if !isSameUser || !state.isOpen { isLoginCached = false }
-        if state.isOpen {
+        if state.isOpen, isSameUser {
             replace(with: new)
             return await storeOrResolve(new)
         }
         if opening != nil || state != .created {
-            // Ends what is being opened.
+            // Ends what is being opened, or another user's login with its refresh.
             end(.closed)
             broadcast.move(to: .created)
         }

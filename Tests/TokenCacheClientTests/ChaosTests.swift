@@ -116,6 +116,20 @@ private func remote(
         #expect(other.requests.isEmpty)
     }
 
+    @Test(arguments: ["Basic realm=\"a\"", "Bearer", "Digest realm=\"a\", nonce=\"b\""])
+    func `a refusal that asks for a password is a refusal`(challenge: String) async throws {
+        let server = try LoopbackServer { _, _ in
+            [
+                LoopbackServer.answer(
+                    #"{"errorMessage":"Log in."}"#, status: "401 Unauthorized",
+                    fields: "WWW-Authenticate: \(challenge)\r\n")
+            ]
+        }
+        defer { server.end() }
+        let cache = try remote(server.url(), .session { _ in "tcs_secret" }, timeout: .seconds(10))
+        await #expect(throws: TokenCacheError.unauthorized(detail: "Log in.")) { try await cache.fetch() }
+    }
+
     @Test func `a server that is down is unreachable`() async throws {
         let server = try LoopbackServer { _, _ in [] }
         let url = try server.url()

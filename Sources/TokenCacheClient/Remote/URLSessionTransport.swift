@@ -147,6 +147,19 @@ private final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
         completionHandler(nil)
     }
 
+    #if canImport(FoundationNetworking)
+    /// A refusal that asks for a password (401 with `WWW-Authenticate: Basic`) is the answer, as on Apple's systems.
+    ///
+    /// By default, a request without a password is neither repeated nor ended here. The answer is complete, so it can be cancelled.
+    func urlSession(
+        _ session: URLSession, task: URLSessionTask, didReceive challenge: URLAuthenticationChallenge,
+        completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+    ) {
+        exchange(of: task)?.complete(nil, task.response)
+        completionHandler(.cancelAuthenticationChallenge, nil)
+    }
+    #endif
+
     func urlSession(
         _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,
         completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void

@@ -57,6 +57,14 @@ import Testing
         #expect(await empty.remoteError == nil)
     }
 
+    @Test func `an app that has no session now has its token nevertheless`() async throws {
+        try await LocalTokenCache(disk, user: "a").store(token("one"))
+        for error in [CancellationError(), Trouble()] as [any Error] {
+            let remote = try remote(.session { _ in throw error }, ScriptedTransport { _, _ in throw Trouble() })
+            #expect(try await layered(remote: remote).fetch()?.token == "one")
+        }
+    }
+
     @Test func `signed out and without a network is none, once that was the last known answer`() async throws {
         let signedOut = layered()
         try await signedOut.store(token("one"))

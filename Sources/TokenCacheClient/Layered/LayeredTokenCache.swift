@@ -139,7 +139,9 @@ public actor LayeredTokenCache: TokenCaching {
         guard let known else { return try await answer.value() }
         do {
             return try await withTimeLimit(patience, clock: clock) { try await answer.value() }
-        } catch let error where !(error is CancellationError) {
+        } catch {
+            // The app's own closure may throw a `CancellationError` as well.
+            if Task.isCancelled { throw error }
             // A late answer is still saved, for the next fetch.
             return ((try? await record()) ?? known)?.information
         }

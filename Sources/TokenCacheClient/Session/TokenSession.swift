@@ -95,8 +95,8 @@ public actor TokenSession {
     /// A cached token is accepted if it is for this app, has all permissions that are asked for, and has not expired. Otherwise it
     /// stays in the cache.
     ///
-    /// An open session stays as it is. Further calls while one is under way wait for that one, and try again only if it has not
-    /// opened the session.
+    /// An open session stays as it is. Further calls while one is under way wait for that one and throw its error, and try again
+    /// only if it has found no token.
     ///
     /// - Parameters:
     ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from

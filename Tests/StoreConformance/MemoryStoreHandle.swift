@@ -87,7 +87,7 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
-        gathered.append(MemoryChange { store, _, error in if error == nil { store.noteUse(of: key, at: unixTime) } })
+        gather(64, Completion { _ in }) { store, _ in .success(store.noteUse(of: key, at: unixTime)) }
     }
 
     func createSession(_ session: UserSession, _ key: SessionKey, perUser: Int, completion: Completion<Int>) {

@@ -27,6 +27,8 @@ final class AccessHarness {
     /// Another loop's, whose outcomes are known at once.
     private let other: any StoreHandle
     let sessions: SessionCache
+    /// How many bytes may wait for the store.
+    private static let queueLimit = 1 << 20
     private(set) var failures: [AccessFailure] = []
     /// Called once, when the next GET begins to read the token.
     var beforeRead: (() -> Void)?
@@ -36,7 +38,8 @@ final class AccessHarness {
     init(readsLater: Bool = false, reportsEnds: Bool = true, trail: AuditTrail? = nil) throws {
         let answers = AnswerCache(limit: 0)
         sessions = SessionCache(limit: 1 << 20, seesEnds: reportsEnds)
-        let options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        options.queueLimit = Self.queueLimit
         let store = MemoryStore(MemoryDisk(), options: options, readsLater: readsLater)
         if reportsEnds { store.report(writesTo: ServiceCaches(answers, sessions)) }
         let deliveries = deliveries
@@ -54,10 +57,13 @@ final class AccessHarness {
     // MARK: - What another loop does
 
     /// Makes a session; its text and its id.
-    func makeSession(of user: String) throws -> (text: String, id: SessionID) {
+    ///
+    /// - Parameter usedAt: When it was last used; nil for now.
+    func makeSession(of user: String, usedAt: Int64? = nil) throws -> (text: String, id: SessionID) {
         let secret = try RandomBytes.secret(SessionSecret.length)
         let now = MemoryRow.now
-        let new = UserSession(id: try .random(), user: Array(user.utf8), createdAt: now, expiresAt: now + 3_600)
+        let new = UserSession(
+            id: try .random(), user: Array(user.utf8), createdAt: now, expiresAt: now + 3_600, lastUsedAt: usedAt)
         other.createSession(
             new, try other.sessionKey(of: secret.span), perUser: 20, completion: Completion { _ in })
         other.flush()
@@ -71,6 +77,21 @@ final class AccessHarness {
 
     func store(_ info: String, for user: String) {
         other.store(Array(info.utf8), under: Array(user.utf8), if: WriteCondition(), completion: Completion { _ in })
+        other.flush()
+    }
+
+    /// When the user's only session was last used, as far as the store knows.
+    func lastUse(of user: String) -> Int64? {
+        var found: [UserSession] = []
+        other.listSessions(of: Array(user.utf8), completion: Completion { found = (try? $0.get()) ?? [] })
+        return found.first?.lastUsedAt
+    }
+
+    /// Fills the store's queue during a closure.
+    func whileQueueIsFull(_ body: () -> Void) {
+        let info = [UInt8](repeating: 0x78, count: Self.queueLimit - Token.waitingBytes(id: [0x78], info: []))
+        other.store(info, under: [0x78], if: WriteCondition(), completion: Completion { _ in })
+        body()
         other.flush()
     }
 

@@ -1,4 +1,5 @@
 import HTTP
+import StoreConformance
 import Testing
 import TokenStore
 
@@ -92,6 +93,22 @@ import TokenStore
             harness.finish()
             #expect(read.body == #"{"status":"true","token_info":"old"}"#)
         }
+    }
+
+    @Test
+    func `a use that the store had no room for is noted by the next request`() throws {
+        let harness = try AccessHarness()
+        let lastUse = MemoryRow.now - 600
+        let session = try harness.makeSession(of: "anna", usedAt: lastUse)
+        func use() -> String? {
+            let exchange = harness.begin(harness.answer("GET /token?unique_id=\(session.text)"))
+            harness.finish()
+            return exchange.body
+        }
+        harness.whileQueueIsFull { #expect(use() == unknown) }
+        #expect(harness.lastUse(of: "anna") == lastUse)
+        #expect(use() == unknown)
+        #expect(harness.lastUse(of: "anna") != lastUse)
     }
 
     @Test

@@ -1,6 +1,5 @@
 internal import Cryptography
 internal import HTTP
-internal import Synchronization
 package import TokenStore
 
 /// The sessions that were used recently and whose they are, in memory and within a limit of bytes.
@@ -16,8 +15,6 @@ package final class SessionCache: Sendable {
         let key: SessionKey
         /// As clients send it.
         fileprivate let text: [UInt8]
-        /// When the session was last used, in seconds since 1970.
-        let lastUsedAt: Atomic<Int64>
         /// Its pseudonyms in the audit log; nil without an audit log.
         let auditNames: AuditTrail.Names?
         fileprivate let ticket: ChangeVersions.Ticket
@@ -31,7 +28,6 @@ package final class SessionCache: Sendable {
             self.text = text
             self.auditNames = auditNames
             self.ticket = ticket
-            lastUsedAt = Atomic(session.lastUsedAt)
         }
     }
 

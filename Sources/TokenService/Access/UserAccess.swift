@@ -2,7 +2,6 @@ package import Cryptography
 package import HTTP
 internal import JSON
 internal import JWT
-internal import Synchronization
 internal import TokenStore
 
 /// Finds out which user a request is for, by the credential that it shows (`access.mode`).
@@ -135,11 +134,11 @@ package struct UserAccess {
     ) -> Finding {
         guard SessionSecret.isText(text) else { return .denied(.malformed, place) }
         if let entry = sessions.find(text) {
-            switch Self.validity(of: entry, idleTimeout, at: now) {
+            switch Self.validity(of: entry.session, idleTimeout, at: now) {
             case .valid: return .user(Grant(user: entry.session.user, session: entry, place: place))
             case .tooOld: return .denied(.expired, place)
-            // Another process may have noted a use since.
-            case .idle: break
+            // The store may know of a later use.
+            case .unnoted, .idle: break
             }
         }
         guard let secret = SessionSecret.secret(of: text) else { return .denied(.malformed, place) }
@@ -147,7 +146,10 @@ package struct UserAccess {
     }
 
     enum Validity {
-        case valid, tooOld, idle
+        case valid
+        /// Valid, but the last use that the store knows of is half of the idle time ago: this one is to be noted.
+        case unnoted
+        case tooOld, idle
     }
 
     /// How far in the future a session may have been made, in seconds: the clocks of servers differ, and a clock may be set back,
@@ -157,10 +159,11 @@ package struct UserAccess {
     /// Whether a session that has not been ended is still valid.
     ///
     /// - Parameter now: By the store's clock.
-    static func validity(of entry: SessionCache.Entry, _ idleTimeout: Int64, at now: Int64) -> Validity {
+    static func validity(of session: UserSession, _ idleTimeout: Int64, at now: Int64) -> Validity {
         // A session from the future was made while the clock was ahead, and would last too long by as much.
-        if now >= entry.session.expiresAt || entry.session.createdAt > now + latestAhead { return .tooOld }
-        return now - entry.lastUsedAt.load(ordering: .relaxed) > idleTimeout ? .idle : .valid
+        if now >= session.expiresAt || session.createdAt > now + latestAhead { return .tooOld }
+        let idleTime = now - session.lastUsedAt
+        return idleTime > idleTimeout ? .idle : idleTime > idleTimeout / 2 ? .unnoted : .valid
     }
 
     // MARK: - JWT

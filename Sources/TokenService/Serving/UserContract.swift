@@ -1,6 +1,5 @@
 internal import Audit
 internal import HTTP
-internal import Synchronization
 internal import System
 internal import TokenStore
 
@@ -35,7 +34,7 @@ final class UserContract {
         let finding = access.find(
             kept.uniqueID.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
         return switch finding {
-        case .user(let grant): perform(kept, for: grant, at: now)
+        case .user(let grant): perform(kept, for: grant)
         case .session(let lookup): find(lookup, for: kept)
         case .denied(let failure, let place): guardian.deny(failure, in: place, caller)
         }
@@ -82,7 +81,8 @@ final class UserContract {
                 session, key, lookup.text, guardian.names(user: session.user, session: session.id), ticket),
             service.handle.unixTime
         )
-        guard case .valid = UserAccess.validity(of: entry, idleTimeout, at: now) else {
+        let validity = UserAccess.validity(of: session, idleTimeout, at: now)
+        guard validity == .valid || validity == .unnoted else {
             return guardian.deny(.expired, in: lookup.place, request.caller)
         }
         sessions.insert(entry)
@@ -92,23 +92,14 @@ final class UserContract {
         {
             return guardian.deny(failure, in: place, request.caller)
         }
-        return perform(request, for: grant, at: now)
-    }
-
-    /// Tells the store that a session was used, if half of its idle time has passed since the store was last told.
-    private func noteUse(of grant: Grant, at now: Int64) {
-        guard case .session(let idleTimeout) = access.mode, let entry = grant.session else { return }
-        let last = entry.lastUsedAt.load(ordering: .relaxed)
-        guard now - last > idleTimeout / 2,
-            entry.lastUsedAt.compareExchange(expected: last, desired: now, ordering: .relaxed).exchanged
-        else { return }
-        service.handle.noteUse(of: entry.key, at: now)
+        // Each request notes its use until the store knows of one, as the store may lose it.
+        if validity == .unnoted { service.handle.noteUse(of: key, at: now) }
+        return perform(request, for: grant)
     }
 
     // MARK: - The store
 
-    private func perform(_ request: UserRequest, for grant: Grant, at now: Int64) -> Answer {
-        noteUse(of: grant, at: now)
+    private func perform(_ request: UserRequest, for grant: Grant) -> Answer {
         let action: AuditEvent.Action = request.isWrite ? .store : .read
         if let answer = guardian.unrecorded(action, in: grant.place) { return answer }
         return guardian.recorded(

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from contract import STORED, found
+from contract import STORED, WRITE_FAILED, found
 from http_client import Connection, exchange, get, post
 from server_process import UNSEALED, binary, clean_environment, run, until
 from small_disk import SmallDisk
@@ -168,6 +168,25 @@ def test_an_export_that_does_not_reach_the_disk_fails(shim_library, tmp_path):
         done = run("export", str(shim.disk / "out"), *flags, environment=shim.environment)
         assert done.returncode == 0, done
         assert shim.get("failed_syncs") == 1
+
+
+def test_tokens_whose_key_ring_is_lost_are_exported_while_the_disk_fails(shim_library, tmp_path):
+    """What deploy/failures.md advises, at the worst moment."""
+    with StorageShim(shim_library, tmp_path / "shim") as shim:
+        server = shim.serve(tmp_path / "server")
+        try:
+            assert exchange(server.address, post("me", "secret4711")).body == STORED
+            (server.data / "keys").unlink()
+            shim.set(sync_failures=ALWAYS, error=errno.EIO)
+            assert exchange(server.address, post("other", "hello")).body == WRITE_FAILED
+            flags = ["--data-directory", str(server.data)]
+            assert "written" in run("export", str(tmp_path / "out"), *flags).stdout
+            assert (tmp_path / "out" / "me.txt").read_text() == '"secret4711"'
+            assert "the store is sound" in run("verify", *flags).stdout
+            shim.heal()
+            until(lambda: exchange(server.address, post("other", "hello")).body == STORED)
+        finally:
+            server.kill()
 
 
 TOKENS = 1_200

@@ -107,7 +107,14 @@ struct Keyring: AsyncParsableCommand {
                     rekeying: try await store.perform(RekeyStore()) { bar.show($0) })
                 guard rotation.unreadable == 0 else { return rotation }
                 for old in try await store.perform(ListKeys()).keys where old.number < key.number {
-                    rotation.retired.append(try await store.perform(RetireKey(number: old.number)).retired)
+                    let request = RetireKey(number: old.number)
+                    do {
+                        rotation.retired.append(try await store.perform(request).retired)
+                    } catch {
+                        // A busy server may have stored a token behind the first pass that it had sealed before the new key.
+                        _ = try await store.perform(RekeyStore())
+                        rotation.retired.append(try await store.perform(request).retired)
+                    }
                 }
                 return rotation
             }

@@ -87,7 +87,8 @@ extension EventLoop {
         if isIdle && hasEndedIdleWaits { return isReady(direction, of: id) ? .ready : .draining }
         let row = Int(id.descriptor)
         guard
-            let needsTimer = registrations[row].wait(handler, for: direction, until: deadline, isIdle: isIdle)
+            let needsTimer = registrations[row]
+                .wait(handler, for: direction, from: now, until: deadline, isIdle: isIdle)
         else { return .ready }
         // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
         // does, costs nothing here.
@@ -112,17 +113,13 @@ extension EventLoop {
 
     /// Ends the idle waits of connections that have lasted longest, as if their deadlines had passed: an eighth of them, but at
     /// least 1 and at most 32, as this looks at every descriptor.
-    ///
-    /// With equal time limits, the deadline that comes first belongs to the wait that began first. Waits of tasks, such as that for
-    /// the beginning of a handshake, have shorter limits, and usually end in a moment: they are chosen only if no handler waits.
     package func endLongestIdleWaits() {
         assertCurrent()
-        var (idle, beginning) = (TimerHeap(), TimerHeap())
+        var idle = TimerHeap()
         for row in registrations.indices where registrations[row].isIdleConnection {
-            let entry = TimerHeap.Entry(deadline: registrations[row].deadline, target: .row(row))
-            if registrations[row].waiter is WaitingTask { beginning.insert(entry) } else { idle.insert(entry) }
+            // Not by their deadlines: the wait for a handshake has a shorter limit than that between two requests.
+            idle.insert(TimerHeap.Entry(deadline: registrations[row].began, target: .row(row)))
         }
-        if idle.count == 0 { idle = beginning }
         for _ in 0..<max(1, min(32, idle.count / 8)) {
             if case .row(let row) = idle.popDue(at: .never)?.target { wake(row, .timedOut) }
         }

@@ -64,6 +64,8 @@ struct Registration {
     var waiter: (any ReadinessHandler)?
     /// Whether an idle wait is under way on a connection.
     var isIdleConnection: Bool { isIdle && waiter != nil && !isShared }
+    /// When the wait began.
+    var began = MonotonicTime.never
     var deadline = MonotonicTime.never
     /// The earliest entry that the timer heap holds for this row.
     var timer = MonotonicTime.never
@@ -72,13 +74,15 @@ struct Registration {
     ///
     /// - Returns: Whether a timer entry must be made for the deadline; nil if nothing was recorded.
     mutating func wait(
-        _ waiter: any ReadinessHandler, for direction: Readiness, until deadline: MonotonicTime, isIdle: Bool
+        _ waiter: any ReadinessHandler, for direction: Readiness, from began: MonotonicTime,
+        until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool? {
         guard readiness.isDisjoint(with: direction) else { return nil }
         precondition(self.waiter == nil, "a descriptor has one wait at a time")
         self.waiter = waiter
         interest = direction
         self.isIdle = isIdle
+        self.began = began
         self.deadline = deadline
         guard deadline < timer else { return false }
         timer = deadline

@@ -3,6 +3,7 @@ import subprocess
 
 import pytest
 
+from administration import metrics
 from certificates import make_certificate
 from conftest import SMALL_LIMITS
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, fresh_id
@@ -242,8 +243,10 @@ def test_idle_connections_keep_no_client_out(serve, loops):
 def test_connections_that_never_begin_their_handshake_keep_no_client_out(serve, tmp_path):
     certificate, key = make_certificate(tmp_path)
     server = serve({"listen": ["127.0.0.1:0", "https://127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required"],
-                    "tls": {"certificate": certificate, "private_key": key}, "limits": {"connections": 20}})
+                    "tls": {"certificate": certificate, "private_key": key}, "limits": {"connections": 20},
+                    "admin": {"listen": "127.0.0.1:0"}})
     silent = [Connection(address) for address in server.addresses[1:] for _ in range(20)]
+    until(lambda: metrics(server)["token_cache_connections_accepted_total"] == len(silent))
     for _ in range(3):
         assert is_served(server)
     for connection in silent:

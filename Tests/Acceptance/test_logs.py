@@ -17,6 +17,7 @@ from http_client import Connection, exchange, get, lines, post
 from server_process import NO_ADMINISTRATION, beside, binary, clean_environment, run, until
 from store_files import opened
 from test_reload import hang_up
+from test_shutdown import fill
 
 HOST = "Host: localhost"
 JSON = {"access_log": "json"}
@@ -255,14 +256,9 @@ def stop_reading(server):
     reader = int((server.folder / "reader").read_text())
     os.kill(reader, signal.SIGSTOP)
     until(lambda: ") T " in Path(f"/proc/{reader}/stat").read_text())
-    pipe = os.open(server.folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
-    try:
-        while True:
-            os.write(pipe, b"x" * 4095 + b"\n")
-    except BlockingIOError:
-        return reader
-    finally:
-        os.close(pipe)
+    with open(server.folder / "pipe", "wb") as pipe:
+        fill(pipe.fileno())
+    return reader
 
 
 def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(serve):

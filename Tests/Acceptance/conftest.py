@@ -45,6 +45,11 @@ def pytest_configure():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def pytest_collection_modifyitems(items):
+    """Begins with the soak, whose hour other tests can fill."""
+    items.sort(key=lambda item: item.path.name != "test_soak.py")
+
+
 @pytest.fixture(scope="session")
 def is_long(request):
     """Whether the tests may take long (--long)."""

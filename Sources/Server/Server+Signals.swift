@@ -37,7 +37,7 @@ extension Server {
     package func drain(_ reason: String, by actor: AuditEvent.Actor) {
         guard !isDraining.exchange(true, ordering: .relaxed) else { return }
         stopReason.withLock { $0 = reason }
-        logger.debug("\(reason), finishing requests under way")
+        say(.debug, "\(reason), finishing requests under way")
         // Carried out even if it cannot be recorded.
         audit?.submit([AuditEvent(.drain, .ok, by: actor)], isRetried: true)
         let timeout = settingsInForce.drainTimeout
@@ -56,13 +56,19 @@ extension Server {
     private func abandon(_ reason: String) {
         Signal.perform(after: Self.abandonTime) { [self] in
             let reason = stopReason.withLock(\.self)
-            logger.critical("the store does not close, a disk seems to hang; ending without it: \(reason)")
-            LogOutput.finish()
-            _exit(EXIT_FAILURE)
+            say(.critical, "the store does not close, a disk seems to hang; ending without it: \(reason)")
+            Signal.perform(after: .milliseconds(500)) { _exit(EXIT_FAILURE) }
         }
         for context in contexts { context.loop.abandon() }
-        logger.warning("\(reason), closing the remaining connections")
+        say(.warning, "\(reason), closing the remaining connections")
     }
+
+    /// Logs without waiting: standard error may be a file on the disk that hangs, and a file always has room.
+    private func say(_ level: Logger.Level, _ message: String) {
+        Self.messages.async { [logger] in logger.log(level: level, "\(message)") }
+    }
+
+    private static let messages = DispatchQueue(label: "messages about the stop")
 }
 
 /// A signal that reloads the settings or stops the server.

@@ -76,7 +76,7 @@ package protocol WriteObserver: AnyObject, Sendable {
     /// The change that `willWrite` announced with the same ids is over, with or without success.
     func didWrite(_ ids: [[UInt8]])
 
-    /// Tokens that expire by this time, in seconds since 1970, are about to be deleted, and stay so if the clock is set back.
+    /// Tokens that expire by this time, in seconds since 1970, are about to be deleted, also if the clock is set back then.
     func willExpire(until unixTime: Int64)
 
     /// These sessions are about to end: they were revoked, replaced by newer ones or erased, or have expired.

@@ -32,7 +32,7 @@ import Testing
         #expect(store.state.fault != nil)
         for _ in 0..<3 {
             _ = try store.database.perform { (writer) throws(SQLiteError) in
-                // What statistics, a quiet checkpoint and an expiry do.
+                // What the beginning of a backup, a quiet checkpoint and an expiry do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
                 let retention = Retention(afterWritten: .seconds(0), afterExpired: .seconds(0))

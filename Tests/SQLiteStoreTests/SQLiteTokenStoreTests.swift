@@ -57,7 +57,7 @@ import Testing
         #expect(size == 0)
     }
 
-    @Test("expired tokens leave the WAL when the last of them is removed, not after each step")
+    @Test("the WAL is not truncated after each step of an expiry")
     func expiry() async throws {
         let data = "\(folder.path)/data"
         let heads = Mutex<[[UInt8]?]>([])

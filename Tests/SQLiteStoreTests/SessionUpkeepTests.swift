@@ -65,12 +65,11 @@ import TokenStore
         try await handle.use("used", at: now)
         try await handle.put("1", under: "a")
         let retention = store.state.retention
-        var (ended, isDone) = (0, false)
+        var isDone = false
         while !isDone {
-            let step = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.expire(retention, at: now + 10_000)
+            isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+                try writer.expire(retention, at: now + 10_000).isDone
             }
-            (ended, isDone) = (ended + step.ended, step.isDone)
         }
         #expect(store.metrics.sessions == 2)
         #expect(try await handle.find("idle 299") == nil)

@@ -143,15 +143,15 @@ import Testing
             ),
             (
                 "listen: [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
-                "listen and admin.listen have 127.0.0.1:1 twice; each address can be listened on once"
+                "listen and admin.listen have 127.0.0.1:1 twice; name it once, and set listen: systemd if a socket unit replaces it"
             ),
             (
                 "{listen: [\"127.0.0.1:1\"], admin: {listen: \"127.0.0.1:1\"}}",
-                "listen and admin.listen have 127.0.0.1:1 twice; each address can be listened on once"
+                "listen and admin.listen have 127.0.0.1:1 twice; name it once, and set listen: systemd if a socket unit replaces it"
             ),
             (
                 "{listen: [\"unix:/a\", \"unix:/a?mode=0600\"]}",
-                "listen and admin.listen have unix:/a twice; each address can be listened on once"
+                "listen and admin.listen have unix:/a twice; name it once, and set listen: systemd if a socket unit replaces it"
             ),
             (
                 "limits: {head: 512, request_line: 1024}",

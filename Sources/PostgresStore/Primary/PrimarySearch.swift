@@ -106,8 +106,8 @@ struct PrimarySearch: Sendable {
         if isFormer(found, at: host, than: last, isProven) {
             let text = """
                 it answers as a primary of timeline \(found.timeline), and \(last.address) is the one of timeline \
-                \(last.timeline), which is later and cannot be reached: stop the one that must not be used; if the later one \
-                is lost, give this one the standbys that its commits wait for, and restart token-cache
+                \(last.timeline), which is later and cannot be reached: stop the one that must not be used; if that is the later \
+                one, or if it is lost, give this one the standbys that its commits wait for, and restart token-cache
                 """
             refusals[host] = .failed(.unexpected(text))
             pause(host, from: now)

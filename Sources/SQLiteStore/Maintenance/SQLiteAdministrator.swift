@@ -1,3 +1,4 @@
+internal import Metrics
 internal import Synchronization
 internal import System
 package import TokenStore
@@ -89,17 +90,15 @@ extension SQLiteAdministrator {
     }
 
     package func statistics(exactly: Bool) async throws(StoreError) -> StoreStatistics {
-        // Not by the writer: also while nothing can be written, tokens can be exported, and the store be verified.
-        let (tokens, pages, freePages) = try reading { (connection) throws(SQLiteError) in
-            (
-                try Schema.counts(of: connection).tokens, try connection.integer("PRAGMA page_count"),
-                try connection.integer("PRAGMA freelist_count")
-            )
+        // Neither by the writer nor from the table `store`: also while nothing can be written, or that table is damaged, tokens
+        // can be exported.
+        let (pages, freePages) = try reading { (connection) throws(SQLiteError) in
+            (try connection.integer("PRAGMA page_count"), try connection.integer("PRAGMA freelist_count"))
         }
         let ring = store.state.sealing.ring
         var statistics = StoreStatistics(
-            tokens: tokens, isSealed: ring != nil, software: "SQLite \(SQLiteLibrary.version)",
-            place: store.directory.path)
+            tokens: Int(store.state.metrics.tokens.value), isSealed: ring != nil,
+            software: "SQLite \(SQLiteLibrary.version)", place: store.directory.path)
         statistics.databaseBytes = pages * SQLiteConnection.pageSize
         statistics.freeBytes = freePages * SQLiteConnection.pageSize
         statistics.walBytes = FileStatus.size(of: store.path + "-wal")

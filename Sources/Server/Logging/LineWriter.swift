@@ -1,3 +1,4 @@
+internal import Dispatch
 internal import Glibc
 internal import Synchronization
 internal import System
@@ -84,7 +85,10 @@ final class LineWriter: Sendable {
         }
         if isFirst { work.signal() }
         if isFirstDrop {
-            failures.log("lines of the access log are dropped, as its reader or its disk is too slow or hangs")
+            // Not on the caller's loop: standard error may be a file on the same disk, and a file always has room.
+            DispatchQueue.global().async { [failures] in
+                failures.log("lines of the access log are dropped, as its reader or its disk is too slow or hangs")
+            }
         }
     }
 
@@ -100,7 +104,7 @@ final class LineWriter: Sendable {
         state.withLock { $0.isClosed = true }
         work.signal()
         if !finished.wait(atMost: .seconds(1)) {
-            failures.log("the last lines of the access log are lost, as its reader does not read")
+            failures.log("the last lines of the access log are lost, as its reader or its disk hangs")
         }
     }
 

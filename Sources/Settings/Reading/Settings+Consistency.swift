@@ -39,7 +39,8 @@ extension Settings {
             let place = address.place == .systemd ? address : ListenAddress(place: address.place)
             guard seen.insert(place).inserted else {
                 throw .contradiction(
-                    "listen and admin.listen have \(place) twice; each address can be listened on once")
+                    "listen and admin.listen have \(place) twice; name it once, and set listen: systemd if a socket unit replaces it"
+                )
             }
         }
         try checkStore()

@@ -112,8 +112,9 @@ struct Keyring: AsyncParsableCommand {
                         rotation.retired.append(try await store.perform(request).retired)
                     } catch {
                         // A busy server may have stored a token behind the first pass that it had sealed before the new key.
-                        _ = try await store.perform(RekeyStore())
-                        rotation.retired.append(try await store.perform(request).retired)
+                        _ = try? await store.perform(RekeyStore()) { bar.show($0) }
+                        guard let again = try? await store.perform(request) else { throw error }
+                        rotation.retired.append(again.retired)
                     }
                 }
                 return rotation

@@ -221,6 +221,53 @@ import Testing
         #expect(!isQueued)
     }
 
+    /// A cache that gets the answer to the token `slow` once the gate is open.
+    private func layered(_ server: VersionedServer, _ gate: Gate) throws -> LayeredTokenCache {
+        let transport = server.transport()
+        let slow = ScriptedTransport { request, _ in
+            let answer = try await transport.send(request)
+            if request.text.contains("slow") { await gate.pass() }
+            return answer
+        }
+        return try layered(remote: remote(.session { _ in "tcs_a" }, slow))
+    }
+
+    @Test func `a token that waits behind another one on its way does not overwrite a sign-out elsewhere`() async throws
+    {
+        let (server, gate) = (VersionedServer(), Gate())
+        let cache = try layered(server, gate)
+        gate.shut()
+        let storing = Task { try await cache.store(token("slow")) }
+        await gate.reached()
+        let later = Task { try await cache.store(token("two")) }
+        try await until { disk.information?.token == "two" }
+        let other = try layered(disk: TestStorage(), remote: remote(.session { _ in "tcs_b" }, server.transport()))
+        #expect(try await other.fetch()?.token == "slow")
+        try await other.clear()
+        gate.open()
+        try await storing.value
+        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await later.value }
+        #expect([server.token, disk.information?.token] == [nil, nil])
+    }
+
+    @Test func `a refresh that is refused takes nothing from a sign-out that waits`() async throws {
+        let (server, gate) = (VersionedServer(), Gate())
+        let cache = try layered(server, gate)
+        try await cache.store(token("one"))
+        gate.shut()
+        let storing = Task { try await cache.store(token("slow")) }
+        await gate.reached()
+        let other = token("of a login elsewhere", login: "2")
+        server.row.withLock { $0 = VersionedServer.Row(text: other.text, version: 7) }
+        let clearing = Task { try await cache.clear() }
+        try await until { disk.information == nil }
+        await #expect(throws: TokenCacheError.conflict(current: nil)) { try await cache.storeContinued(token("late")) }
+        gate.open()
+        _ = try await (storing.value, clearing.value)
+        // A sign-out replaces whatever is there when it is made.
+        #expect(server.token == nil)
+    }
+
     @Test func `a retry comes by itself, though nobody has the cache any more`() async throws {
         server.fail()
         let one = token("one")

@@ -180,6 +180,14 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         try await until { await session.cachingError == nil }
     }
 
+    @Test func `a CancellationError of the app's own closure is an error like others`() async throws {
+        let transport = ScriptedTransport { _, _ in throw Trouble() }
+        let session = session(try remote(.session { _ in throw CancellationError() }, transport))
+        let login = token("login", clock)
+        await #expect(throws: CancellationError.self) { try await session.open { login } }
+        #expect(try await session.open(loginIfUnknown: true) { login } == .open)
+    }
+
     @Test func `only a token that fits is accepted, and the others stay where they are`() async throws {
         let wanted: [(TokenInformation, Bool)] = [
             (token(clock, permissions: ["email", "a"]), true), (token(clock, permissions: ["a"]), false),

@@ -363,7 +363,10 @@ private final class Device {
         }
     }
 
-    @Test func `whoever comes back while another user's cache sends their sign-out keeps the new token`() async throws {
+    @Test(arguments: [true, false])
+    func `whoever comes back while another user's cache sends their sign-out keeps the new token`(isQueued: Bool)
+        async throws
+    {
         let server = VersionedServer()
         server.row.withLock { $0 = .init(text: TokenInformation(token: "old", loginID: "1").text, version: 1) }
         let disks = ["a": TestStorage(), "c": TestStorage()]
@@ -378,8 +381,11 @@ private final class Device {
         let remote = try remote(
             .session { _ in "of_b" },
             ScriptedTransport { request, _ in
-                if request.headers["Authorization"]?.contains("of_a") == true {
-                    try await LocalTokenCache(anna, user: "a").store(TokenInformation(token: "again", loginID: "2"))
+                if request.headers["Authorization"]?.contains("of_a") == true, anna.information == nil {
+                    let write = isQueued ? LocalRecord.Write(logins: ["1"]) : nil
+                    try await LocalTokenCache(anna, user: "a").update {
+                        $0 = LocalRecord(TokenInformation(token: "again", loginID: "2"), write: write)
+                    }
                 }
                 return try await transport.send(request)
             })

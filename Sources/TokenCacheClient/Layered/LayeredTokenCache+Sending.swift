@@ -50,7 +50,7 @@ extension LayeredTokenCache {
                 while let record = try await record(), let write = record.write {
                     // It has replaced all earlier writes in the queue.
                     releaseAll(but: write.id)
-                    try await finish(write, try await send(record, write))
+                    try await finish(write, of: record, try await send(record, write))
                     failures = 0
                     remoteError = nil
                 }
@@ -106,13 +106,17 @@ extension LayeredTokenCache {
     }
 
     /// Ends a write that has reached the server or was overtaken there.
-    private func finish(_ write: LocalRecord.Write, _ result: SendResult) async throws {
+    private func finish(_ write: LocalRecord.Write, of sent: LocalRecord, _ result: SendResult) async throws {
         let save: @Sendable (inout LocalRecord?) -> Void = { [isOthers] record in
-            // A later write, perhaps of another process, was based on what was known then.
-            guard record?.write?.id == write.id else { return }
+            guard record?.write?.id == write.id else {
+                // A later write follows this one, unless another process knows a later state.
+                if case .sent(let base) = result, record?.base == sent.base { record?.base = base }
+                return
+            }
             switch result {
-            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere.
-            case _ where isOthers: record = nil
+            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere. A token that
+            // waits is of one who has come back.
+            case _ where isOthers && record?.information == nil: record = nil
             case .sent(let base):
                 record?.base = base
                 record?.write = nil
@@ -158,8 +162,8 @@ extension LayeredTokenCache {
         let isSignOut = record.information == nil
         // Limited, as a third device could write first again and again.
         for attempt in 0..<5 {
-            // If nothing is known about the server, a token is sent at once the first time only. A sign-out first fetches the
-            // logins that others have ended.
+            // If nothing is known about the server, only a new login is sent at once, the first time. A sign-out first fetches
+            // the logins that others have ended.
             if attempt > 0 || !isSignOut && (base != .anything || isFirstTry) {
                 do {
                     return .sent(try await remote.write(record.information, replacing: base, ending: logins))

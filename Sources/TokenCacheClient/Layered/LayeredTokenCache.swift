@@ -35,7 +35,7 @@ public actor LayeredTokenCache: TokenCaching {
     var outcomes: [String: Outcome<Void>] = [:]
     /// The fetch from the server that is under way, and what was known before it.
     private var asking: (known: LocalRecord?, answer: Outcome<TokenInformation?>)?
-    /// The write that has just been made and was not sent yet, and whether it replaces whatever is on the server.
+    /// The login or sign-out that has just been made and was not sent yet, and whether it replaces whatever is on the server.
     var untried: (id: String, isUnconditional: Bool)?
     /// The ids of writes that are being put into the queue.
     var saving: Set<String> = []
@@ -219,7 +219,7 @@ public actor LayeredTokenCache: TokenCaching {
         // A sign-out replaces whatever is on the server, unless this device has signed out before.
         let known = try? await record()
         let hasSignedOut = known.map { $0.information == nil && $0.write?.logins.isEmpty != false } ?? false
-        untried = (id, information == nil && !hasSignedOut)
+        if !isContinued { untried = (id, information == nil && !hasSignedOut) }
         let outcome = outcome(of: id)
         let credential = information == nil ? (remote as? RemoteTokenCache)?.credential : nil
         let refusal = Locked<TokenCacheError?>(nil)

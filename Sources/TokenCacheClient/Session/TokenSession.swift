@@ -96,7 +96,7 @@ public actor TokenSession {
     /// stays in the cache.
     ///
     /// An open session stays as it is. Further calls while one is under way wait for that one and throw its error, and try again
-    /// only if it has found no token.
+    /// only if it has not opened the session.
     ///
     /// - Parameters:
     ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from
@@ -166,7 +166,7 @@ public actor TokenSession {
         if state != .createdTokenLoaded {
             do {
                 _ = try await load(patience, life)
-            } catch let error where login != nil && self.life == life && !(error is CancellationError) {
+            } catch let error where login != nil && self.life == life && !Task.isCancelled {
                 // An unreadable token counts as none, and the login's token replaces it.
                 if case .unreadable? = error as? TokenCacheError {} else if !loginIfUnknown { throw error }
             }

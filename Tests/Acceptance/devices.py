@@ -1,4 +1,5 @@
 """Devices that run the client library's example `two-devices`, with a server in each of several modes of access."""
+import functools
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 NOWHERE = "127.0.0.1:1"
 
 
+@functools.cache
 def two_devices():
     """The path of the example, which is built if it is not beside a program; without a toolchain, the test is skipped."""
     for variable in "TOKEN_CACHE_POSTGRES_BINARY", "TOKEN_CACHE_BINARY":

@@ -23,8 +23,8 @@ struct LocalRecord: Sendable {
         var logins: Set<String> = []
         /// Sends a sign-out when the user's own cache is gone.
         var credential: Credential?
-        /// The hashes of this device's last tokens before this write that the server may have, although no answer has said so: at
-        /// most a hundred.
+        /// Hashes of tokens that this device has written before this write and that the server may have, although no answer has
+        /// said so: the last hundred.
         var replaced: [String] = []
     }
 

@@ -28,8 +28,9 @@ func url(_ text: String = "https://tokens.example.com/token.php") throws -> URL 
     try #require(URL(string: text))
 }
 
+/// A cache that waits for its server however busy the machine is.
 func remote(_ identity: RemoteTokenCache.Identity, _ transport: any Transport) throws -> RemoteTokenCache {
-    try RemoteTokenCache(url: url(), identity: identity, transport: transport)
+    try RemoteTokenCache(url: url(), identity: identity, transport: transport, timeout: .seconds(3_600))
 }
 
 func remote(_ transport: any Transport) throws -> RemoteTokenCache {

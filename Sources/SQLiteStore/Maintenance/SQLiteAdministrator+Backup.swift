@@ -139,7 +139,7 @@ enum BackupFile {
         return try copy.integer("SELECT tokens FROM store")
     }
 
-    /// Fails if the structure of a backup is damaged, as far as `verify` finds that out.
+    /// Fails if a backup has damage that `verify` would find in its structure.
     static func checkStructure(_ connection: SQLiteConnection) throws(SQLiteError) {
         try connection.checkForMixedPages()
         if let damage = try Schema.damage(of: connection) { throw .damaged(damage) }

@@ -67,15 +67,15 @@ package final class LogOutput: Sendable {
     private static let limit = 10_000
     /// The longest line that a pipe with room takes without a wait.
     private static let longestAtOnce = 4 << 10
-    /// A terminal that has room may have too little for a line.
+    /// Whether it is a terminal, where a line may have to wait even after poll(2) has found room.
     private static let isTerminal = isatty(STDERR_FILENO) == 1
 
-    /// Writes a line before it returns, unless nobody reads standard error: then only the queue waits, and not the caller, which
-    /// may be a loop or the store's writer.
+    /// Writes a line before it returns, unless that could mean to wait for a reader: then only the queue waits, and not the
+    /// caller, which may be a loop or the store's writer.
     private static func write(_ line: [UInt8]) {
-        // The lock keeps the order of the lines, and the room for the one that was promised it.
+        // The lock keeps the lines in order, and nobody else can take the room that was found.
         queued.withLock { count in
-            // An error means that the reader has ended or the disk is full, and there is nowhere else to report that.
+            // If it fails, the reader has ended or the disk is full, and there is nowhere else to report that.
             if count == 0, !isTerminal, line.count <= longestAtOnce, BlockingIO.hasRoom(STDERR_FILENO) {
                 try? BlockingIO.write(line, to: STDERR_FILENO)
             } else if count < limit {

@@ -114,8 +114,8 @@ extension LayeredTokenCache {
                 return
             }
             switch result {
-            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere. A token that
-            // waits is of one who has come back.
+            // Nothing stays here of a user who has left the device, above all no token of a later login elsewhere. If a token waits
+            // here, the user has come back.
             case _ where isOthers && record?.information == nil: record = nil
             case .sent(let base):
                 record?.base = base

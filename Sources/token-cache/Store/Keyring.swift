@@ -111,7 +111,8 @@ struct Keyring: AsyncParsableCommand {
                     do {
                         rotation.retired.append(try await store.perform(request).retired)
                     } catch {
-                        // A busy server may have stored a token behind the first pass that it had sealed before the new key.
+                        // A busy server may have sealed a token before it had the new key, and stored it after the first pass
+                        // had gone by.
                         _ = try? await store.perform(RekeyStore()) { bar.show($0) }
                         guard let again = try? await store.perform(request) else { throw error }
                         rotation.retired.append(again.retired)

@@ -41,11 +41,7 @@ import Testing
 
     /// Waits until this many statements of the store wait for a lock.
     private func waiting(_ count: Int64) async throws {
-        try await eventually {
-            try database.number(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-                == count
-        }
+        try await eventually { try database.waiting() == count }
     }
 
     @Test func `an erasure waits for the first write of a user, and erases it`() async throws {

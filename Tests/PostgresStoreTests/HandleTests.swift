@@ -112,11 +112,7 @@ private final class Shared: Sendable {
         try other.run("UPDATE token SET written_at = 1")
         let begun = try await handle.begin([("a", "2")]).writes
         async let ending = handle.endSession(id: made.id)
-        try await eventually {
-            try database.number(
-                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-                == 1
-        }
+        try await eventually { try database.waiting() == 1 }
         // A write that depends on the session locks it like this; if that had to wait, each would wait for the other.
         #expect(throws: Never.self) { try other.run("SELECT 1 FROM session FOR KEY SHARE NOWAIT") }
         try other.run("ROLLBACK")

@@ -78,13 +78,7 @@ import Testing
         for statement in ["BEGIN", "INSERT INTO sealing_key VALUES (2, 'other')"] { try connection.run(statement) }
         let keys = try server.keys
         let addition = Task { try await keys.addKey() }
-        try await eventually {
-            try database.number(
-                """
-                SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO sealing_key%'
-                AND wait_event_type = 'Lock' AND datname = current_database()
-                """) == 1
-        }
+        try await eventually { try database.waiting("INSERT INTO sealing_key") == 1 }
         try connection.run(isLate ? "COMMIT" : "ROLLBACK")
         if isLate {
             await #expect(throws: StoreError.self) { try await addition.value }
@@ -246,13 +240,7 @@ import Testing
         }
         let keys = try server.keys
         let retirement = Task { try await keys.retireKey(numbered: 1) }
-        try await eventually {
-            try database.number(
-                """
-                SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'DELETE FROM sealing_key%'
-                AND wait_event_type = 'Lock' AND datname = current_database()
-                """) == 1
-        }
+        try await eventually { try database.waiting("DELETE FROM sealing_key") == 1 }
         try connection.run(isStored ? "COMMIT" : "ROLLBACK")
         if isStored {
             await #expect(throws: Self.needed) { try await retirement.value }

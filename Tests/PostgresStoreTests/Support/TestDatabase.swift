@@ -63,6 +63,15 @@ final class TestDatabase: Sendable {
     /// The first value of a statement's first row, which must be a number.
     func number(_ statement: String) throws -> Int64? { try connection().integer(statement) }
 
+    /// How many statements that begin so wait for a lock.
+    func waiting(_ beginning: String = "") throws -> Int64? {
+        try number(
+            """
+            SELECT count(*) FROM pg_stat_activity WHERE query LIKE '\(beginning)%'
+            AND wait_event_type = 'Lock' AND datname = current_database()
+            """)
+    }
+
     static var deadline: MonotonicTime { .now + Nanoseconds(.seconds(60)) }
 
     private static func run(_ statement: String, on cluster: TestCluster) throws {

@@ -240,4 +240,18 @@ import Testing
         #expect(store.events.all == [.readsFail(fault)])
         try store.store("second", bytes: 100)
     }
+
+    @Test("no write fails while the database is opened again for reads, even just after it was for a write")
+    func failedReadAfterFailedWrite() throws {
+        let store = try #require(store)
+        #expect(throws: StoreError.self) {
+            try store.database.perform { (_) throws(SQLiteError) in
+                throw SQLiteError(code: 10, message: "disk I/O error")
+            }
+        }
+        try store.store("second", bytes: 100)
+        store.state.noteFailedRead(.read(StoreFault(SQLiteError(code: 522, message: "disk I/O error"))))
+        store.database.lookAfterFiles()
+        try store.store("third", bytes: 100)
+    }
 }

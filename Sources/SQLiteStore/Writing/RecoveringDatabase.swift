@@ -242,8 +242,8 @@ final class RecoveringDatabase {
         if !isReadFaultReported {
             isReadFaultReported = true
             opener.report(.readsFail(found.error))
-            // New connections may be able to read.
-            if writer != nil { access = .closed(found.error) }
+            // New connections may be able to read. They are made at once, because writes work and must not fail meanwhile.
+            if writer != nil { (access, lastAttempt) = (.closed(found.error), nil) }
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
             isReadFaultReported = false
             state.endReadFaults()

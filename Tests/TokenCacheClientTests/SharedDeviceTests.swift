@@ -48,8 +48,11 @@ private final class ContestedDisk: LocalStorage {
     private func process(_ disk: (any LocalStorage)? = nil, _ transport: (any Transport)? = nil) throws
         -> LayeredTokenCache
     {
-        let remote = try remote(.session { _ in "tcs_a" }, transport ?? server.transport())
-        return LayeredTokenCache(
+        process(of: try remote(.session { _ in "tcs_a" }, transport ?? server.transport()), disk)
+    }
+
+    private func process(of remote: any TokenCaching, _ disk: (any LocalStorage)? = nil) -> LayeredTokenCache {
+        LayeredTokenCache(
             local: LocalTokenCache(disk ?? self.disk, user: "a"), remote: remote, patience: .seconds(20),
             clock: WaitingClock())
     }
@@ -134,6 +137,24 @@ private final class ContestedDisk: LocalStorage {
         }
         try await process().store(token("four"))
         #expect([server.token, disk.information?.token] == ["four", "four"])
+    }
+
+    @Test(arguments: [nil, "three"])
+    func `a write that reaches a server without versions after another process's is undone`(later: String?) async throws
+    {
+        let server = MemoryCache()
+        let remotes = [server, MemoryCache(sharing: server)]
+        let (app, widget) = (process(of: remotes[0]), process(of: remotes[1]))
+        try await app.store(token("one"))
+        remotes[1].storing.shut()
+        let refreshing = Task { try await widget.store(self.token("two")) }
+        await remotes[1].storing.reached()
+        if let later { try await app.store(token(later)) } else { try await app.clear() }
+        #expect(server.information?.token == later)
+        remotes[1].storing.open()
+        try await refreshing.value
+        try await until { disk.record?.write == nil && server.information?.token == later }
+        #expect(disk.information?.token == later)
     }
 
     @Test func `what one process could not save does not replace another's waiting sign-out`() async throws {

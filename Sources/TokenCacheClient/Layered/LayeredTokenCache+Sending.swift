@@ -109,8 +109,14 @@ extension LayeredTokenCache {
     private func finish(_ write: LocalRecord.Write, of sent: LocalRecord, _ result: SendResult) async throws {
         let save: @Sendable (inout LocalRecord?) -> Void = { [isOthers] record in
             guard record?.write?.id == write.id else {
-                // A later write follows this one, unless another process knows a later state.
-                if case .sent(let base) = result, record?.base == sent.base { record?.base = base }
+                guard case .sent(let base) = result else { return }
+                if record?.base == sent.base {
+                    // A later write follows this one.
+                    record?.base = base
+                } else if case .content = base, let current = record, current.write == nil, current.base != base {
+                    // Another process has sent a later write, and a server without versions may have got this one after it.
+                    record?.write = LocalRecord.Write(after: sent)
+                }
                 return
             }
             switch result {

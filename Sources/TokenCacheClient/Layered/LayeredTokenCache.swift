@@ -229,15 +229,8 @@ public actor LayeredTokenCache: TokenCaching {
                 return refusal != nil
             }
             if isRefused { return }
-            var logins = record?.write?.logins ?? []
-            if let login = record?.information?.loginID { logins.insert(login) }
-            var replaced = record?.write?.replaced ?? []
-            if record?.write != nil, let token = record?.information?.token {
-                replaced = (replaced + [SHA256.hexadecimal(token)]).suffix(100)
-            }
-            record = LocalRecord(
-                information, base: record?.base ?? .anything,
-                write: LocalRecord.Write(id: id, logins: logins, credential: credential, replaced: replaced))
+            let write = LocalRecord.Write(id: id, credential: credential, after: record)
+            record = LocalRecord(information, base: record?.base ?? .anything, write: write)
         }
         saving.insert(id)
         var failure: (any Error)?

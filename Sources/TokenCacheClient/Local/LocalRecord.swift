@@ -83,3 +83,15 @@ struct LocalRecord: Sendable {
         return Data(JSON.text(item).utf8)
     }
 }
+
+extension LocalRecord.Write {
+    /// A write in the place of what a record holds.
+    init(id: String = UUID().uuidString, credential: Credential? = nil, after record: LocalRecord?) {
+        self = record?.write ?? LocalRecord.Write()
+        (self.id, self.credential) = (id, credential)
+        if let login = record?.information?.loginID { logins.insert(login) }
+        if record?.write != nil, let token = record?.information?.token {
+            replaced = (replaced + [SHA256.hexadecimal(token)]).suffix(100)
+        }
+    }
+}

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
+from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import CONTINUE, FORM, Connection, chunks, form, get, lines, post
 
 TARGET = "/token?unique_id=nobody"
@@ -168,12 +168,3 @@ def test_leave_comes_after_the_answers_to_earlier_requests(plain):
         assert connection.receive().body == found("first")
         assert connection.receive_raw(len(CONTINUE)) == CONTINUE
         assert connection.exchange(body).body == STORED
-
-
-@pytest.mark.parametrize("expectation", ["Expect: 100-continue2", "Expect: 200-ok", "Expect: 100-continue, other"])
-def test_another_expectation_fails(plain, expectation):
-    head, body = head_and_body("length", fresh_id(), expectation)
-    with Connection(plain.address) as connection:
-        connection.send(head + body)
-        check_http_error(connection.receive(), 417)
-        connection.expect_end()

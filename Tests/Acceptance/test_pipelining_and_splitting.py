@@ -119,8 +119,8 @@ def test_an_error_in_the_middle_of_a_pipeline_ends_it(plain):
     unique_id = fresh_id()
     with Connection(plain.address) as connection:
         bad = lines("POST /token HTTP/1.1", "Host: localhost", "Content-Length: x")
-        connection.send(post(unique_id, "one") + bad + post(unique_id, "two"))
-        assert connection.receive().body == STORED
+        connection.send(get(unique_id) + post(unique_id, "one") + bad + post(unique_id, "two"))
+        assert [connection.receive().body for _ in range(2)] == [NOT_FOUND, STORED]
         check_http_error(connection.receive(), 400)
         connection.expect_end()
     assert exchange(plain.address, get(unique_id)).body == found("one")

@@ -1,6 +1,7 @@
 """Ambiguous requests are refused with an error in the contract's shape, and the connection is closed.
 
-Every case is followed by a whole request that must never be answered, as it would be in a smuggling attack.
+Every case is followed by a whole request that must never be answered, as it would be in a smuggling attack. RequestHeadTests,
+RequestBodyTests and ByteClassTests have further ones, for the same reasons.
 """
 import pytest
 
@@ -24,152 +25,72 @@ def chunked(body):
 REFUSALS = {
     # Line ends
     "bare LF after the request line": (f"{GET}\n{HOST}\r\n\r\n", 400, "LF alone"),
-    "bare LF after a header": (f"{GET}\r\n{HOST}\n\r\n", 400, "LF alone"),
     "bare LF as the empty line": (f"{GET}\r\n{HOST}\r\n\n", 400, "LF alone"),
-    "bare LF before a request": (f"\n{GET}\r\n{HOST}\r\n\r\n", 400, "LF alone"),
     "bare CR in a header value": (lines(GET, HOST, "X: a\rb"), 400, "CR"),
-    "bare CR instead of a line end": (lines(GET, f"{HOST}\rX: a"), 400, "CR"),
     "CR CR LF": (f"{GET}\r\n{HOST}\r\r\n\r\n", 400, "CR"),
     "CR CR LF after the request line": (f"{GET}\r\r\n{HOST}\r\n\r\n", 400, "version"),
-    "bare CR before a request": (f"\r{GET}\r\n{HOST}\r\n\r\n", 400, "CR"),
-    "two empty lines before a request": (b"\r\n\r\n" + lines(GET, HOST), 400, "request line"),
     # Request line
     "no version, as in HTTP/0.9": (b"GET /token\r\n\r\n", 400, "request line"),
-    "only a method": (b"GET\r\n\r\n", 400, "request line"),
-    "no method": (lines(" /token HTTP/1.1", HOST), 400, "request line"),
-    "two blanks before the target": (lines("GET  /token HTTP/1.1", HOST), 400, "request line"),
     "two blanks before the version": (lines("GET /token  HTTP/1.1", HOST), 400, "version"),
-    "blank after the version": (lines(f"{GET} ", HOST), 400, "version"),
-    "blank in the target": (lines("GET /token?unique_id=a b HTTP/1.1", HOST), 400, "version"),
     "tabs instead of blanks": (lines("GET\t/token\tHTTP/1.1", HOST), 400, "request line"),
     "colon in the method": (lines("GE:T /token HTTP/1.1", HOST), 400, "method"),
-    "NUL in the method": (lines("GE\0T /token HTTP/1.1", HOST), 400, "method"),
-    "non-ASCII in the method": (lines("GE\xcfT /token HTTP/1.1", HOST), 400, "method"),
     "NUL in the target": (lines("GET /token?unique_id=a\0b HTTP/1.1", HOST), 400, "target"),
-    "non-ASCII in the target": (lines("GET /token?unique_id=\xc3\xa4 HTTP/1.1", HOST), 400, "target"),
-    "fragment in the target": (lines("GET /token?unique_id=a#b HTTP/1.1", HOST), 400, "target"),
-    "tab in the target": (lines("GET /token?unique_id=a\tb HTTP/1.1", HOST), 400, "target"),
-    "target without a slash": (lines("GET token HTTP/1.1", HOST), 400, "target"),
-    "GET *": (lines("GET * HTTP/1.1", HOST), 400, "target"),
-    "absolute target of another scheme": (lines("GET ftp://localhost/token HTTP/1.1", HOST), 400, "target"),
-    "absolute target without a host": (lines("GET http:///token HTTP/1.1", HOST), 400, "host"),
-    "absolute target with user information": (lines("GET http://me@localhost/token HTTP/1.1", HOST), 400, "host"),
-    "percent sign without an escape in an absolute target's host": (
-        lines("GET http://a%zz/token HTTP/1.1", HOST), 400, "host"),
-    "percent sign without an escape in the host": (lines(GET, "Host: a%zz"), 400, "host"),
     "absolute target without Host": (lines("GET http://localhost/token HTTP/1.1"), 400, "Host"),
-    "http/1.1 in lower case": (lines("GET /token http/1.1", HOST), 400, "version"),
-    "HTTP/1": (lines("GET /token HTTP/1", HOST), 400, "version"),
-    "HTTP/1.10": (lines("GET /token HTTP/1.10", HOST), 400, "version"),
     "HTTP/1,1": (lines("GET /token HTTP/1,1", HOST), 400, "version"),
     "HTTPS/1.1": (lines("GET /token HTTPS/1.1", HOST), 400, "version"),
-    "HTTP/2.0": (lines("GET /token HTTP/2.0", HOST), 505, "version"),
     "HTTP/3.0": (lines("GET /token HTTP/3.0", HOST), 505, "version"),
-    "HTTP/0.9 spelled out": (lines("GET /token HTTP/0.9", HOST), 505, "version"),
     "preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "version"),
     "CONNECT": (lines("CONNECT localhost:80 HTTP/1.1", HOST), 405, "CONNECT"),
     "CONNECT with a path": (lines("CONNECT /token HTTP/1.1", HOST), 405, "CONNECT"),
     # Header lines
     "blank before the colon": (lines(GET, HOST, f"X-{CANARY} : a"), 400, "colon"),
-    "tab before the colon": (lines(GET, HOST, "X\t: a"), 400, "colon"),
-    "blank before the colon of Host": (lines(GET, "Host : localhost"), 400, "colon"),
-    "header without a colon": (lines(GET, HOST, "X"), 400, "colon"),
-    "header without a name": (lines(GET, HOST, ": a"), 400, "colon"),
-    "blank in a header name": (lines(GET, HOST, "X Y: a"), 400, "colon"),
-    "NUL in a header name": (lines(GET, HOST, "X\0Y: a"), 400, "colon"),
-    "non-ASCII in a header name": (lines(GET, HOST, "X\xe4: a"), 400, "colon"),
     "NUL in a header value": (lines(GET, HOST, f"X: {CANARY}\0"), 400, "control"),
-    "DEL in a header value": (lines(GET, HOST, "X: a\x7f"), 400, "control"),
-    "escape in a header value": (lines(GET, HOST, "X: a\x1b[0m"), 400, "control"),
     "folded header with a blank": (lines(GET, HOST, "X: a", " b"), 400, "folded"),
-    "folded header with a tab": (lines(GET, HOST, "X: a", "\tb"), 400, "folded"),
-    "folded first header": (lines(GET, " X: a", HOST), 400, "folded"),
     "blank line that is none": (f"{GET}\r\n{HOST}\r\n \r\n\r\n", 400, "folded"),
     # Host
     "missing Host": (lines(GET), 400, "Host"),
     "missing Host in HTTP/1.2": (lines("GET /token HTTP/1.2"), 400, "Host"),
     "repeated Host": (lines(GET, HOST, HOST), 400, "Host"),
-    "two hosts": (lines(GET, "Host: a", "hOST: b"), 400, "Host"),
     "blank in Host": (lines(GET, "Host: a b"), 400, "host"),
-    "path in Host": (lines(GET, "Host: a/b"), 400, "host"),
-    "user information in Host": (lines(GET, "Host: me@a"), 400, "host"),
-    "words for a port in Host": (lines(GET, "Host: a:http"), 400, "host"),
     "two ports in Host": (lines(GET, "Host: a:1:2"), 400, "host"),
-    "open bracket in Host": (lines(GET, "Host: [::1"), 400, "host"),
     "no address in brackets": (lines(GET, "Host: []"), 400, "host"),
     "something after the brackets": (lines(GET, "Host: [::1]a"), 400, "host"),
-    "non-ASCII in Host": (lines(GET, "Host: \xe4"), 400, "host"),
     "no host before the port": (lines(GET, "Host: :80"), 400, "host"),
     # Length of the body
     "repeated Content-Length": (
         lines(POST, HOST, FORM, "Content-Length: 4", "Content-Length: 4", body=b"a=bc"), 400, "Content-Length"),
     "differing Content-Lengths": (
         lines(POST, HOST, FORM, "Content-Length: 4", "Content-Length: 0", body=b"a=bc"), 400, "Content-Length"),
-    "Content-Length as a list": (lines(POST, HOST, "Content-Length: 4, 4", body=b"a=bc"), 400, "Content-Length"),
-    "empty Content-Length": (lines(POST, HOST, "Content-Length:"), 400, "Content-Length"),
     "negative Content-Length": (lines(POST, HOST, "Content-Length: -1"), 400, "Content-Length"),
-    "Content-Length with a plus": (lines(POST, HOST, "Content-Length: +4", body=b"a=bc"), 400, "Content-Length"),
-    "hexadecimal Content-Length": (lines(POST, HOST, "Content-Length: 0x4", body=b"a=bc"), 400, "Content-Length"),
-    "Content-Length with a fraction": (lines(POST, HOST, "Content-Length: 4.0", body=b"a=bc"), 400, "Content-Length"),
-    "blank in a Content-Length": (lines(POST, HOST, "Content-Length: 4 4", body=b"a=bc"), 400, "Content-Length"),
     "Content-Length of a GET, repeated": (
         lines(GET, HOST, "Content-Length: 0", "Content-Length: 0"), 400, "Content-Length"),
-    "Content-Length beyond 64 bits": (lines(POST, HOST, f"Content-Length: {'9' * 40}"), 413, "body"),
     "Content-Length of 2 to the 64": (lines(POST, HOST, "Content-Length: 18446744073709551616"), 413, "body"),
     "Content-Length then chunked (CL.TE)": (
         lines(POST, HOST, "Content-Length: 5", CHUNKED, body=b"0\r\n\r\n"), 400, "exclude"),
-    "chunked then Content-Length (TE.CL)": (
-        lines(POST, HOST, CHUNKED, "Content-Length: 5", body=b"0\r\n\r\n"), 400, "exclude"),
-    "Content-Length 0 with chunked": (
-        lines(POST, HOST, "Content-Length: 0", CHUNKED, body=b"0\r\n\r\n"), 400, "exclude"),
     "repeated Transfer-Encoding": (lines(POST, HOST, CHUNKED, CHUNKED, body=b"0\r\n\r\n"), 400, "Transfer-Encoding"),
     "Transfer-Encoding in HTTP/1.0": (
         lines("POST /token HTTP/1.0", HOST, CHUNKED, body=b"0\r\n\r\n"), 400, "Transfer-Encoding"),
-    "unknown coding in HTTP/1.0": (
-        lines("POST /token HTTP/1.0", HOST, "Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 400,
-        "Transfer-Encoding"),
     "chunked not last": (
         lines(POST, HOST, "Transfer-Encoding: chunked, gzip", body=b"0\r\n\r\n"), 400, "chunked"),
-    "chunked twice": (
-        lines(POST, HOST, "Transfer-Encoding: chunked, chunked", body=b"0\r\n\r\n"), 400, "chunked"),
-    "identity": (lines(POST, HOST, "Transfer-Encoding: identity"), 400, "chunked"),
     "not quite chunked": (lines(POST, HOST, "Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), 400, "chunked"),
-    "chunked with a vertical tab": (lines(POST, HOST, f"{CHUNKED}\x0b", body=b"0\r\n\r\n"), 400, "control"),
     "chunked with a parameter": (lines(POST, HOST, f"{CHUNKED};q=1", body=b"0\r\n\r\n"), 400, "chunked"),
     "quoted chunked": (lines(POST, HOST, 'Transfer-Encoding: "chunked"', body=b"0\r\n\r\n"), 400, "chunked"),
-    "empty Transfer-Encoding": (lines(POST, HOST, "Transfer-Encoding:", body=b"0\r\n\r\n"), 400, "chunked"),
-    "folded Transfer-Encoding": (
-        lines(POST, HOST, "Transfer-Encoding:", " chunked", body=b"0\r\n\r\n"), 400, "chunked"),
     "coding before chunked": (
         lines(POST, HOST, "Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 501, "coding"),
     "repeated Content-Type": (
         lines(POST, HOST, FORM, "Content-Type: text/plain", "Content-Length: 4", body=b"a=bc"), 400, "Content-Type"),
     "unknown expectation": (lines(POST, HOST, "Expect: 200-ok", "Content-Length: 0"), 417, "100-continue"),
+    "not quite the expectation": (lines(POST, HOST, "Expect: 100-continue2", "Content-Length: 0"), 417, "100-continue"),
+    "expectation beside another": (lines(POST, HOST, "Expect: 100-continue, other", "Content-Length: 0"), 417, "100-continue"),
     # Chunks
     "chunk size that is no number": (chunked(b"x\r\n"), 400, "size"),
-    "empty chunk size": (chunked(b"\r\n"), 400, "size"),
-    "negative chunk size": (chunked(b"-1\r\n"), 400, "size"),
-    "chunk size with a plus": (chunked(b"+5\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "chunk size with 0x": (chunked(b"0x5\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "chunk size with a blank before it": (chunked(b" 5\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "chunk size with a blank after it": (chunked(b"5 \r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "chunk size with an underscore": (chunked(b"0_5\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "chunk size beyond 64 bits": (chunked(b"10000000000000005\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
     "chunk size of many zeros": (chunked(b"0" * 30 + b"5\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "NUL in a chunk extension": (chunked(b"5;a=\0\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "CR in a chunk extension": (chunked(b"5;a=\rb\r\na=bcd\r\n0\r\n\r\n"), 400, "size"),
-    "bare LF after a chunk size": (chunked(b"5\na=bcd\r\n0\r\n\r\n"), 400, "LF alone"),
     "bare LF in a chunk extension": (chunked(b"5;a\na=bcd\r\n0\r\n\r\n"), 400, "LF alone"),
     "chunk extension without end": (chunked(b"5;" + b"a" * 5000), 400, "too long"),
     "no line end after a chunk": (chunked(b"5\r\na=bcd0\r\n\r\n"), 400, "CR LF"),
-    "LF after a chunk": (chunked(b"5\r\na=bcd\n0\r\n\r\n"), 400, "CR LF"),
-    "chunk longer than its size": (chunked(b"5\r\na=bcdef\r\n0\r\n\r\n"), 400, "CR LF"),
     "bare LF as the end of the trailers": (chunked(b"0\r\n\n"), 400, "LF alone"),
-    "trailer without a colon": (chunked(b"0\r\nx\r\n\r\n"), 400, "colon"),
-    "trailer with a blank before the colon": (chunked(b"0\r\nx : a\r\n\r\n"), 400, "colon"),
     "folded trailer": (chunked(b"0\r\nx: a\r\n b\r\n\r\n"), 400, "folded"),
     "NUL in a trailer": (chunked(b"0\r\nx: \0\r\n\r\n"), 400, "control"),
-    "second chunk too large": (chunked(b"5\r\na=bcd\r\nfffffff\r\n"), 413, "body"),
 }
 
 
@@ -198,15 +119,6 @@ def test_an_ambiguous_request_is_refused_and_ends_the_connection(plain, data, st
         connection.expect_end()
 
 
-def test_a_refusal_in_a_pipeline_comes_after_the_answers_before_it(plain):
-    with Connection(plain.address) as connection:
-        connection.send(get("nobody") + get("nobody") + lines(GET) + FOLLOWER)
-        assert connection.receive().body == NOT_FOUND
-        assert connection.receive().body == NOT_FOUND
-        check_http_error(connection.receive(), 400)
-        connection.expect_end()
-
-
 def test_a_refused_connect_names_the_allowed_methods(plain):
     response = exchange(plain.address, lines("CONNECT localhost:80 HTTP/1.1", HOST))
     assert response.headers["allow"] == "GET, HEAD, POST"
@@ -221,31 +133,14 @@ def test_a_refused_head_request_has_no_body(plain):
 
 
 SERVED = {
-    "one empty line before it": (b"\r\n" + lines(GET, HOST), NOT_FOUND),
     "absolute target": (lines("GET http://other:80/token?unique_id=nobody HTTP/1.1", HOST), NOT_FOUND),
     "absolute target of https": (lines("GET HTTPS://other/token?unique_id=nobody HTTP/1.1", HOST), NOT_FOUND),
-    "HTTP/1.2": (lines("GET /token?unique_id=nobody HTTP/1.2", HOST), NOT_FOUND),
     "HTTP/1.9": (lines("GET /token?unique_id=nobody HTTP/1.9", HOST), NOT_FOUND),
-    "HTTP/1.1 without blanks after colons": (lines(GET, "Host:localhost"), NOT_FOUND),
-    "blanks around a value": (lines(GET, "Host: \t localhost \t "), NOT_FOUND),
     "empty Host": (lines(GET, "Host:"), NOT_FOUND),
     "Host with an address": (lines(GET, "Host: [::1]:8080"), NOT_FOUND),
     "Host with a port": (lines(GET, "Host: a.localhost:8080"), NOT_FOUND),
     "empty header value": (lines(GET, HOST, "X:"), NOT_FOUND),
-    "bytes from 0x80 in a value": (lines(GET, HOST, "X: \xff\x80"), NOT_FOUND),
-    "tab in a value": (lines(GET, HOST, "X: a\tb"), NOT_FOUND),
-    "Content-Length with leading zeros": (
-        lines("GET /token?unique_id=nobody HTTP/1.1", HOST, "Content-Length: 0004", body=b"a=bc"), NOT_FOUND),
-    "chunked in capitals": (
-        lines("GET /token?unique_id=a HTTP/1.1", HOST, "TRANSFER-ENCODING: CHUNKED", body=b"0\r\n\r\n"), NOT_FOUND),
-    "trailers": (
-        lines("GET /token?unique_id=nobody HTTP/1.1", HOST, CHUNKED, body=b"0\r\nContent-Length: 9\r\nX: a\r\n\r\n"),
-        NOT_FOUND),
-    "chunk extensions": (
-        lines("GET /token?unique_id=nobody HTTP/1.1", HOST, CHUNKED, body=b'A;a=b;c="d"\r\n0123456789\r\n00\r\n\r\n'),
-        NOT_FOUND),
     "Upgrade to h2c": (lines(GET, HOST, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"), NOT_FOUND),
-    "OPTIONS *": (lines("OPTIONS * HTTP/1.1", HOST), unsupported("OPTIONS")),
     "a method of one's own": (lines("get /token HTTP/1.1", HOST), unsupported("get")),
     "a method of punctuation": (lines("!#$%&'*+-.^_`|~ /token HTTP/1.1", HOST), unsupported("!#$%&'*+-.^_`|~")),
     "PUT with a body": (

@@ -1,4 +1,5 @@
 """The log reports start, stop and faults, the access log requests, each by its id; test_canaries checks that neither has secrets."""
+import contextlib
 import json
 import os
 import re
@@ -14,10 +15,9 @@ from administration import metrics
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import Connection, exchange, get, lines, post
-from server_process import NO_ADMINISTRATION, beside, binary, clean_environment, run, until
+from server_process import beside, run, until
 from store_files import opened
 from test_reload import hang_up
-from test_shutdown import fill
 
 HOST = "Host: localhost"
 JSON = {"access_log": "json"}
@@ -232,32 +232,33 @@ def test_a_named_pipe_with_a_reader_takes_the_access_log(serve, tmp_path):
         assert json.loads(reader.readline())["status"] == 200
 
 
-def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(tmp_path):
-    flags = ["--listen", "127.0.0.1:0", "--data-directory", str(tmp_path / "data"), "--log-level", "trace"]
-    process = subprocess.Popen([binary(), "serve", *flags], env=clean_environment(NO_ADMINISTRATION), stderr=subprocess.PIPE)
-    try:
-        line = next(line for line in process.stderr if b" serves on " in line)
-        address = ("127.0.0.1", int(re.search(rb"http://127\.0\.0\.1:(\d+)", line)[1]))
-        process.stderr.close()
-        assert exchange(address, post("a", "b")).body == STORED
-        process.terminate()
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-
-
 # Runs the server with a pipe as standard error, and a reader that copies the pipe into the server's log file.
 READ_BY_CAT = ["sh", "-c", 'mkfifo pipe; cat pipe >&2 & echo $! > reader; exec "$0" "$@" 2> pipe']
 
 
+def reader_of(server):
+    """The reader's process."""
+    return int((server.folder / "reader").read_text())
+
+
+def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(serve):
+    server = serve({"log_level": "trace"}, prefix=READ_BY_CAT)
+    os.kill(reader_of(server), signal.SIGKILL)
+    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.stop() == 0
+
+
 def stop_reading(server):
-    """Stops the reader, and fills the pipe; returns the reader's process."""
-    reader = int((server.folder / "reader").read_text())
+    """Stops the reader, and fills the pipe, so that nobody can write to it any more without waiting; returns the reader's process."""
+    reader = reader_of(server)
     os.kill(reader, signal.SIGSTOP)
     until(lambda: ") T " in Path(f"/proc/{reader}/stat").read_text())
-    with open(server.folder / "pipe", "wb") as pipe:
-        fill(pipe.fileno())
+    end = os.open(server.folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+    for count in 65536, 1:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(end, b"x" * count)
+    os.close(end)
     return reader
 
 
@@ -286,6 +287,17 @@ def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(se
             assert server.wait(20) == 0
         finally:
             os.kill(reader, signal.SIGCONT)
+
+
+def test_a_second_signal_ends_the_server_also_if_nobody_reads_the_log(serve):
+    server = serve({"drain_timeout": "3600s"}, prefix=READ_BY_CAT)
+    reader = stop_reading(server)
+    try:
+        server.send_signal(signal.SIGTERM)
+        # It waits for room for its last lines, for a second, and ends without writing them.
+        assert server.stop(signal.SIGINT) == 0
+    finally:
+        os.kill(reader, signal.SIGCONT)
 
 
 # The file

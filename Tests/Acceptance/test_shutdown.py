@@ -1,16 +1,12 @@
 """SIGTERM and SIGINT: received requests are answered, other connections are closed, and the exit status is 0."""
-import contextlib
-import json
-import os
 import signal
-import subprocess
 import time
 
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
-from server_process import SERVES, STOP_SECONDS, beside, binary, clean_environment, until
+from server_process import beside, until
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 # A server that stops keeps idle connections open for this long (Server.idleTimeWhenDraining), less what a message takes.
@@ -113,37 +109,6 @@ def test_a_second_signal_hastens_the_end(serve, second):
         begin_stop(server)
         assert server.is_running()
         assert server.stop(second) == 0
-
-
-def fill(pipe):
-    """Fills a pipe, so that nobody can write to it any more without waiting."""
-    # Opened anew, so that only this end does not wait.
-    end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
-    for count in 65536, 1:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                os.write(end, b"x" * count)
-    os.close(end)
-
-
-def test_a_second_signal_ends_the_server_also_if_nobody_reads_standard_error(tmp_path):
-    settings = tmp_path / "token-cache.yaml"
-    settings.write_text(json.dumps(
-        {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(tmp_path / "data"), "drain_timeout": "3600s"}))
-    log, pipe = os.pipe()
-    process = subprocess.Popen([binary(), "serve", "--config", str(settings)], env=clean_environment(), stderr=pipe)
-    try:
-        with open(log, encoding="utf-8") as lines_of_log:
-            next(line for line in lines_of_log if SERVES.search(line))
-            fill(pipe)
-            process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGINT)
-            # It waits for room for its last lines, for a second, and ends without writing them.
-            assert process.wait(STOP_SECONDS) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(pipe)
 
 
 def test_the_head_and_body_deadlines_hold_while_draining(serve):

@@ -4,11 +4,11 @@
         url = proxy.url("app", "tokens", sslmode="disable")
         proxy.delay(0.3); proxy.throttle(10_000); proxy.swallow(); proxy.freeze(); proxy.refuse()    # until proxy.heal()
         proxy.cut()                                                                # resets all connections
-        lost = proxy.cut_at(is_end)               # what was asked is done, but the connection is reset in the place of the answer
+        lost = proxy.cut_at(rb"INSERT.*?(Z)")     # what was asked is done, but the connection is reset in the place of the answer
         lost.wait()
 
-Everything can be changed while it runs, and is in effect when the function returns. The conditions of `cut_at` are functions of
-the kind and the content of a message from the server; they see nothing of encrypted connections.
+Everything can be changed while it runs, and is in effect when the function returns. The patterns of `cut_at` see nothing of
+encrypted connections.
 
 The proxy runs in one thread of its own, which alone uses the sockets; the functions hand it their work.
 """
@@ -16,6 +16,7 @@ import collections
 import contextlib
 import errno
 import queue
+import re
 import selectors
 import socket
 import struct
@@ -33,22 +34,28 @@ SECONDS = 30
 
 
 class Cut:
-    """Resets the connection on which the next message from the server comes that fulfils a condition, in the message's place."""
+    """Resets the connection on which the server completes what matches a pattern, in the place of the pattern's group."""
 
-    def __init__(self, condition):
-        self.condition = condition
+    def __init__(self, pattern):
+        self.pattern, self.seen = re.compile(pattern, re.DOTALL), b""
         self.happened = threading.Event()
+
+    def find(self, data):
+        """How many of these bytes from the server come before that place; None if it is still to come."""
+        before, self.seen = len(self.seen), self.seen + data
+        match = self.pattern.search(self.seen)
+        return match and max(0, match.start(1) - before)
 
     def wait(self, seconds=SECONDS):
         """Waits until it has happened."""
-        assert self.happened.wait(seconds), f"no message fulfilled the condition within {seconds} s"
+        assert self.happened.wait(seconds), f"nothing matched the pattern within {seconds} s"
 
 
 class Flow:
     """One direction of a connection: what was read from one socket and is to be written to the other one."""
 
-    def __init__(self, source, target, messages):
-        self.source, self.target, self.messages = source, target, messages
+    def __init__(self, source, target, is_answer):
+        self.source, self.target, self.is_answer = source, target, is_answer
         # Bytes, each with the moment before which they are not sent.
         self.waiting = collections.deque()
         self.size = 0
@@ -67,8 +74,7 @@ class Link:
     def __init__(self, client, server):
         self.client, self.server = client, server
         self.is_connected = False
-        messages = ClientMessages()
-        self.flows = (Flow(client, server, messages), Flow(server, client, ServerMessages(messages)))
+        self.flows = (Flow(client, server, is_answer=False), Flow(server, client, is_answer=True))
 
     def close(self, is_reset):
         """Closes both, possibly with a reset."""
@@ -143,9 +149,9 @@ class ChaosProxy:
                 self._drop(link)
         self.call(change)
 
-    def cut_at(self, condition):
-        """Resets a connection in the place of the next message from the server that fulfils a condition: a `Cut`."""
-        cut = Cut(condition)
+    def cut_at(self, pattern):
+        """Resets a connection in the place of something that the server sends, as the pattern's group says: a `Cut`."""
+        cut = Cut(pattern)
         self.call(lambda: self.cuts.append(cut))
         return cut
 
@@ -284,17 +290,16 @@ class ChaosProxy:
         flow.has_ended = not data
         if self.is_swallowing and data:
             flow.is_deaf = True
-        moment = time.monotonic() + self.seconds_of_delay
-        for kind, content, message in flow.messages.take(data):
-            is_answer = isinstance(flow.messages, ServerMessages)
-            cut = next((cut for cut in self.cuts if is_answer and cut.condition(kind, content)), None)
-            if cut:
+        if flow.is_deaf or flow.is_cut:
+            return
+        for cut in list(self.cuts) if flow.is_answer else ():
+            if (place := cut.find(data)) is not None:
                 # What was read before is still passed on.
-                flow.is_cut = True
+                flow.is_cut, data = True, data[:place]
                 self.cuts.remove(cut)
                 cut.happened.set()
-            if not (flow.is_deaf or flow.is_cut):
-                flow.append(message, moment)
+        if data:
+            flow.append(data, time.monotonic() + self.seconds_of_delay)
 
     def _write(self, flow):
         """Sends what may be sent by now."""
@@ -320,87 +325,3 @@ class ChaosProxy:
             if not flow.is_deaf:
                 with contextlib.suppress(OSError):
                     flow.target.shutdown(socket.SHUT_WR)
-
-
-SSL_REQUEST, ENCRYPTION_REQUEST = 80877103, 80877104
-
-
-class Messages:
-    """Takes the bytes of one direction of a connection apart; the other direction has its own.
-
-    What follows an agreement on encryption cannot be read, and passes as it comes.
-    """
-
-    def __init__(self):
-        self.unread = b""
-        self.is_opaque = False
-
-    def take(self, data):
-        """The messages that are complete with these bytes, as kind, content and bytes; both are empty if they cannot be read."""
-        self.unread += data
-        found = []
-        while self.unread:
-            if self.is_opaque:
-                message, self.unread = ("", b"", self.unread), b""
-            else:
-                message = self.first()
-            if message is None:
-                break
-            found.append(message)
-        return found
-
-    def first(self):
-        """Removes the first message, if it is complete."""
-        raise NotImplementedError
-
-    def whole(self, size, kind, start):
-        """Removes a message whose content begins at a position, if all of it is there."""
-        if len(self.unread) < size:
-            return None
-        message, self.unread = self.unread[:size], self.unread[size:]
-        return kind, message[start:], message
-
-    def usual(self):
-        """A message with its kind in the first byte and its length in the next four, which it does not count."""
-        if len(self.unread) < 5:
-            return None
-        return self.whole(1 + struct.unpack_from("!I", self.unread, 1)[0], chr(self.unread[0]), 5)
-
-
-class ClientMessages(Messages):
-    """What a client sends. The first messages have no kind; it is empty here."""
-
-    def __init__(self):
-        super().__init__()
-        self.has_started = False
-        # Questions for encryption, each of which the server answers with a single byte.
-        self.questions = 0
-
-    def first(self):
-        if self.has_started:
-            return self.usual()
-        if len(self.unread) < 4:
-            return None
-        message = self.whole(struct.unpack_from("!I", self.unread)[0], "", 4)
-        if message:
-            if struct.unpack_from("!I", message[1])[0] in (SSL_REQUEST, ENCRYPTION_REQUEST):
-                self.questions += 1
-            else:
-                self.has_started = True
-        return message
-
-
-class ServerMessages(Messages):
-    """What a server sends to a client."""
-
-    def __init__(self, client):
-        super().__init__()
-        self.client = client
-
-    def first(self):
-        if self.client.questions == 0:
-            return self.usual()
-        self.client.questions -= 1
-        if self.unread[:1] in (b"S", b"G"):
-            self.is_opaque = self.client.is_opaque = True
-        return self.whole(1, "", 1)

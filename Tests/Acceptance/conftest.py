@@ -13,11 +13,12 @@ import pytest
 
 import failing_calls
 from certificates import make_certificate
+from chaos_proxy import ChaosProxy
 from contract import STORED
 from http_client import exchange, post
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
-from postgres_store import TablesForFolders
+from postgres_store import PostgresStore, TablesForFolders
 from proxies import PROXIES, Certificate, install_packages
 from proxy_site import Site
 from server_process import Server, binary, finish, shared_server
@@ -188,6 +189,21 @@ def postgres(postgres_server):
     database = Database(postgres_server)
     yield database
     postgres_server.drop_database(database.name)
+
+
+@pytest.fixture(name="proxy")
+def chaos_proxy(postgres):
+    """A bad network before the test's database; see `ChaosProxy`."""
+    with ChaosProxy(postgres.server) as proxy:
+        yield proxy
+
+
+@pytest.fixture(name="behind")
+def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
+    """A store whose servers reach the database through the proxy."""
+    url = proxy.url(postgres.user, postgres.name, sslmode="disable")
+    with PostgresStore(postgres_binary, tmp_path / "store", postgres, url) as of_all:
+        yield of_all
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Reads and changes the files of a data folder as an attacker could, reads audit logs, and runs commands on the folder."""
 import contextlib
 import json
+import os
 import resource
 import sqlite3
 
@@ -30,6 +31,15 @@ def kill_with_log(server, write):
                 server.kill()
         return server.was_ended
     until(is_killed)
+
+
+def damage_rows(server):
+    """Overwrites all pages but the first ones of a server's database, once that has everything that was stored."""
+    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+    with open(server.data / "tokens.db", "r+b") as database:
+        size = database.seek(0, os.SEEK_END)
+        database.seek(8_192)
+        database.write(b"\xff" * (size - 8_192))
 
 
 @contextlib.contextmanager

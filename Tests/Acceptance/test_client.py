@@ -1,6 +1,5 @@
 """The client library end to end: devices that share a user's token through the built server, and an app that uses it alone."""
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -10,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from administration import is_ready, last_line
-from chaos_proxy import ChaosProxy
 from contract import STORED, fresh_id
 from devices import CACHED, LOGGED_IN, MODES, REPOSITORY, Devices, DevicesWithSessions
 from http_client import FORM, exchange, lines
-from postgres_store import PostgresStore
 from server_process import until
+from store_files import damage_rows
 
 SWIFT = pytest.mark.skipif(not shutil.which("swift"), reason="the Swift toolchain is missing")
 
@@ -128,23 +126,16 @@ def server_whose_store_can_fail(request, mode, serve, tmp_path):
             # Enough rows to have pages of their own.
             others = [{"id": f"other{number}", "token_info": "x" * 1000} for number in range(20)]
             assert last_line(server.data, "/store/put", {"tokens": others})["reply"]["stored"] == len(others)
-            until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
-            with open(server.data / "tokens.db", "r+b") as database:
-                size = database.seek(0, os.SEEK_END)
-                database.seek(8_192)
-                database.write(b"\xff" * (size - 8_192))
+            damage_rows(server)
 
         yield server, damage
         return
-    program, database = request.getfixturevalue("postgres_binary"), request.getfixturevalue("postgres")
-    with ChaosProxy(database.server) as proxy:
-        url = proxy.url(database.user, database.name, sslmode="disable")
-        with PostgresStore(program, tmp_path / "store", database, url) as store:
-            server = store.serve("server", {**settings, **UNCACHED})
-            # The first connection may take longer than requests may wait.
-            until(lambda: is_ready(server))
-            yield server, lambda: (proxy.refuse(), proxy.cut())
-            proxy.heal()
+    proxy, store = request.getfixturevalue("proxy"), request.getfixturevalue("behind")
+    server = store.serve("server", {**settings, **UNCACHED})
+    # The first connection may take longer than requests may wait.
+    until(lambda: is_ready(server))
+    yield server, lambda: (proxy.refuse(), proxy.cut())
+    proxy.heal()
 
 
 def test_an_outage_of_the_store_signs_nobody_out(mode, failing, tmp_path):

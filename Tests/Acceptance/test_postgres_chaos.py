@@ -7,7 +7,6 @@ from administration import metrics
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, fresh_id
 from http_client import Connection, exchange, get, post
-from postgres_store import PostgresStore
 from registers import Load
 from server_process import until
 
@@ -16,20 +15,6 @@ FAULT_SECONDS = 1.5
 # Longer than a request waits.
 LONG_SECONDS = 2.5
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(name="proxy")
-def chaos_proxy(postgres):
-    with ChaosProxy(postgres.server) as proxy:
-        yield proxy
-
-
-@pytest.fixture(name="behind")
-def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
-    """A store whose servers reach the database through the proxy."""
-    url = proxy.url(postgres.user, postgres.name, sslmode="disable")
-    with PostgresStore(postgres_binary, tmp_path, postgres, url) as of_all:
-        yield of_all
 
 
 def cut_again_and_again(proxy):

@@ -33,20 +33,6 @@ def fetch(server, unique_id):
     return exchange(server.address, get(unique_id)).body
 
 
-@pytest.fixture(name="proxy")
-def chaos_proxy(postgres):
-    with ChaosProxy(postgres.server) as proxy:
-        yield proxy
-
-
-@pytest.fixture(name="behind")
-def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
-    """A store whose servers reach the database through the proxy."""
-    url = proxy.url(postgres.user, postgres.name, sslmode="disable")
-    with PostgresStore(postgres_binary, tmp_path / "store", postgres, url) as of_all:
-        yield of_all
-
-
 @pytest.fixture(name="direct")
 def store_without_a_proxy(postgres_binary, postgres, tmp_path):
     """A store on the same database, with the same keys."""

@@ -8,7 +8,7 @@ from administration import is_ready
 from contract import STORED, found
 from http_client import Connection, ProtocolError, exchange, get, post
 from server_process import beside, run, until
-from store_files import printed
+from store_files import damage_rows, printed
 
 # Without the cache, so that each GET reads the database.
 UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
@@ -77,12 +77,8 @@ def test_a_database_that_is_cut_is_noticed_without_a_write_and_a_start_says_what
 def test_reads_that_fail_make_the_server_unready(serve):
     server = serve(UNCACHED)
     stored = store_many(server, "kept")
-    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
     assert is_ready(server)
-    with open(server.data / "tokens.db", "r+b") as database:
-        size = database.seek(0, os.SEEK_END)
-        database.seek(8_192)
-        database.write(b"\xff" * (size - 8_192))
+    damage_rows(server)
 
     def is_told():
         for unique_id in stored:

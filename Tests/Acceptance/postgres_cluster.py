@@ -32,7 +32,7 @@ from postgres_programs import (
     REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, copy_template, environment, give_to_owner, own_folder, owner,
     programs, remove_folder, run_as_owner, write_private,
 )
-from psql import Session, SQLError, run_sql
+from psql import Session, run_sql
 from server_process import until
 
 SECONDS = 60
@@ -55,7 +55,6 @@ SETTINGS = {
     # Otherwise a checkpoint after the start of a copy would write everything again in the middle of a test.
     "max_wal_size": "256MB",
 }
-MODES = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
 def quoted(value):
@@ -99,12 +98,11 @@ class Postgres(DatabaseServer):
     - prefix: a command under which the server runs, such as that of a network namespace. It must become the server's
       process (`exec`), not its parent.
     - disk: a `SmallDisk` for its data; otherwise the data is in the server's own folder.
-    - source: a running server of which this is a copy, made by pg_basebackup, instead of an empty one.
-    - standby_of: the address, port and name under which it follows another server (`follow`).
+    - source: a running server of which this is a standby, a copy made by pg_basebackup, instead of an empty one.
     """
 
     def __init__(self, folder, name="postgres", *, settings=None, certificate=None, address="127.0.0.1",
-                 port=None, prefix=(), disk=None, source=None, standby_of=None):
+                 port=None, prefix=(), disk=None, source=None):
         self.name, self.address, self.port = name, address, port or free_ports(1)[0]
         self.settings = {**SETTINGS, **(settings or {})}
         self.prefix, self.disk = list(prefix), disk
@@ -125,10 +123,9 @@ class Postgres(DatabaseServer):
                 # They share their roles from now on.
                 self.passwords = source.passwords
                 self.copy_from(source)
+                self.follow(source)
             else:
                 copy_template(self.data)
-            if standby_of:
-                self.follow(standby_of)
             self.start()
 
     # Configuration
@@ -156,7 +153,7 @@ class Postgres(DatabaseServer):
         """Changes settings; None takes one back to PostgreSQL's default.
 
         A running server reads them at once: new connections have them, others after their current statement. Settings that
-        need a restart do not change before `restart()`. Fails if the server does not accept the new configuration.
+        need a restart do not change before the next start. Fails if the server does not accept the new configuration.
         """
         self.settings = {key: value for key, value in {**self.settings, **settings}.items() if value is not None}
         self.reload()
@@ -236,20 +233,16 @@ class Postgres(DatabaseServer):
         """Whether its main process runs, or is frozen."""
         return self.process is not None and self.process.poll() is None
 
-    def stop(self, mode="fast"):
-        """Shuts it down as pg_ctl does: `smart`, `fast`, or `immediate` without a checkpoint.
+    def stop(self, number=signal.SIGINT):
+        """Shuts it down as pg_ctl does: with SIGINT `fast`, or with SIGQUIT `immediate`, without a checkpoint.
 
-        Only `immediate` ends a server that may have crashed just now. One that is told to stop in another way while it ends its
+        Only SIGQUIT ends a server that may have crashed just now. One that is told to stop in another way while it ends its
         recovery waits without an end for its checkpointer, which it does not tell to stop (seen with PostgreSQL 15.18).
         """
         if self.is_running():
             self.thaw()
-            self.process.send_signal(MODES[mode])
+            self.process.send_signal(number)
             self.process.wait(SECONDS)
-
-    def restart(self, mode="fast"):
-        self.stop(mode)
-        return self.start()
 
     def kill(self):
         """Kills all its processes at once (kill -9)."""
@@ -290,13 +283,6 @@ class Postgres(DatabaseServer):
     def session(self, database="postgres", user=SUPERUSER):
         """A connection that stays open: a `Session`."""
         return Session(self, database, user)
-
-    def answers(self):
-        """Whether it answers a statement within 2 s."""
-        try:
-            return self.value("SELECT 1", seconds=2) == "1"
-        except SQLError:
-            return False
 
     def drop_database(self, name):
         """Removes a database with all connections to it."""

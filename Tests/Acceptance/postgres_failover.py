@@ -9,8 +9,7 @@
     failover.old.thaw()                         # what happens if the old primary wakes up, say
     databases.repair(failover.old)              # ends the fault; the old primary becomes a standby of the new one
 
-**What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, by default 'ANY 1 (*)'. A
-promoted server therefore acknowledges a write only when some standby has it: a failover needs two standbys, of which the other
+**What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, 'ANY 1 (*)'. A promoted server therefore acknowledges a write only when some standby has it: a failover needs two standbys, of which the other
 one follows the new primary at once.
 
 **No acknowledged write is lost.** Before a standby is chosen, all of them stop receiving, so that the old primary, which may
@@ -24,6 +23,7 @@ they come back as they were when they are thawed or restored, until `repair`.
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
@@ -32,7 +32,6 @@ import pytest
 
 import caretaker
 from postgres_cluster import DatabaseServer, Postgres, database_url
-from postgres_programs import SUPERUSER
 from process_tree import Closeable
 from psql import SQLError
 from server_process import until
@@ -52,6 +51,8 @@ SETTINGS = {
     "wal_retrieve_retry_interval": "100ms",
     "max_wal_senders": 10,
 }
+# Their synchronous_standby_names.
+NAMES = "ANY 1 (*)"
 # A synchronous commit that changes nothing; it is acknowledged only when a standby has it.
 WRITE = "SELECT pg_logical_emit_message(true, 'test', '')"
 
@@ -73,26 +74,22 @@ class Failover:
 class ReplicatedPostgres(DatabaseServer):
     """A primary and its standbys, which are `Postgres` servers: `primary`, `standbys`, and `nodes` with all of them.
 
-    - settings, certificate: those of all servers.
-    - names: their synchronous_standby_names. The servers are called node0, node1 and so on.
+    The servers are called node0, node1 and so on.
+
     - has_network: each has a network namespace of its own and can be cut off.
     - has_small_disks: each has a disk of its own, in memory, which can be filled.
     """
 
-    def __init__(self, folder, standbys=1, *, settings=None, names="ANY 1 (*)", has_network=False, has_small_disks=False,
-                 **options):
-        self.folder, self.names = folder, names
-        self.settings, self.options = {**SETTINGS, **(settings or {})}, options
-        self.has_small_disks = has_small_disks
+    def __init__(self, folder, standbys, has_network=False, has_small_disks=False):
+        self.folder, self.has_small_disks = folder, has_small_disks
         self.nodes, self.machines = [], {}
         self.network = Network() if has_network else None
         with self.closed_on_failure():
             # Not synchronous before there is a standby: nothing could be written.
             self.primary = self._add_node(synchronous_standby_names="")
             for _ in range(standbys):
-                self._add_node(source=self.primary, standby_of=self.primary, synchronous_standby_names=names)
-            if standbys:
-                self.wait_until_synchronous()
+                self._add_node(self.primary, synchronous_standby_names=NAMES)
+            self.wait_until_synchronous()
 
     def close(self):
         """Ends everything, and removes all but the logs."""
@@ -103,15 +100,14 @@ class ReplicatedPostgres(DatabaseServer):
             for node in self.nodes:
                 ends.callback(node.close)
 
-    def _add_node(self, source=None, standby_of=None, **settings):
+    def _add_node(self, source=None, **settings):
         name, place = f"node{len(self.nodes)}", {}
         if self.network:
             machine = self.machines[name] = self.network.machine()
             place |= {"address": machine.address, "prefix": machine.prefix, "port": 5432}
         if self.has_small_disks:
             place["disk"] = SmallDisk()
-        node = Postgres(self.folder, name, settings={**self.settings, **settings}, source=source, standby_of=standby_of,
-                        **place, **self.options)
+        node = Postgres(self.folder, name, settings={**SETTINGS, **settings}, source=source, **place)
         self.nodes.append(node)
         return node
 
@@ -122,43 +118,21 @@ class ReplicatedPostgres(DatabaseServer):
         """All servers but the primary, whatever their state; after a failover also the old primary."""
         return [node for node in self.nodes if node is not self.primary]
 
-    def node(self, name):
-        """The server with this name."""
-        return next(node for node in self.nodes if node.name == name)
-
-    def followers(self):
-        """The names of the standbys that receive WAL from the primary and are synchronous."""
-        return {name for name, in self.primary.sql(
-            "SELECT application_name FROM pg_stat_replication WHERE state = 'streaming' AND sync_state <> 'async'")}
-
     def wait_until_synchronous(self, standbys=None):
         """Waits until these standbys, or all, follow the primary, and writes are acknowledged only with them."""
         expected = {node.name for node in (self.standbys if standbys is None else standbys)}
-        if self.primary.settings.get("synchronous_standby_names") != self.names:
-            self.primary.configure(synchronous_standby_names=self.names)
-        until(lambda: expected <= self.all_followers(), SECONDS)
-        until(lambda: self.followers(), SECONDS)
+        if self.primary.settings.get("synchronous_standby_names") != NAMES:
+            self.primary.configure(synchronous_standby_names=NAMES)
+        until(lambda: expected <= self.followers(), SECONDS)
+        until(lambda: self.followers("AND sync_state <> 'async'"), SECONDS)
         self.primary.sql(WRITE)
 
-    def all_followers(self):
+    def followers(self, condition=""):
         """The names of the standbys that receive WAL from the primary."""
-        return {name for name, in self.primary.sql("SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")}
+        return {name for name, in self.primary.sql(
+            f"SELECT application_name FROM pg_stat_replication WHERE state = 'streaming' {condition}")}
 
     # Faults
-
-    def break_primary(self, fault):
-        """Breaks the primary: `kill`, `freeze`, `cut` or `full`."""
-        if fault == "kill":
-            self.primary.kill()
-        elif fault == "freeze":
-            self.primary.freeze()
-        elif fault == "cut":
-            assert self.network, "the servers have no network that could be cut: has_network=True"
-            self.machines[self.primary.name].cut()
-        else:
-            assert fault == "full", f"there is no fault {fault}, only {', '.join(FAULTS)}"
-            assert self.primary.disk, "the servers have no disks that could be filled: has_small_disks=True"
-            self.fill_disk()
 
     def fill_disk(self):
         """Fills the primary's disk, and writes until a write fails; the server may end by that."""
@@ -209,7 +183,7 @@ class ReplicatedPostgres(DatabaseServer):
         asks the new primary for the next file, which that never had, again and again, also after a restart.
         """
         try:
-            until(lambda: standby.name in self.all_followers(), PATIENCE_SECONDS, 0.005)
+            until(lambda: standby.name in self.followers(), PATIENCE_SECONDS, 0.005)
         except AssertionError:
             self.repair(standby)
 
@@ -228,10 +202,10 @@ class ReplicatedPostgres(DatabaseServer):
     def failover(self, fault):
         """One whole failover: breaks the primary, promotes a standby, and returns a `Failover`."""
         old = self.primary
-        self.break_primary(fault)
+        {"kill": old.kill, "freeze": old.freeze, "cut": lambda: self.machines[old.name].cut(), "full": self.fill_disk}[fault]()
         broken = time.monotonic()
         if fault == "full":
-            old.stop("immediate")
+            old.stop(signal.SIGQUIT)
         promoted, completed = self.promote()
         return Failover(fault, old, self.primary, broken, promoted, completed)
 
@@ -240,7 +214,7 @@ class ReplicatedPostgres(DatabaseServer):
         node.kill()
         self.end_fault(node)
         node.copy_from(self.primary)
-        node.configure(synchronous_standby_names=self.names)
+        node.configure(synchronous_standby_names=NAMES)
         node.follow(self.primary)
         node.start()
         self.wait_until_synchronous([node])
@@ -255,7 +229,7 @@ class ReplicatedPostgres(DatabaseServer):
     def passwords(self):
         return self.primary.passwords
 
-    def url(self, user=SUPERUSER, database="postgres", **parameters):
+    def url(self, user, database, **parameters):
         """A URL for libpq that names all servers."""
         return database_url(self.nodes, user, database, **parameters)
 

@@ -69,11 +69,10 @@ class Session:
             arguments, env=variables, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1)
         self.lines = queue.Queue()
-        # Warnings and the like that the last statements gave.
-        self.notes = ""
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.process_of_server = int(self.sql("SELECT pg_backend_pid()")[0][0])
+        # Returns when there is a connection.
+        self.sql("SELECT 1")
 
     def __enter__(self):
         return self
@@ -93,7 +92,7 @@ class Session:
 
     def finish(self, seconds=SECONDS):
         """The rows of the statements that were sent; raises `SQLError` with their errors, or if they do not end in time."""
-        text = self.notes = ""
+        text = notes = ""
         while True:
             try:
                 line = self.lines.get(timeout=seconds)
@@ -102,11 +101,11 @@ class Session:
             if line is None or line == self.END + "\n":
                 break
             if NOTE.match(line):
-                self.notes += line
+                notes += line
             else:
                 text += line
         if line is None or "ERROR: " in text or "FATAL: " in text:
-            raise SQLError((text + self.notes).strip() or "the connection is closed")
+            raise SQLError((text + notes).strip() or "the connection is closed")
         return rows_of(text)
 
     def sql(self, text, seconds=SECONDS):

@@ -1,24 +1,66 @@
 """The golden vectors of the contract with the store on PostgreSQL, also behind PgBouncer."""
+import contextlib
+import os
+import socket
+import subprocess
+from types import SimpleNamespace
+
 import pytest
 
-from postgres_cluster import Database
-from postgres_pooler import PgBouncer
+from ports import free_ports
+from postgres_cluster import Database, database_url
+from postgres_programs import as_owner, environment, own_folder, remove_folder, write_private
 from postgres_store import PostgresStore
+from server_process import until
 from test_contract_vectors import CASES, check
+
+PGBOUNCER = "/usr/sbin/pgbouncer"
+
+
+@contextlib.contextmanager
+def pooler(server):
+    """The place of a PgBouncer, for all databases of a server and the roles that it has now."""
+    if not os.access(PGBOUNCER, os.X_OK):
+        pytest.skip("PgBouncer is not installed (Debian's package pgbouncer, which deploy/test installs)")
+    room, place = own_folder("pgbouncer"), SimpleNamespace(address="127.0.0.1", port=free_ports(1)[0])
+    users = write_private(room / "users", "".join(f'"{user}" "{password}"\n' for user, password in server.passwords.items()))
+    settings = write_private(room / "pgbouncer.ini", f"""\
+[databases]
+* = host={server.address} port={server.port}
+[pgbouncer]
+listen_addr = {place.address}
+listen_port = {place.port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {users}
+max_client_conn = 1000
+pool_mode = session
+""")
+
+    def is_up():
+        assert process.poll() is None, f"PgBouncer ended with {process.returncode}"
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection((place.address, place.port)).close()
+            return True
+
+    with subprocess.Popen([*as_owner(), PGBOUNCER, str(settings)], env=environment(), cwd="/") as process:
+        try:
+            until(is_up)
+            yield place
+        finally:
+            process.kill()
+            remove_folder(room)
 
 
 @pytest.fixture(scope="module", name="server", params=["directly", "through PgBouncer"])
 def shared_server(request, postgres_binary, postgres_server, tmp_path_factory):
-    folder, database = tmp_path_factory.mktemp("contract"), Database(postgres_server)
-    if request.param == "directly":
-        with PostgresStore(postgres_binary, folder, database) as store:
-            yield store.serve("server")
-    else:
-        with (
-            PgBouncer(folder, postgres_server) as pooler,
-            PostgresStore(postgres_binary, folder, database, pooler.url(database.user, database.name)) as store,
-        ):
-            yield store.serve("server")
+    database = Database(postgres_server)
+    with contextlib.ExitStack() as stack:
+        url = None
+        if request.param != "directly":
+            url = database_url([stack.enter_context(pooler(postgres_server))], database.user, database.name)
+        store = stack.enter_context(PostgresStore(postgres_binary, tmp_path_factory.mktemp("contract"), database, url))
+        yield store.serve("server")
     postgres_server.drop_database(database.name)
 
 

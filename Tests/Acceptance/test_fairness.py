@@ -3,48 +3,50 @@ import contextlib
 import json
 import socket
 import threading
+from urllib.parse import quote
 
 import pytest
 
+from administration import ask
 from contract import NOT_FOUND, STORED
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import Connection, ProtocolError, exchange, get, lines, post
 from server_process import until
 
 
-def flood(client, data, flows, ends):
-    """Sends the same bytes over and over and reads all answers, which sets `flows`, until the server closes or the test ends."""
+@contextlib.contextmanager
+def flooded(server, request):
+    """A client that sends a request over and over, and reads all answers, until the server closes or the block has ended."""
+    with socket.create_connection(server.address) as client:
+        flows = threading.Event()
 
-    def read(client):
+        def read():
+            with contextlib.suppress(OSError):
+                while client.recv(1 << 16):
+                    flows.set()
+
+        def send():
+            with contextlib.suppress(OSError):
+                while True:
+                    client.sendall(request * 1000)
+
+        threads = [threading.Thread(target=function, daemon=True) for function in (read, send)]
         try:
-            while client.recv(1 << 16):
-                flows.set()
-        except OSError:
-            pass
-
-    reader = threading.Thread(target=read, args=(client,), daemon=True)
-    reader.start()
-    try:
-        while not ends.is_set():
-            client.sendall(data)
-    except OSError:
-        # The server has closed.
-        pass
-    client.close()
-    reader.join(10)
+            for thread in threads:
+                thread.start()
+            assert flows.wait(20)
+            yield
+        finally:
+            # Ends both threads, if the server has not.
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+            for thread in threads:
+                thread.join(20)
 
 
 def test_a_client_that_never_stops_asking_does_not_keep_the_server_from_stopping(serve):
     server = serve({"drain_timeout": "500ms", "loops": 1})
-    flows, ends = threading.Event(), threading.Event()
-    requests = b"HEAD /token HTTP/1.1\r\nHost: a\r\n\r\n" * 1000
-    client = threading.Thread(target=flood, args=(socket.create_connection(server.address), requests, flows, ends), daemon=True)
-    client.start()
-    try:
-        assert flows.wait(20)
+    with flooded(server, lines("HEAD /token HTTP/1.1", "Host: a")):
         assert server.stop() == 0
-    finally:
-        ends.set()
-        client.join(20)
 
 
 def test_a_body_that_comes_without_a_pause_ends_at_its_deadline(serve):
@@ -69,17 +71,9 @@ def send_until_refused(connection, data):
 
 def test_a_client_that_sends_without_a_pause_leaves_time_for_others(serve):
     server = serve({"loops": 1, "limits": {"body": "64 MiB", "buffers": "1 GiB"}})
-    flows, ends = threading.Event(), threading.Event()
-    requests = b"GET /token?unique_id=nobody HTTP/1.1\r\nHost: a\r\n\r\n" * 1000
-    client = threading.Thread(target=flood, args=(socket.create_connection(server.address), requests, flows, ends), daemon=True)
-    client.start()
-    try:
-        assert flows.wait(20)
+    with flooded(server, get("nobody")):
         for number in range(50):
             assert exchange(server.address, post(f"id{number}", "x")).body == STORED
-    finally:
-        ends.set()
-        client.join(20)
 
 
 def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
@@ -115,7 +109,7 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
     before = server.resident_bytes()
     with contextlib.ExitStack() as clients:
 
-        def ask(data, count, **options):
+        def send(data, count, **options):
             for _ in range(count):
                 client = clients.enter_context(Connection(server.address, **options))
                 client.send_while_possible(data)
@@ -124,12 +118,12 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
                     client.receive()
 
         # The buffer of a large body, while the answer to the next request is not read.
-        ask(large_body + get("large"), 60, receive_buffer=4096)
+        send(large_body + get("large"), 60, receive_buffer=4096)
         # The same with the last answer of a connection, after which the server waits for the client.
         closing = large_body.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-        ask(closing + get("nobody"), 60)
+        send(closing + get("nobody"), 60)
         # The buffer of an answer, while a part of the next request has arrived.
-        ask(get("middle") + b"GET /tok", 80)
+        send(get("middle") + b"GET /tok", 80)
         assert server.resident_bytes() - before < 96 << 20
         assert exchange(server.address, post("other", "x")).body == STORED
 
@@ -148,9 +142,11 @@ def clients(stack, server, count, **options):
     return opened
 
 
-def order_of_answers(server, before):
-    """The sizes of the answers' bodies in order, without the first ones."""
-    return [int(line.split('"')[2].split()[1]) for line in server.output().splitlines()[before:]]
+def answers_up_to_last_short_one(server, before):
+    """The sizes of the answers' bodies in order, without the first ones; None if some are still missing in the access log."""
+    sizes = [int(line.split('"')[2].split()[1]) for line in server.output().splitlines()[before:]]
+    short = [index for index, size in enumerate(sizes) if size == len(NOT_FOUND)]
+    return sizes[:short[-1] + 1] if len(short) == SHORT_REQUESTS else None
 
 
 @pytest.mark.parametrize("first", [b"", post("small", "x")], ids=["GET", "POST and GET"])
@@ -173,21 +169,10 @@ def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
                 assert client.receive().body == STORED
             assert client.receive().body == NOT_FOUND
         # The administration does not wait for them either.
-        assert exchange(server.administration[0], get_path("/healthz")).status == 200
+        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
         # The access log has the order of the answers, and is written a moment later.
-        answers = until(lambda: up_to_last_short_answer(order_of_answers(server, before)))
+        answers = until(lambda: answers_up_to_last_short_one(server, before))
         assert len(answers) - SHORT_REQUESTS - answers.count(len(STORED)) < LONG_REQUESTS / 2, "short ones waited for long ones"
-
-
-def up_to_last_short_answer(sizes):
-    """The entries of the access log, or None if some are still missing."""
-    short = [index for index, size in enumerate(sizes) if size == len(NOT_FOUND)]
-    return sizes[:short[-1] + 1] if len(short) == SHORT_REQUESTS else None
-
-
-def get_path(path):
-    """A request of the administration."""
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
@@ -195,18 +180,13 @@ def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
     # Two-byte and four-byte characters lie across the ends of pieces.
     text = "x" + "\u00e9\U0001f600/\"" * 120_000
     with Connection(server.address) as client:
-        assert client.exchange(post("long", text_as_form(text))).body == STORED
+        assert client.exchange(post("long", quote(text))).body == STORED
         client.send(get("nobody") + get("long") + get("nobody") + get("long"))
         assert client.receive().body == NOT_FOUND
         first = client.receive()
         assert json.loads(first.body)["token_info"] == text
         assert client.receive().body == NOT_FOUND
         assert client.receive().body == first.body
-
-
-def text_as_form(text):
-    """Percent-encodes a text, as the helper expects it."""
-    return "".join(f"%{byte:02x}" for byte in text.encode())
 
 
 def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):

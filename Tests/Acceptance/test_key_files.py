@@ -1,4 +1,5 @@
 """Files of API keys of other users, files that a server may not read, and files on a disk that hangs."""
+import contextlib
 import json
 import os
 import signal
@@ -96,234 +97,212 @@ def compiled_library(tmp_path_factory):
     return compile_library(tmp_path_factory.mktemp("hanging"), Path(__file__).parent / "shim" / "hanging_files.c")
 
 
+class HangingFolder:
+    """A folder whose calls can be made to hang, in processes with this environment."""
+
+    def __init__(self, folder, library):
+        folder = Path(os.path.realpath(folder))
+        self.folder, self.switch = folder / "remote", folder / "hangs"
+        self.folder.mkdir()
+        self.environment = {"LD_PRELOAD": str(library), "HANGING_FOLDER": f"{self.folder}/", "HANGING_SWITCH": str(self.switch)}
+
+    @contextlib.contextmanager
+    def hang(self, call):
+        """Lets a call take for ever, until the end of the block or until the file that this gives is removed."""
+        switch = Path(f"{self.switch}.{call}")
+        switch.touch()
+        try:
+            yield switch
+        finally:
+            switch.unlink(missing_ok=True)
+
+    def hangs(self, call):
+        """Whether a process is in such a call."""
+        return Path(f"{self.switch}.{call}.reached").exists()
+
+
+@pytest.fixture
+def hanging(tmp_path, hanging_library):
+    return HangingFolder(tmp_path, hanging_library)
+
+
 class Remote:
     """A server whose file of API keys and audit log are in a folder that can be made to hang."""
 
-    def __init__(self, serve, folder, library, required="on"):
-        folder = Path(os.path.realpath(folder))
-        self.folder, data, first_key = folder / "remote", folder / "data", folder / "first.key"
-        self.folder.mkdir()
-        self.file, self.audit = self.folder / "api-keys", self.folder / "audit.ndjson"
+    def __init__(self, serve, folder, hanging, required="on"):
+        data, self.first_key = folder / "data", folder / "first.key"
+        self.file, self.audit = hanging.folder / "api-keys", hanging.folder / "audit.ndjson"
         self.key = make_key(self.file, "anna")
-        assert command("audit", "key", first_key, "--data-directory", data).returncode == 0
-        self.switch = folder / "hangs"
+        assert command("audit", "key", self.first_key, "--data-directory", data).returncode == 0
         audit = {"file": str(self.audit), "required": required}
         self.settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": audit, "loops": 1}
-        environment = {
-            "LD_PRELOAD": str(library), "HANGING_FOLDER": str(self.folder) + "/", "HANGING_SWITCH": str(self.switch)}
-        self.server = serve(self.settings, data=data, environment=environment)
+        self.server = serve(self.settings, data=data, environment=hanging.environment)
         self.control = self.server.data / "control.sock"
-
-    def hang(self, call):
-        """Lets a call take for ever; removing the file that this returns ends that."""
-        switch = Path(f"{self.switch}.{call}")
-        switch.touch()
-        return switch
-
-    def hangs(self, call):
-        """Whether the server is in such a call."""
-        return Path(f"{self.switch}.{call}.reached").exists()
 
     def is_alive(self):
         return ask(self.server.administration[0], "GET", "/healthz")[0] == 200
 
-
-def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(serve, tmp_path, hanging_library):
-    remote = Remote(serve, tmp_path, hanging_library)
-    switch = remote.hang("open")
-    try:
-        # The command waits for the server only for a while.
-        done = run("access", "keys", "add", "ben", "--scope", "tokens:read", "--data-directory", str(remote.server.data),
-                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(remote.file)})
+    def change(self, *arguments):
+        """Runs `token-cache access keys`, which must succeed, and returns what it prints."""
+        done = run("access", "keys", *arguments, "--data-directory", str(self.server.data),
+                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(self.file)})
         assert done.returncode == 0, done
-        until(lambda: remote.hangs("open"))
+        return done.stdout.strip()
+
+
+def test_a_file_of_keys_that_cannot_be_opened_leaves_the_administration_alive(serve, tmp_path, hanging):
+    remote = Remote(serve, tmp_path, hanging)
+    with hanging.hang("open"):
+        # The command waits for the server only for a while.
+        added = remote.change("add", "ben", "--scope", "tokens:read")
+        until(lambda: hanging.hangs("open"))
         assert "access keys add requested by" in remote.server.log()
         assert remote.is_alive() and accepts(remote.server, remote.key)
         assert "the API keys have changed" not in remote.server.log()
-    finally:
-        switch.unlink()
-    until(lambda: accepts(remote.server, done.stdout.strip()))
+    until(lambda: accepts(remote.server, added))
 
 
-def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tmp_path, hanging_library):
-    folder = Path(os.path.realpath(tmp_path))
-    remote, local, switch = folder / "remote" / "api-keys", folder / "jwks.json", folder / "hangs.open"
-    remote.parent.mkdir()
+def test_a_file_that_hangs_holds_up_no_other_and_not_the_second_signal(serve, tmp_path, hanging):
+    remote, local = hanging.folder / "api-keys", tmp_path / "jwks.json"
     make_key(remote, "app")
     issuer = Issuer()
     access = {**bearer_settings(local, issuer)["access"], "api": {"keys_file": str(remote)}}
-    server = serve(
-        {"access": access, "drain_timeout": "3600s", "log_level": "debug"},
-        environment={"LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{remote.parent}/",
-                     "HANGING_SWITCH": str(folder / "hangs")})
+    server = serve({"access": access, "drain_timeout": "3600s", "log_level": "debug"}, environment=hanging.environment)
+
     def knows_issuer():
         return exchange(server.address, fetch(bearer(issuer.token("anna")))).status == 200
 
     assert knows_issuer()
-    switch.touch()
-    try:
+    with hanging.hang("open"):
         server.process.send_signal(signal.SIGHUP)
-        until((folder / "hangs.open.reached").exists)
+        until(lambda: hanging.hangs("open"))
         issuer.rotate()
         until(knows_issuer)
         server.send_signal()
         until(lambda: "SIGTERM received" in server.log())
         assert server.is_running()
         assert server.stop() == 1
-    finally:
-        switch.unlink()
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_during_a_start_ends_it_or_reloads_once_it_serves(tmp_path, hanging_library, number):
-    folder = Path(os.path.realpath(tmp_path))
-    keys, file, log, switch = folder / "remote" / "api-keys", folder / "token-cache.yaml", folder / "log", folder / "hangs.open"
-    keys.parent.mkdir()
+def test_a_signal_during_a_start_ends_it_or_reloads_once_it_serves(tmp_path, hanging, number):
+    keys, file, log = hanging.folder / "api-keys", tmp_path / "token-cache.yaml", tmp_path / "log"
     make_key(keys, "app")
-    settings = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(folder / "data"),
+    settings = {"listen": "127.0.0.1:0", "admin": {"listen": "off"}, "data_directory": str(tmp_path / "data"),
                 "access": {"api": {"keys_file": str(keys)}}}
     file.write_text(json.dumps(settings))
-    switch.touch()
-    environment = {"LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{keys.parent}/", "HANGING_SWITCH": str(folder / "hangs")}
-    with open(log, "wb") as output:
-        process = subprocess.Popen([binary(), "serve", "--config", file], env=clean_environment(environment), stderr=output)
-    try:
-        until((folder / "hangs.open.reached").exists)
-        file.write_text(json.dumps({**settings, "log_level": "debug"}))
-        process.send_signal(number)
-        if number == signal.SIGHUP:
-            switch.unlink()
-            until(lambda: "SIGHUP received: changed log_level from " in log.read_text() or process.poll() is not None)
-            process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_SECONDS) == 0, log.read_text()
-        assert (SERVES.search(log.read_text()) is not None) == (number == signal.SIGHUP)
-    finally:
-        process.kill()
-        process.wait()
+    with hanging.hang("open") as switch, open(log, "wb") as output:
+        process = subprocess.Popen(
+            [binary(), "serve", "--config", file], env=clean_environment(hanging.environment), stderr=output)
+        try:
+            until(lambda: hanging.hangs("open"))
+            file.write_text(json.dumps({**settings, "log_level": "debug"}))
+            process.send_signal(number)
+            if number == signal.SIGHUP:
+                switch.unlink()
+                until(lambda: "SIGHUP received: changed log_level from " in log.read_text() or process.poll() is not None)
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_SECONDS) == 0, log.read_text()
+            assert (SERVES.search(log.read_text()) is not None) == (number == signal.SIGHUP)
+        finally:
+            process.kill()
+            process.wait()
 
 
-def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(serve, tmp_path, hanging_library):
-    remote = Remote(serve, tmp_path, hanging_library)
-    switch = remote.hang("write")
-    try:
-        with Connection(remote.control) as reloader:
-            reloader.send(lines("POST /reload HTTP/1.1", HOST))
-            until(lambda: remote.hangs("write"))
-            assert remote.is_alive()
-            remote.server.send_signal(signal.SIGTERM)
-            assert "drain" not in remote.audit.read_text()
-    finally:
-        switch.unlink()
+def test_an_audit_log_that_cannot_be_written_leaves_the_administration_alive(serve, tmp_path, hanging):
+    remote = Remote(serve, tmp_path, hanging)
+    with hanging.hang("write"), Connection(remote.control) as reloader:
+        reloader.send(lines("POST /reload HTTP/1.1", HOST))
+        until(lambda: hanging.hangs("write"))
+        assert remote.is_alive()
+        remote.server.send_signal(signal.SIGTERM)
+        assert "drain" not in remote.audit.read_text()
     assert remote.server.wait() == 0
-    remote.server.was_ended = True
     text = remote.audit.read_text()
     assert text.index('"reload"') < text.index('"drain"') < text.index('"close_log"')
 
 
-def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, hanging_library):
+def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, hanging):
     """Also without requests whose events wait for the disk."""
-    remote = Remote(serve, tmp_path, hanging_library)
-    switch = remote.hang("write")
-    try:
+    remote = Remote(serve, tmp_path, hanging)
+    with hanging.hang("write"):
         # The log is continued in a new file.
         remote.audit.unlink()
-        until(lambda: remote.hangs("write"))
+        until(lambda: hanging.hangs("write"))
         for now in ("off", "on"):
             log = reload(remote.server, audit={**remote.settings["audit"], "required": now})
             assert "changed audit.required from " in log and "the disk of the audit log does not respond" in log, log
-    finally:
-        switch.unlink()
     assert remote.server.stop() == 0
     actions = [event["action"] for event in audit_events(remote.audit) if event["action"] != "resume_log"]
     assert actions == ["continue_log", "reload", "reload", "drain", "close_log"]
 
 
 @pytest.mark.parametrize("kind", ["audit", "access_log"])
-def test_a_renamed_log_that_cannot_be_continued_when_its_disk_answers_again_is_told(serve, tmp_path, hanging_library, kind):
-    folder = Path(os.path.realpath(tmp_path)) / "remote"
-    folder.mkdir()
-    log, switch = folder / "log", tmp_path / "hangs.open"
+def test_a_renamed_log_that_cannot_be_continued_when_its_disk_answers_again_is_told(serve, tmp_path, hanging, kind):
+    log = hanging.folder / "log"
     assert command("audit", "key", tmp_path / "first.key", "--data-directory", tmp_path / "data").returncode == 0
     settings = {"audit": {"file": str(log)}} if kind == "audit" else {"access_log": "json", "access_log_file": str(log)}
-    server = serve(settings, data=tmp_path / "data", environment={
-        "LD_PRELOAD": str(hanging_library), "HANGING_FOLDER": f"{folder}/", "HANGING_SWITCH": str(tmp_path / "hangs")})
-    switch.touch()
-    try:
-        log.rename(folder / "log.1")
+    server = serve(settings, data=tmp_path / "data", environment=hanging.environment)
+    with hanging.hang("open"):
+        log.rename(hanging.folder / "log.1")
         server.process.send_signal(signal.SIGHUP)
-        until((tmp_path / "hangs.open.reached").exists)
+        until(lambda: hanging.hangs("open"))
         if kind == "audit":
             # The reload does not wait any longer.
             until(lambda: "the disk of the audit log does not respond" in server.log())
         log.mkdir()
-    finally:
-        switch.unlink()
     until(lambda: any(
         "error: SIGHUP received" in line and str(log) in line and " cannot be " in line for line in server.log().splitlines()))
 
 
-def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, tmp_path, hanging_library):
-    remote = Remote(serve, tmp_path, hanging_library, required="off")
+def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, tmp_path, hanging):
+    remote = Remote(serve, tmp_path, hanging, required="off")
     server = remote.server
-
-    def change(*arguments):
-        done = run("access", "keys", *arguments, "--data-directory", str(server.data),
-                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(remote.file)})
-        assert done.returncode == 0, done
-        return done.stdout.strip()
-
-    switch = remote.hang("write")
-    try:
-        key = change("add", "ben", "--scope", "tokens:read")
-        until(lambda: remote.hangs("write"))
+    with hanging.hang("write"):
+        key = remote.change("add", "ben", "--scope", "tokens:read")
+        until(lambda: hanging.hangs("write"))
         assert accepts(server, key)
-        change("remove", "ben")
+        remote.change("remove", "ben")
         # Without a wait: the command has told the server.
         assert not accepts(server, key)
         log = reload(server, audit={**remote.settings["audit"], "required": "on"})
         assert "changed audit.required from off to on" in log, log
-    finally:
-        switch.unlink()
     assert server.stop() == 0
     changes = [event for event in audit_events(remote.audit) if event["action"].endswith(("_api_key", "reload"))]
     assert [event["action"] for event in changes] == ["add_api_key", "remove_api_key", "reload"]
 
 
 @pytest.mark.parametrize("required", ["on", "off"])
-def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve, tmp_path, hanging_library, required):
-    remote = Remote(serve, tmp_path, hanging_library, required)
+def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve, tmp_path, hanging, required):
+    remote = Remote(serve, tmp_path, hanging, required)
     server, unrecorded = remote.server, 503 if required == "on" else 200
 
     def put(user):
         return api_request(remote.key, "PUT", f"/v1/users/{user}/token", {"token_info": user}, "If-None-Match: *")
 
-    switch = remote.hang("write")
-    try:
-        with Connection(server.address) as writer:
-            writer.send(put("anna"))
-            until(lambda: remote.hangs("write"))
-            # The only loop goes on with what is not recorded, and with a token that is already stored.
-            assert accepts(server, remote.key)
-            until(lambda: exchange(server.address, get("anna")).body == found("anna"))
-            with Connection(remote.control) as reloader:
-                reloader.send(lines("POST /reload HTTP/1.1", HOST))
-                # The answer waits for the disk only for a while.
-                assert writer.receive().status == unrecorded
-                assert "the audit log cannot be written: the disk of" in server.log()
-                assert exchange(server.address, put("ben")).status == unrecorded
-                assert exchange(server.address, get("ben")).body == (
-                    NOT_FOUND if required == "on" else found("ben"))
-                assert remote.is_alive() and accepts(server, remote.key)
-                switch.unlink()
-                assert reloader.receive().status == 200
-    finally:
-        switch.unlink(missing_ok=True)
+    with hanging.hang("write") as switch, Connection(server.address) as writer:
+        writer.send(put("anna"))
+        until(lambda: hanging.hangs("write"))
+        # The only loop goes on with what is not recorded, and with a token that is already stored.
+        assert accepts(server, remote.key)
+        until(lambda: exchange(server.address, get("anna")).body == found("anna"))
+        with Connection(remote.control) as reloader:
+            reloader.send(lines("POST /reload HTTP/1.1", HOST))
+            # The answer waits for the disk only for a while.
+            assert writer.receive().status == unrecorded
+            assert "the audit log cannot be written: the disk of" in server.log()
+            assert exchange(server.address, put("ben")).status == unrecorded
+            assert exchange(server.address, get("ben")).body == (
+                NOT_FOUND if required == "on" else found("ben"))
+            assert remote.is_alive() and accepts(server, remote.key)
+            switch.unlink()
+            assert reloader.receive().status == 200
     until(lambda: "the audit log is written again; 0 events are not in it" in server.log())
     assert exchange(server.address, put("carl")).status == 200
     assert server.stop() == 0
     recorded = [event["action"] for event in audit_events(remote.audit) if event["actor"] == "api_key"]
     assert recorded == ["store_token"] * (2 if required == "on" else 3)
-    verify_audit(remote.audit, key=remote.folder.parent / "first.key")
+    verify_audit(remote.audit, key=remote.first_key)
 
 
 def test_a_start_that_is_refused_over_its_keys_leaves_no_store_behind(tmp_path):

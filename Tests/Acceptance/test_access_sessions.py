@@ -75,30 +75,6 @@ def test_a_user_is_logged_out_everywhere(start):
     assert exchange(server.address, fetch(bearer(other))).body == NOT_FOUND
 
 
-# Ends by themselves
-
-def test_a_session_ends_after_its_greatest_age_however_often_it_is_used(start):
-    server, api = start(max_age="2s", idle_timeout="1h")
-    assert api.put("anna", "hello").body == STORED
-    session = api.session("anna")
-    with Connection(server.address) as connection:
-        until(lambda: connection.exchange(fetch(bearer(session))).status == 401)
-    assert is_refused(server, session)
-    assert api.get("anna").body == found("hello")
-    assert api.sessions("anna") == []
-
-
-def test_sessions_and_their_ends_survive_a_kill(start):
-    server, api = start()
-    kept, ended = api.session("anna"), api.make_session("anna")
-    assert exchange(server.address, store("hello", bearer(kept))).body == STORED
-    api.end(ended["id"])
-    server.kill()
-    server, _ = start(data=server.data)
-    assert exchange(server.address, fetch(unique_id=kept)).body == found("hello")
-    assert is_refused(server, ended["session"])
-
-
 def test_a_reload_keeps_the_mode_and_the_sessions(start):
     server, api = start()
     session = api.session("anna")

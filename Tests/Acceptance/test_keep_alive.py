@@ -6,63 +6,24 @@ import pytest
 from contract import NOT_FOUND, STORED, found, fresh_id
 from http_client import CONTINUE, FORM, Connection, chunks, form, get, lines, post
 
-TARGET = "/token?unique_id=nobody"
-HOST = "Host: localhost"
-
-STAYS_OPEN = {
-    "1.1": (lines(f"GET {TARGET} HTTP/1.1", HOST), None),
-    "1.1 keep-alive": (lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: keep-alive"), None),
-    "1.1 other options": (lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE, closed"), None),
-    "1.2": (lines(f"GET {TARGET} HTTP/1.2", HOST), None),
-    "1.0 keep-alive": (lines(f"GET {TARGET} HTTP/1.0", "Connection: keep-alive"), "keep-alive"),
-    "1.0 Keep-Alive in a list": (lines(f"GET {TARGET} HTTP/1.0", "Connection: a, Keep-Alive"), "keep-alive"),
-}
-
-ENDS = {
-    "1.1 close": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: close"),
-    "1.1 CLOSE": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: CLOSE"),
-    "1.1 close in a list": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE,, close"),
-    "1.1 close in a second header": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: TE", "Connection: close"),
-    "1.1 close beats keep-alive": lines(f"GET {TARGET} HTTP/1.1", HOST, "Connection: close, keep-alive"),
-    "1.0": lines(f"GET {TARGET} HTTP/1.0"),
-    "1.0 with Host": lines(f"GET {TARGET} HTTP/1.0", HOST),
-    "1.0 close beats keep-alive": lines(f"GET {TARGET} HTTP/1.0", "Connection: keep-alive", "Connection: close"),
-}
+# A version, its options, and what the answer says of the connection. RequestHeadTests have further ones.
+OPTIONS = [
+    ("1.1", [], None), ("1.1", ["Connection: keep-alive"], None), ("1.1", ["Connection: TE, closed"], None),
+    ("1.0", ["Connection: a, Keep-Alive"], "keep-alive"),
+    ("1.1", ["Connection: TE,, close"], "close"), ("1.1", ["Connection: TE", "Connection: close"], "close"),
+    ("1.0", [], "close"), ("1.0", ["Connection: keep-alive", "Connection: close"], "close"),
+]
 
 
-@pytest.mark.parametrize("data, connection_field", STAYS_OPEN.values(), ids=STAYS_OPEN)
-def test_the_connection_stays_open(plain, data, connection_field):
+@pytest.mark.parametrize("version, fields, told", OPTIONS)
+def test_the_connection_stays_open_or_ends_as_the_answer_says(plain, version, fields, told):
+    data = lines(f"GET /token?unique_id=nobody HTTP/{version}", "Host: localhost", *fields)
     with Connection(plain.address) as connection:
-        for _ in range(3):
+        for _ in range(1 if told == "close" else 3):
             response = connection.exchange(data)
-            assert response.body == NOT_FOUND
-            assert response.headers.get("connection") == connection_field
-
-
-@pytest.mark.parametrize("data", ENDS.values(), ids=ENDS)
-def test_the_connection_ends_after_the_answer(plain, data):
-    with Connection(plain.address) as connection:
-        response = connection.exchange(data)
-        assert response.body == NOT_FOUND
-        assert response.closes
-        connection.expect_end()
-
-
-def test_a_head_request_of_http_1_0_leaves_the_connection_usable(plain):
-    with Connection(plain.address) as connection:
-        for _ in range(2):
-            data = lines("HEAD /token HTTP/1.0", "Connection: keep-alive")
-            assert connection.exchange(data, "HEAD").status == 200
-
-
-def test_a_post_of_http_1_0_is_stored(plain):
-    unique_id = fresh_id()
-    data = post(unique_id, "old").replace(b"HTTP/1.1", b"HTTP/1.0")
-    with Connection(plain.address) as connection:
-        assert connection.exchange(data).body == STORED
-        connection.expect_end()
-    with Connection(plain.address) as connection:
-        assert connection.exchange(get(unique_id)).body == found("old")
+            assert (response.body, response.headers.get("connection")) == (NOT_FOUND, told)
+        if told == "close":
+            connection.expect_end()
 
 
 HALF_CLOSED = {

@@ -9,8 +9,6 @@ import re
 import socket
 import ssl
 import struct
-import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,7 @@ from certificates import make_certificate
 from contract import STORED, found
 from http_client import FORM, TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from issuer import Issuer
-from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, binary, clean_environment, needs_root, run, until
+from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, Server, needs_root, run, until
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
@@ -430,20 +428,13 @@ def test_mode_header(serve, tmp_path):
 # Core dumps and access to the process's memory
 
 @needs_root
-def test_there_are_no_core_dumps_and_no_process_of_the_same_user_can_read_its_memory():
+def test_there_are_no_core_dumps_and_no_process_of_the_same_user_can_read_its_memory(public_folder):
     """The files of an undumpable process belong to root (proc(5))."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chown(folder, NOBODY, NOBODY)
-        process = subprocess.Popen(
-            [*AS_NOBODY, binary(), "serve", "--listen", "127.0.0.1:0",
-             "--data-directory", f"{folder}/data"], cwd=folder, stderr=subprocess.PIPE,
-            env=clean_environment(NO_ADMINISTRATION))
-        try:
-            assert any(b" serves on " in line for line in process.stderr)
-            status = Path(f"/proc/{process.pid}/status")
-            assert re.search(rf"^Uid:\t{NOBODY}\t", status.read_text(encoding="utf-8"), re.M)
-            assert status.stat().st_uid == 0
-        finally:
-            process.terminate()
-            process.wait(60)
-            process.stderr.close()
+    os.chown(public_folder, NOBODY, NOBODY)
+    server = Server(public_folder / "server", data=public_folder / "data", prefix=AS_NOBODY)
+    try:
+        status = Path(f"/proc/{server.process.pid}/status")
+        assert re.search(rf"^Uid:\t{NOBODY}\t", status.read_text(encoding="utf-8"), re.M)
+        assert status.stat().st_uid == 0
+    finally:
+        server.kill()

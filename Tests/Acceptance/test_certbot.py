@@ -4,18 +4,15 @@ import re
 import shutil
 import ssl
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from certificates import make_certificate
-from server_process import until
+from server_process import NOBODY, needs_root, until
 
 HOOK = Path(__file__).parents[2] / "deploy" / "certbot" / "token-cache-certificate"
 NAME = "tokens.example.com"
-# Of nobody, who stands for the server's user.
-USER = 65534
 HALF = "-----BEGIN CERTIFICATE-----\nMII"
 
 
@@ -34,10 +31,9 @@ def renew(lineage):
     os.replace(key, lineage / "privkey.pem")
 
 
-def deploy(lineage, data, status=0):
-    done = subprocess.run(
-        [str(HOOK)], env={"PATH": os.environ["PATH"], "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data)},
-        capture_output=True, text=True, timeout=30, check=False, cwd="/")
+def deploy(lineage, data, status=0, **variables):
+    done = subprocess.run([str(HOOK)], capture_output=True, text=True, timeout=30, check=False, cwd="/", env={
+        "PATH": os.environ["PATH"], "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data), **variables})
     assert done.returncode == status, done
     return done.stderr
 
@@ -76,53 +72,45 @@ def test_a_renewed_certificate_is_served_without_a_restart(serve, lineage, tmp_p
     assert server.process.poll() is None and "do not belong together" not in server.log()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@needs_root
 def test_the_file_is_the_servers_and_nobody_elses(lineage, tmp_path):
     # As with DynamicUser=, below a folder that only root can enter.
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     data = private / "token-cache"
     data.mkdir(mode=0o700)
-    os.chown(data, USER, USER)
+    os.chown(data, NOBODY, NOBODY)
     deploy(lineage, data)
     for path, mode in ((data / "tls", 0o40700), (data / "tls" / f"{NAME}.pem", 0o100600)):
         status = path.stat()
-        assert (status.st_mode, status.st_uid, status.st_gid) == (mode, USER, USER)
+        assert (status.st_mode, status.st_uid, status.st_gid) == (mode, NOBODY, NOBODY)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has more than the server's user")
-def test_the_servers_user_gets_nothing_of_roots(lineage):
-    # Other users cannot enter pytest's folders.
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        data = folder / "data"
-        data.mkdir(mode=0o700)
-        os.chown(data, USER, USER)
-        # In the place of a program that runs with this user's rights.
-        program = folder / "mktemp"
-        program.write_text(f'#!/bin/sh\n{{ env; cat /proc/$$/stat; }} >{data}/seen\nexec {shutil.which("mktemp")} "$@"\n')
-        program.chmod(0o755)
-        done = subprocess.run(
-            [str(HOOK)], capture_output=True, text=True, timeout=30, check=False, cwd="/", env={
-                "PATH": f"{folder}:{os.environ['PATH']}", "RENEWED_LINEAGE": str(lineage), "TOKEN_CACHE_DATA_DIRECTORY": str(data),
-                "DNS_API_TOKEN": "canary"})
-        assert done.returncode == 0, done
-        *variables, status = (data / "seen").read_text().splitlines()
-        assert (data / "seen").stat().st_uid == USER and (data / "tls" / f"{NAME}.pem").exists()
+@needs_root
+def test_the_servers_user_gets_nothing_of_roots(lineage, public_folder):
+    data = public_folder / "data"
+    data.mkdir(mode=0o700)
+    os.chown(data, NOBODY, NOBODY)
+    # In the place of a program that runs with this user's rights.
+    program = public_folder / "mktemp"
+    program.write_text(f'#!/bin/sh\n{{ env; cat /proc/$$/stat; }} >{data}/seen\nexec {shutil.which("mktemp")} "$@"\n')
+    program.chmod(0o755)
+    deploy(lineage, data, PATH=f"{public_folder}:{os.environ['PATH']}", DNS_API_TOKEN="canary")
+    *variables, status = (data / "seen").read_text().splitlines()
+    assert (data / "seen").stat().st_uid == NOBODY and (data / "tls" / f"{NAME}.pem").exists()
     assert "PATH" in {variable.split("=")[0] for variable in variables}
     assert not [variable for variable in variables if "canary" in variable or "RENEWED_LINEAGE" in variable]
     # As in `4711 (mktemp) R 4710 4710 4710 0 …`: the session is another one than ours.
     assert int(status.rpartition(")")[2].split()[3]) != os.getsid(0)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root could follow it")
+@needs_root
 def test_root_follows_no_link_of_the_servers_user(lineage, tmp_path):
     data, others = tmp_path / "data", tmp_path / "others"
     data.mkdir(mode=0o700)
     others.mkdir(mode=0o700)
     (data / "tls").symlink_to(others)
-    os.chown(data, USER, USER)
+    os.chown(data, NOBODY, NOBODY)
     assert "cannot be written" in deploy(lineage, data, status=1)
     assert os.listdir(others) == []
     # Nor one in the place of the file, which is replaced.
@@ -130,7 +118,7 @@ def test_root_follows_no_link_of_the_servers_user(lineage, tmp_path):
     (data / "tls").mkdir()
     (others / "file").write_text("not to be lost")
     (data / "tls" / f"{NAME}.pem").symlink_to(others / "file")
-    os.chown(data / "tls", USER, USER)
+    os.chown(data / "tls", NOBODY, NOBODY)
     deploy(lineage, data)
     assert (others / "file").read_text() == "not to be lost" and not (data / "tls" / f"{NAME}.pem").is_symlink()
 

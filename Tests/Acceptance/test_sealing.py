@@ -6,9 +6,7 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -37,33 +35,32 @@ def test_the_first_start_makes_a_key_ring_for_its_owner_alone_and_says_so_once(s
     assert len(keys) == 2 and all(key not in server.log() + again.log() for key in keys)
 
 
-def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped(tmp_path):
+def test_a_credential_is_changed_where_it_comes_from_while_the_server_is_stopped(public_folder, tmp_path):
     """As config/README.md says: by root, on the service's store, with the source of the credential as key ring."""
-    with tempfile.TemporaryDirectory() as folder:
-        data, source = Path(folder) / "data", tmp_path / "token-cache.keys"
-        of_service = AS_NOBODY if os.geteuid() == 0 else []
-        if of_service:
-            os.chown(folder, NOBODY, NOBODY)
-        flags = ["--data-directory", str(data)]
-        assert run("put", "me", "hello", *flags, prefix=of_service, folder="/").returncode == 0
-        shutil.move(data / "keys", source)
-        for command in (["keyring", "add"], ["keyring", "rotate"]):
-            missed = run(*command, *flags)
-            assert missed.returncode == 1 and "TOKEN_CACHE_SEALING_KEY_RING=" in missed.stderr, missed
-        environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(source)}
-        for command in (["backup", f"{folder}/backup.db"], ["keyring", "add"], ["restore", f"{folder}/backup.db"],
-                        ["keyring", "rotate"], ["verify"]):
-            done = run(*command, *flags, environment=environment)
-            assert done.returncode == 0, done
-        assert source.stat().st_mode & 0o777 == 0o600 and not (data / "keys").exists()
-        # The service can still open all files after root has run commands.
-        assert len({path.stat().st_uid for path in data.iterdir()}) == 1
-        credentials = Path(folder) / "credentials"
-        credentials.mkdir(mode=0o755)
-        (credentials / "token-cache.keys").write_bytes(source.read_bytes())
-        server = run("get", "me", *flags, environment={"CREDENTIALS_DIRECTORY": str(credentials)}, prefix=of_service,
-                     folder="/")
-        assert server.stdout == "hello\n", server
+    data, source = public_folder / "data", tmp_path / "token-cache.keys"
+    of_service = AS_NOBODY if os.geteuid() == 0 else []
+    if of_service:
+        os.chown(public_folder, NOBODY, NOBODY)
+    flags = ["--data-directory", str(data)]
+    assert run("put", "me", "hello", *flags, prefix=of_service, folder="/").returncode == 0
+    shutil.move(data / "keys", source)
+    for command in (["keyring", "add"], ["keyring", "rotate"]):
+        missed = run(*command, *flags)
+        assert missed.returncode == 1 and "TOKEN_CACHE_SEALING_KEY_RING=" in missed.stderr, missed
+    environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(source)}
+    for command in (["backup", f"{public_folder}/backup.db"], ["keyring", "add"], ["restore", f"{public_folder}/backup.db"],
+                    ["keyring", "rotate"], ["verify"]):
+        done = run(*command, *flags, environment=environment)
+        assert done.returncode == 0, done
+    assert source.stat().st_mode & 0o777 == 0o600 and not (data / "keys").exists()
+    # The service can still open all files after root has run commands.
+    assert len({path.stat().st_uid for path in data.iterdir()}) == 1
+    credentials = public_folder / "credentials"
+    credentials.mkdir(mode=0o755)
+    (credentials / "token-cache.keys").write_bytes(source.read_bytes())
+    server = run("get", "me", *flags, environment={"CREDENTIALS_DIRECTORY": str(credentials)}, prefix=of_service,
+                 folder="/")
+    assert server.stdout == "hello\n", server
 
 
 def test_a_changed_row_is_an_error_of_its_own(serve):

@@ -6,7 +6,6 @@ import shutil
 import socket
 import stat
 import subprocess
-import tempfile
 import threading
 
 import pytest
@@ -180,12 +179,10 @@ def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments
 
 
 @pytest.fixture(name="of_root")
-def folder_of_root():
+def folder_of_root(public_folder):
     """A folder with the data of root's server that other users may enter."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        assert printed(f"{folder}/data", "put", "me", "x") == "stored\n"
-        yield folder
+    assert printed(public_folder / "data", "put", "me", "x") == "stored\n"
+    return public_folder
 
 
 def test_the_control_socket_is_the_servers_own(serve):

@@ -159,17 +159,6 @@ def replace(pair, by):
         shutil.move(f"{new}.copy", old)
 
 
-@pytest.mark.parametrize("how", ["on SIGHUP", "when the files change"])
-def test_certificates_are_read_again(serve, pair, tmp_path, how):
-    server = serve_tls(serve, pair)
-    first = serial(server)
-    replace(pair, make_pair(tmp_path, "next"))
-    if how == "on SIGHUP":
-        server.process.send_signal(signal.SIGHUP)
-    until(lambda: serial(server) != first)
-    until(lambda: "certificates reloaded" in server.log())
-
-
 def test_a_stop_answers_what_was_received_over_tls(serve, pair):
     server = serve_tls(serve, pair)
     with Connection(server.address, context=TRUSTING) as client:

@@ -28,17 +28,6 @@ def test_what_check_config_prints_is_a_configuration_file(configuration):
     assert run("check-config", "--config", str(configuration(printed))).stdout == printed
 
 
-@pytest.mark.parametrize("name, reason", [
-    ("none.yaml", "there is no such file"), (".", "it is a folder"), ("pipe", "it is no regular file"),
-], ids=["missing", "folder", "pipe"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name, reason):
-    file = tmp_path / name
-    os.mkfifo(tmp_path / "pipe")
-    done = run("serve", "--config", str(file))
-    assert (done.returncode, done.stdout) == (1, "") and done.stderr.startswith("token-cache: "), done
-    assert f"{file} cannot be read: {reason}" in done.stderr
-
-
 # Effects of settings on a running server
 
 def test_other_paths_may_be_served(serve):

@@ -6,11 +6,9 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import socket
 import sqlite3
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -33,7 +31,7 @@ class World:
         self.data = folder / "data"
         self.settings = {"listen": ["127.0.0.1:0"], "admin": {"listen": "off"}, "data_directory": str(self.data), "loops": 1}
         self.file = folder / "token-cache.yaml"
-        self.text = None
+        self.has_settings = True
         self.prefix = []
 
     def give(self, *paths):
@@ -59,9 +57,6 @@ class World:
             server.kill()
         self.give(self.data, *self.data.iterdir())
 
-    def free_port(self):
-        return free_ports(1)[0]
-
     def taken_port(self):
         return self.stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
 
@@ -69,45 +64,28 @@ class World:
         self.settings.update(settings)
 
     def command(self, name, *flags, prefix=()):
-        text = self.text if self.text is not None else json.dumps(self.settings)
-        if not self.file.is_dir() and text != "":
-            self.file.write_text(text)
+        if self.has_settings:
+            self.file.write_text(json.dumps(self.settings))
         return [*self.prefix, *prefix, binary(), name, "--config", str(self.file), *flags]
 
 
-@contextlib.contextmanager
-def new_world():
-    """A `World` in a new folder, which is removed at the end."""
-    # Other users cannot enter pytest's folders.
-    with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="token-cache-test-"))
-        stack.callback(shutil.rmtree, folder)
-        made = World(folder, stack)
-        folder.chmod(0o755)
-        made.give(folder)
-        if IS_ROOT and subprocess.run([*AS_USER, "test", "-x", binary()], check=False).returncode:
-            pytest.skip("the program cannot be executed by the user nobody")
-        yield made
+# For `check`: how a world is spoiled, the commands that refuse it, and their message.
+CASES = []
 
 
-class Cases:
-    """The cases of a test file as parameters of `check`: the fault, the commands that refuse it, and their message."""
+def case(name, refusing, text, marks=()):
+    """Adds a case: `refusing` has the initials of serve, check-config and doctor if they refuse it."""
+    def add(arrange):
+        CASES.append(pytest.param(arrange, refusing, text, marks=marks, id=name))
+        return arrange
+    return add
 
-    def __init__(self):
-        self.parameters = []
 
-    def case(self, name, refusing, text, marks=()):
-        """Adds a case: `refusing` has the initials of serve, check-config and doctor if they refuse it."""
-        def add(arrange):
-            self.parameters.append(pytest.param(arrange, refusing, text, marks=marks, id=name))
-            return arrange
-        return add
-
-    def simple(self, name, refusing, text, marks=(), **settings):
-        """A case of settings alone; in their texts, FOLDER stands for the folder."""
-        def arrange(world):
-            world.settings.update(json.loads(json.dumps(settings).replace("FOLDER", str(world.folder))))
-        self.case(name, refusing, text, marks)(arrange)
+def simple(name, refusing, text, **settings):
+    """A case of settings alone; in their texts, FOLDER stands for the folder."""
+    @case(name, refusing, text)
+    def _(world):
+        world.settings.update(json.loads(json.dumps(settings).replace("FOLDER", str(world.folder))))
 
 
 # The commands
@@ -148,33 +126,17 @@ def doctor(world):
     return "\n".join(found) or None
 
 
-def check(arrange, refusing, text):
-    """Checks that the commands named by `refusing` refuse a case with this text, and that the others accept it."""
-    with new_world() as world:
-        arrange(world)
-        # The doctor comes before the start, which would make what is missing.
-        stored = {path: path.read_bytes() for path in world.data.glob("tokens.db*") if path.is_file()}
-        found = {"c": check_config(world), "d": doctor(world), "s": serve(world)}
-        assert "s" not in refusing or all(path.read_bytes() == content for path, content in stored.items()), "it was changed"
-        for command, message in found.items():
-            if command in refusing:
-                assert message and re.search(text, message), (command, message)
-            else:
-                assert message is None, (command, message)
-
-
-CASES = Cases()
-case, simple = CASES.case, CASES.simple
-
-
 simple("a value that is not allowed", "scd", 'loops is "many"', loops="many")
 simple("settings that contradict each other", "scd", "limits.head is", limits={"head": "4KiB"})
 
 
-@case("no settings file", "scd", "there is no such file")
-def _(world):
-    world.file = world.folder / "none.yaml"
-    world.text = ""
+for kind, make, told in (("no", lambda file: None, "there is no such file"), ("a folder as", Path.mkdir, "it is a folder"),
+                         ("a pipe as", os.mkfifo, "it is no regular file")):
+    @case(f"{kind} settings file", "scd", rf"settings.yaml cannot be read: {told}")
+    def _(world, make=make):
+        world.file = world.folder / "settings.yaml"
+        make(world.file)
+        world.has_settings = False
 
 
 @case("settings of another user", "scd", "permission denied", needs_root)
@@ -244,7 +206,7 @@ simple("an address twice", "scd", "listen and admin.listen have 127.0.0.1:7070 t
 
 @case("an address twice, once by name", "s", "is in use by another program.* or the settings name it twice")
 def _(world):
-    port = world.free_port()
+    port, = free_ports(1)
     world.set(listen=[f"127.0.0.1:{port}"], admin={"listen": f"localhost:{port}"})
 
 
@@ -445,6 +407,21 @@ def _(world):
     world.set(sealing={"enabled": "off"})
 
 
-@pytest.mark.parametrize("arrange, refusing, text", CASES.parameters)
-def test_the_commands_agree(arrange, refusing, text):
-    check(arrange, refusing, text)
+@pytest.mark.parametrize("arrange, refusing, text", CASES)
+def test_the_commands_agree(public_folder, arrange, refusing, text):
+    """Those named by `refusing` refuse a case with this text, and the others accept it."""
+    if IS_ROOT and subprocess.run([*AS_USER, "test", "-x", binary()], check=False).returncode:
+        pytest.skip("the program cannot be executed by the user nobody")
+    with contextlib.ExitStack() as stack:
+        world = World(public_folder, stack)
+        world.give(public_folder)
+        arrange(world)
+        # The doctor comes before the start, which would make what is missing.
+        stored = {path: path.read_bytes() for path in world.data.glob("tokens.db*") if path.is_file()}
+        found = {"c": check_config(world), "d": doctor(world), "s": serve(world)}
+        assert "s" not in refusing or all(path.read_bytes() == content for path, content in stored.items()), "it was changed"
+        for command, message in found.items():
+            if command in refusing:
+                assert message and re.search(text, message), (command, message)
+            else:
+                assert message is None, (command, message)

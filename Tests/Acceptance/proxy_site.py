@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 
+from administration import ADMINISTRATION
 from contract import STORED, check_http_error, found, fresh_id
 from http_client import Connection, Response, form, get, lines
 from ports import free_ports
@@ -48,7 +49,7 @@ class Site:
 
     def start_server(self):
         # One loop, so that the order of the access log is that of the requests.
-        settings = {"listen": f"127.0.0.1:{self.port}", "access_log": "combined", "loops": 1}
+        settings = {**ADMINISTRATION, "listen": f"127.0.0.1:{self.port}", "access_log": "combined", "loops": 1}
         self.marks = 0
         self.servers.append(Server(self.folder / f"server{len(self.servers)}", settings, data=self.folder / "data"))
 

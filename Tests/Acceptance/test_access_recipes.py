@@ -1,7 +1,7 @@
 """The recipes of deploy/ for each mode, with the real programs: a backend, nginx, Caddy, an OpenID provider, certificates."""
 import base64
+import contextlib
 import hashlib
-import http.client
 import http.server
 import json
 import re
@@ -98,36 +98,53 @@ def test_the_backend_logs_users_in_on_each_device_and_out_on_all(backend):
 
 # nginx and Caddy, which ask a login
 
+@contextlib.contextmanager
+def answering(answer, context=None):
+    """The port of a web server that gives a function each request, which returns the status, fields and body of the answer."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            status, fields, body = answer(self)
+            self.send_response(status)
+            for name, value in {**fields, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 class Login:
     """A login as the recipes need it: knows users by a cookie, and records what it was asked."""
     users = {"cookie-of-anna": "anna", "cookie-of-ben": "ben"}
 
     def __init__(self):
-        self.heads = login_heads = []
+        self.heads = []
+        self.server = contextlib.ExitStack()
+        self.port = self.server.enter_context(answering(self.answer))
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                login_heads.append((self.path, self.headers.items()))
-                cookie = self.headers.get("Cookie", "")
-                self.send_response(200 if cookie else 401)
-                if user := Login.users.get(cookie):
-                    self.send_header("Remote-User", user)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, request):
+        self.heads.append((request.path, request.headers.items()))
+        cookie = request.headers.get("Cookie", "")
+        user = self.users.get(cookie)
+        return 200 if cookie else 401, {"Remote-User": user} if user else {}, b""
 
     def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.close()
 
 
 class NginxWithLogin(Nginx):
@@ -217,45 +234,21 @@ def test_the_api_is_not_reached_through_the_proxies(site):
 
 # An OpenID provider
 
-class KeyServer:
-    """Serves an issuer's key set over https, as the jwks_uri of a provider does."""
-
-    def __init__(self, issuer, context):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                body = json.dumps(issuer.jwks()).encode()
-                self.send_response(200 if self.path == "/jwks" else 404)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.url = f"https://localhost:{self.server.server_port}/jwks"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
 def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
     issuer, file = Issuer(), tmp_path / "jwks.json"
     certificate, key = make_certificate(tmp_path, "-addext", "subjectAltName=DNS:localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     settings = bearer_settings(file, issuer)
-    with KeyServer(issuer, context) as provider:
-        def refresh(url=provider.url):
+
+    def key_set(request):
+        """As the jwks_uri of a provider gives it."""
+        return 200 if request.path == "/jwks" else 404, {"Content-Type": "application/json"}, json.dumps(issuer.jwks()).encode()
+
+    with answering(key_set, context) as port:
+        provider = f"https://localhost:{port}/jwks"
+
+        def refresh(url=provider):
             return subprocess.run([DEPLOY / "examples/fetch-jwks", url, file], capture_output=True, text=True, timeout=60,
                                   env=clean_environment({"CURL_CA_BUNDLE": certificate}), check=False)
 
@@ -278,7 +271,7 @@ def test_keys_of_a_provider_are_fetched_and_change(serve, tmp_path):
         assert exchange(server.address, fetch(bearer(issuer.token("anna")))).body == found("hello")
         # An answer that is no key set replaces nothing, and leaves no files.
         before = file.read_bytes()
-        for url in (provider.url.replace("/jwks", "/nothing"), provider.url.replace("https:", "http:"), "https://127.0.0.1:1/"):
+        for url in (provider.replace("/jwks", "/nothing"), provider.replace("https:", "http:"), "https://127.0.0.1:1/"):
             assert refresh(url).returncode != 0
         assert file.read_bytes() == before and list(tmp_path.glob("jwks.json.*")) == []
         file.write_text('{"keys": "nonsense"}')

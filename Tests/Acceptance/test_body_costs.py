@@ -7,7 +7,7 @@ import pytest
 
 from contract import STORED
 from http_client import FORM, exchange, lines
-from server_process import binary, clean_environment, until
+from server_process import Server, binary
 
 LENGTH = 32 << 10
 """Of a token info, in bytes as they are sent."""
@@ -26,22 +26,12 @@ ALPHABETS = {
 }
 
 
-class CountedServer:
+class CountedServer(Server):
     """A server in Callgrind's virtual processor."""
 
     def __init__(self, folder):
-        self.folder = folder
-        settings = {"LISTEN": "127.0.0.1:0", "ADMIN_LISTEN": "off", "LOOPS": "1", "DATA_DIRECTORY": str(folder / "data")}
-        with open(folder / "log", "wb") as log:
-            self.process = subprocess.Popen(
-                ["valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p", binary(), "serve"],
-                env=clean_environment() | {f"TOKEN_CACHE_{name}": value for name, value in settings.items()},
-                stdout=log, stderr=log)
-
-    def address(self):
-        """Where it serves, once it does."""
-        found = until(lambda: re.search(r"serves on http://127\.0\.0\.1:(\d+)", (self.folder / "log").read_text()), 120)
-        return "127.0.0.1", int(found[1])
+        super().__init__(folder, {"loops": 1}, prefix=[
+            "valgrind", "--quiet", "--tool=callgrind", f"--callgrind-out-file={folder}/callgrind.%p"])
 
     def control(self, action):
         """Tells Callgrind what to do, and waits until it has done it."""
@@ -49,10 +39,10 @@ class CountedServer:
             ["callgrind_control", action, str(self.process.pid)], capture_output=True, text=True, timeout=60, check=True)
         assert "OK" in done.stdout, done.stdout + done.stderr
 
-    def instructions(self, address, data):
+    def instructions(self, data):
         """Those of a POST, in user space."""
         self.control("--zero")
-        assert exchange(address, data).body == STORED
+        assert exchange(self.address, data).body == STORED
         before = set(self.folder.glob("callgrind.*.*"))
         self.control("--dump")
         [dump] = set(self.folder.glob("callgrind.*.*")) - before
@@ -68,8 +58,7 @@ def counted_server(tmp_path):
     try:
         yield server
     finally:
-        server.process.terminate()
-        server.process.wait(60)
+        server.kill()
 
 
 def post(first, repeated):
@@ -80,9 +69,8 @@ def post(first, repeated):
 
 
 def test_no_body_costs_much_more_than_a_plain_one(counted):
-    address = counted.address()
     # The first requests fill caches and make buffers.
     for _ in range(2):
-        counted.instructions(address, post("", "x"))
-    counts = {name: counted.instructions(address, post(*parts)) / LENGTH for name, parts in ALPHABETS.items()}
+        counted.instructions(post("", "x"))
+    counts = {name: counted.instructions(post(*parts)) / LENGTH for name, parts in ALPHABETS.items()}
     assert max(counts.values()) < MOST * counts["tags"], counts

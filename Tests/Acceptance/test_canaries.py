@@ -124,14 +124,10 @@ SECRETIVE = {
     "id and token info in the query of a POST": (
         lines(f"POST /token?unique_id={CANARY}&token_info={CANARY} HTTP/1.1", HOST), 200),
     "query of an absolute target": (lines(f"GET http://{CANARY}/token?unique_id={CANARY} HTTP/1.1", HOST), 200),
-    "header values": (
-        get("a", *(f"{name}: {CANARY}" for name in ("User-Agent", "Referer", "Cookie", "X-Forwarded-For"))), 200),
     "header name": (get("a", f"{CANARY}: a"), 200),
     "Host": (lines("GET /token HTTP/1.1", f"Host: {CANARY}"), 200),
     "method": (lines(f"{CANARY} /token HTTP/1.1", HOST), 200),
     "method on an unknown path": (lines(f"{CANARY} /other HTTP/1.1", HOST), 404),
-    "body that is no form": (
-        lines("POST /token HTTP/1.1", HOST, "Content-Type: a/b", "Content-Length: 10", body=CANARY.encode()), 200),
     "malformed target": (lines(f"GET {CANARY} HTTP/1.1", HOST), 400),
     "malformed method": (lines(f"{CANARY}: a HTTP/1.1", HOST), 400),
     "malformed version": (lines(f"GET /token {CANARY}", HOST), 400),
@@ -157,11 +153,9 @@ for _name in HEADERS:
     SECRETIVE[f"{_name} on an unknown path"] = (get("a", f"{_name}: {CANARY}", path="/other"), 404)
 
 
-def with_body(content_type, body, *fields, status=200):
+def with_body(content_type, body):
     """A POST with any body."""
-    body = body.encode() if isinstance(body, str) else body
-    return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}", *fields,
-                 body=body), status
+    return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}", body=body.encode()), 200
 
 
 def part(disposition, value):
@@ -179,8 +173,6 @@ SECRETIVE |= {
     "escapes that are none": with_body(FORM[14:], f"unique_id=%{CANARY}%zz"),
     "no UTF-8": with_body(FORM[14:], f"unique_id=%ff{CANARY}&token_info=%ff{CANARY}"),
     "id that is too long": with_body(FORM[14:], f"unique_id={CANARY * 200}&token_info=a"),
-    "hexadecimal": with_body(FORM[14:], f"unique_id={CANARY.encode().hex()}&token_info={CANARY.encode().hex()}"),
-    "base64": with_body(FORM[14:], f"unique_id={base64.b64encode(CANARY.encode()).decode()}&token_info=a"),
     "id of a part": with_body(MULTIPART, part('name="unique_id"', CANARY)),
     "name of a part": with_body(MULTIPART, part(f'name="{CANARY}"', "a")),
     "name of a file": with_body(MULTIPART, part(f'name="unique_id"; filename="{CANARY}"', "a")),
@@ -200,8 +192,6 @@ SECRETIVE |= {
     "CONNECT": (lines(f"CONNECT {CANARY}:443 HTTP/1.1", f"Host: {CANARY}"), 405),
     "request line": (f"{CANARY}\r\n\r\n".encode(), 400),
     "no HTTP": (CANARY.encode() * 3000, None),
-    "beginning of another protocol": (f"SSH-2.0-{CANARY}\r\n".encode(), None),
-    "expectation": with_body(FORM[14:], CANARY, f"Expect: 100-{CANARY}", status=417),
     "too large a body": (lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 99999999", f"X: {CANARY}"), 413),
     "name of a request that is none": (get("a", f"X-Request-Id: {CANARY} {CANARY}"), 200),
 }

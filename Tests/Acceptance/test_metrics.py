@@ -22,8 +22,6 @@ from store_files import failing_writes
 from test_reload import rewrite
 from test_tls import tls_settings
 
-SAMPLE = re.compile(r'([a-z_]+)(\{([a-z]+="[^"\\]*",?)+\})? ([-+0-9.e]+|nan|inf)')
-
 
 def requests(method, code="none", status=200):
     return f'token_cache_requests_total{{method="{method}",status="{status}",code="{code}"}}'
@@ -34,18 +32,11 @@ def measured_server(serve):
     return serve(ADMINISTRATION)
 
 
-def test_prometheus_accepts_them(server):
+def test_prometheus_accepts_them(server, promtool):
     exchange(server.address, post("a", "b"))
     answer = fetched(server.administration[0], "/metrics")
-    text = answer.body.decode()
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    for line in text.splitlines():
-        assert line.startswith(("# HELP ", "# TYPE ")) or SAMPLE.fullmatch(line), line
-    if not shutil.which("promtool"):
-        pytest.skip("there is no promtool")
-    done = subprocess.run(
-        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert promtool("check", "metrics", input=answer.body.decode()) == ""
 
 
 def test_requests_are_counted_by_method_status_and_code(server):
@@ -229,10 +220,10 @@ def promtool_on_copies(tmp_path):
     for name, cases in CASES.items():
         shutil.copy(cases, tmp_path / name)
 
-    def run(*arguments):
+    def run(*arguments, **options):
         done = subprocess.run(
-            ["promtool", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+            ["promtool", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, **options)
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
         return done.stdout
 
     return run
@@ -248,9 +239,7 @@ def test_alerts_fire_when_they_should(promtool):
 
 
 def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
-    queries = [
-        expression.replace("$__rate_interval", "1m") for panel in PANELS
-        for expression in (target["expr"] for target in panel["targets"])]
+    queries = [target["expr"].replace("$__rate_interval", "1m") for panel in PANELS for target in panel["targets"]]
     rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
     (tmp_path / "queries.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     assert f"{len(queries)} rules found" in promtool("check", "rules", "queries.yaml")

@@ -26,9 +26,16 @@ def program(postgres_binary, monkeypatch):
 
 
 @pytest.fixture
-def url(postgres, tmp_path, monkeypatch):
+def pass_file(postgres, tmp_path, monkeypatch):
+    """Gives commands and servers the passwords of all roles; a function that does so again when there are more."""
+    path = tmp_path / "pass"
+    monkeypatch.setenv("PGPASSFILE", postgres.pass_file(path))
+    return lambda: postgres.pass_file(path)
+
+
+@pytest.fixture
+def url(postgres, pass_file):
     """The URL of a database with tables."""
-    monkeypatch.setenv("PGPASSFILE", postgres.pass_file(tmp_path / "pass"))
     assert run("migrate", "--url", postgres.url()).returncode == 0
     return postgres.url()
 
@@ -133,25 +140,6 @@ ROLES = Path(__file__).parents[2] / "deploy" / "postgresql" / "roles.sql"
 
 # Tables and roles
 
-@pytest.fixture
-def pass_file(postgres, tmp_path, monkeypatch):
-    """Gives commands and servers the passwords of all roles."""
-    path = tmp_path / "pass"
-    monkeypatch.setenv("PGPASSFILE", str(path))
-    postgres.server.pass_file(path)
-    return lambda: postgres.server.pass_file(path)
-
-
-@pytest.fixture
-def migrate(postgres, pass_file, tmp_path):
-    """A function that runs `migrate` on the test's database, and returns what it prints."""
-    def run_it(*arguments, url=None):
-        done = run("migrate", "--url", url or postgres.url(), "--data-directory", str(tmp_path / "none"), *arguments)
-        assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout
-    return run_it
-
-
 def settings(url):
     return {"store": {"url": url}}
 
@@ -169,7 +157,13 @@ def served(server):
     return stored == STORED and exchange(server.address, get(name)).body == found("token")
 
 
-def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, migrate, serve, tmp_path):
+@pytest.mark.usefixtures("pass_file")
+def test_a_start_without_tables_says_how_to_make_them_and_makes_none(postgres, serve, tmp_path):
+    def migrate(*arguments):
+        done = run("migrate", "--url", postgres.url(), "--data-directory", str(tmp_path / "none"), *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
     message = failure("serve", "--listen", "127.0.0.1:0", "--config", write(tmp_path, settings(postgres.url())))
     assert "has no tables of token-cache" in message and "make them with token-cache migrate" in message
     assert postgres.sql("SELECT 1 FROM pg_class WHERE relname IN ('store', 'token')") == []
@@ -228,32 +222,15 @@ def test_the_roles_have_what_they_need_and_nothing_else(postgres, pass_file, ser
         postgres.server.drop_database(database)
 
 
-def test_servers_that_are_stopped_while_they_connect_end_well(postgres, migrate, serve, tmp_path):
+def test_servers_that_are_stopped_while_they_connect_end_well(url, serve, tmp_path):
     # Threads that dial are then inside libpq or OpenSSL, and the end of the process does not wait for them.
-    migrate()
-    values = {**settings(postgres.url()), "sealing": {"key_ring": str(tmp_path / "keys")}}
+    values = {**settings(url), "sealing": {"key_ring": str(tmp_path / "keys")}}
     assert serve(values).stop() == 0
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(lambda _: serve(values).stop(), range(8))) == [0] * 8
 
 
 # Keys
-
-@pytest.fixture
-def start(postgres, serve, tmp_path, monkeypatch):
-    """A function that starts a server of the test's database, with a copy of another one's key ring."""
-    monkeypatch.setenv("PGPASSFILE", postgres.pass_file(tmp_path / "pass"))
-    assert run("migrate", "--url", postgres.url()).returncode == 0
-    numbers = iter(range(100))
-
-    def start_it(ring_of=None, data=None):
-        folder = data or tmp_path / f"data{next(numbers)}"
-        if ring_of:
-            folder.mkdir(mode=0o700)
-            shutil.copy(ring_of.data / "keys", folder / "keys")
-        return serve({"store": {"url": postgres.url()}}, data=folder)
-    return start_it
-
 
 def of_server(server, *command):
     done = run(*command, "--config", str(server.folder / "token-cache.yaml"))
@@ -275,9 +252,9 @@ def answered(server, name):
     return exchange(server.address, get(name)).body
 
 
-def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_goes(start, postgres):
-    first = start()
-    second = start(ring_of=first)
+def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_goes(url, postgres, serve, tmp_path):
+    first = serve(settings(url))
+    second = serve(settings(url), data=folder_beside(first.data, tmp_path))
     assert stored(first, "old") and answered(second, "old") == found("token of old")
 
     assert "key 2 is in the key ring and waits" in of_server(first, "keyring", "add")

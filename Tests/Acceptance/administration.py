@@ -1,5 +1,8 @@
 """Requests to a server's administration, over TCP and over the control socket."""
+import contextlib
 import json
+import socket
+import threading
 
 from http_client import Connection, exchange, lines
 
@@ -28,6 +31,24 @@ def last_line(data, path, request=None, timeout=20):
     except (ConnectionError, FileNotFoundError):
         return None
     return json.loads(found[-1]) if found else None
+
+
+@contextlib.contextmanager
+def impostor(path, answer):
+    """Listens at the place of a control socket, and gives the first connection to a function."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def accept():
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                answer(connection)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield
+        thread.join()
 
 
 def readiness(server):

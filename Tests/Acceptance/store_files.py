@@ -58,6 +58,12 @@ def audit_events(log):
     return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
 
 
+def make_audit_keys(first, data):
+    """Makes the first key of an audit log as a file, and the running key in a data folder."""
+    done = run("audit", "key", str(first), "--data-directory", str(data))
+    assert done.returncode == 0, done.stderr
+
+
 def verify_audit(*files, key):
     """Checks that the lines of an audit log in these files are as they were written."""
     done = run("audit", "verify", *map(str, files), "--key", str(key))

@@ -10,9 +10,9 @@ from access import (
 )
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
-from server_process import run, until
+from server_process import until
 from storage_shim import ALWAYS, StorageShim
-from store_files import audit_events, verify_audit
+from store_files import audit_events, make_audit_keys, verify_audit
 from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
 
@@ -21,8 +21,7 @@ def started(serve, tmp_path):
     """A function that starts a server with users and an audit log, and returns it with its API and the log's path."""
     def start(settings=None, events="all", required="on", **options):
         log, data = tmp_path / "audit.ndjson", tmp_path / "data"
-        made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(data))
-        assert made.returncode == 0, made.stderr
+        make_audit_keys(tmp_path / "first.key", data)
         access, key = session_settings(tmp_path / "keys")
         audit = {"file": str(log), "events": events, "required": required}
         server = serve({**access, **(settings or {}), "audit": audit}, data=data, **options)
@@ -88,8 +87,7 @@ def test_each_change_that_fails_is_in_the_log(shim_library, tmp_path):
     access, key = session_settings(tmp_path / "keys")
     log = tmp_path / "audit.ndjson"
     with StorageShim(shim_library, tmp_path / "shim") as shim:
-        made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(shim.data))
-        assert made.returncode == 0, made.stderr
+        make_audit_keys(tmp_path / "first.key", shim.data)
         server = shim.serve(tmp_path / "server", {**access, "audit": {"file": str(log)}})
         try:
             session = API(server, key).make_session("anna")

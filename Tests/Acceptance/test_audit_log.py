@@ -13,7 +13,7 @@ from access import api_request, make_key
 from administration import metrics
 from http_client import exchange
 from server_process import binary, clean_environment, run, until
-from store_files import audit_events
+from store_files import audit_events, make_audit_keys
 from test_durability import fill
 
 HEADER = {"sequence", "period", "time", "action", "outcome", "actor", "mac"}
@@ -30,8 +30,7 @@ def audited(serve, tmp_path):
         data, log, key = tmp_path / "audited", tmp_path / "audit.ndjson", tmp_path / "first.key"
         settings = {"audit": {"file": str(log)} | options, "admin": {"listen": "127.0.0.1:0"}} | (settings or {})
         if not key.exists():
-            made = command("audit", "key", key, "--data-directory", data)
-            assert made.returncode == 0, made.stderr
+            make_audit_keys(key, data)
         return serve(settings, data=data), log, key
     return start
 

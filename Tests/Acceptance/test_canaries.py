@@ -20,6 +20,7 @@ from contract import STORED, found
 from http_client import FORM, TRUSTING, Connection, ProtocolError, exchange, get, lines, post
 from issuer import Issuer
 from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, Server, needs_root, run, until
+from store_files import make_audit_keys
 
 HOST = "Host: localhost"
 CANARY = "canary4711"
@@ -332,8 +333,7 @@ def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
 
 def telling(tmp_path, logs):
     """Settings with which the server writes everything that it can write, and the options for them."""
-    made = run("audit", "key", str(tmp_path / "first.key"), "--data-directory", str(tmp_path / "data"))
-    assert made.returncode == 0, made.stderr
+    make_audit_keys(tmp_path / "first.key", tmp_path / "data")
     return {**logs, "admin": {"listen": "127.0.0.1:0"}, "access_log_file": str(tmp_path / "access.log"),
             "audit": {"file": str(tmp_path / "audit.ndjson"), "events": "all"}}
 

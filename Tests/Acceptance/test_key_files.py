@@ -15,8 +15,7 @@ from http_client import Connection, exchange, get, lines
 from issuer import Issuer
 from server_process import NOBODY, SERVES, STOP_SECONDS, Server, binary, clean_environment, needs_root, run, until
 from storage_shim import compile_library
-from store_files import audit_events, verify_audit
-from test_audit_log import command
+from store_files import audit_events, make_audit_keys, verify_audit
 from test_reload import reload
 
 GROUP = 20001
@@ -133,7 +132,7 @@ class Remote:
         data, self.first_key = folder / "data", folder / "first.key"
         self.file, self.audit = hanging.folder / "api-keys", hanging.folder / "audit.ndjson"
         self.key = make_key(self.file, "anna")
-        assert command("audit", "key", self.first_key, "--data-directory", data).returncode == 0
+        make_audit_keys(self.first_key, data)
         audit = {"file": str(self.audit), "required": required}
         self.settings = {**ADMINISTRATION, "access": {"api": {"keys_file": str(self.file)}}, "audit": audit, "loops": 1}
         self.server = serve(self.settings, data=data, environment=hanging.environment)
@@ -240,7 +239,7 @@ def test_an_audit_log_whose_upkeep_hangs_holds_up_no_reload(serve, tmp_path, han
 @pytest.mark.parametrize("kind", ["audit", "access_log"])
 def test_a_renamed_log_that_cannot_be_continued_when_its_disk_answers_again_is_told(serve, tmp_path, hanging, kind):
     log = hanging.folder / "log"
-    assert command("audit", "key", tmp_path / "first.key", "--data-directory", tmp_path / "data").returncode == 0
+    make_audit_keys(tmp_path / "first.key", tmp_path / "data")
     settings = {"audit": {"file": str(log)}} if kind == "audit" else {"access_log": "json", "access_log_file": str(log)}
     server = serve(settings, data=tmp_path / "data", environment=hanging.environment)
     with hanging.hang("open"):

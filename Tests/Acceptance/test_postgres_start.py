@@ -71,26 +71,13 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
         assert len(troubles(server)) == 1 and "notice: connected to PostgreSQL" in server.log()
 
 
-def mend_the_password(store, database):
-    database.pass_file(store.environment["PGPASSFILE"])
-
-
-def make_the_tables(store, database):
-    store.migrate()
-
-
-def spoil_the_password(store, database):
-    with open(store.environment["PGPASSFILE"], "w", encoding="utf-8") as file:
-        file.write("*:*:*:app:wrong\n")
-
-
-def remove_the_tables(store, database):
-    database.sql("DROP TABLE store, token, session, sealing_key", "tokens", SUPERUSER)
-
-
 FAULTS = {
-    "a wrong password": (spoil_the_password, "SQLSTATE 28P01); check the password", mend_the_password),
-    "missing tables": (remove_the_tables, "has no tables of token-cache", make_the_tables),
+    "a wrong password": (
+        lambda store, database: Path(store.environment["PGPASSFILE"]).write_text("*:*:*:app:wrong\n"),
+        "SQLSTATE 28P01); check the password", lambda store, database: database.pass_file(store.environment["PGPASSFILE"])),
+    "missing tables": (
+        lambda store, database: database.sql("DROP TABLE store, token, session, sealing_key", "tokens", SUPERUSER),
+        "has no tables of token-cache", lambda store, database: store.migrate()),
 }
 
 

@@ -1,14 +1,11 @@
 """When a server is ready, and how the command health reports it."""
-import contextlib
 import json
 import signal
-import socket
-import threading
 import time
 
 import pytest
 
-from administration import ADMINISTRATION, HOST, ask, readiness
+from administration import ADMINISTRATION, HOST, ask, impostor, readiness
 from contract import STORED, fresh_id
 from http_client import Connection, exchange, get, lines, post
 from server_process import run, until
@@ -66,19 +63,11 @@ def test_the_command_does_not_wait_for_a_server_that_hangs(server):
     ("part", "pause"), [(b"x" * 4096, 0), (b"X: y\r\n" * 512, 0), (b"x", 0.5)],
     ids=["no line", "no end of the head", "a byte now and then"])
 def test_the_command_does_not_read_without_end(tmp_path, part, pause):
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(tmp_path / "control.sock"))
-        other.listen()
+    def answer(connection):
+        while True:
+            connection.sendall(part)
+            time.sleep(pause)
 
-        def answer():
-            connection, _ = other.accept()
-            with connection, contextlib.suppress(OSError):
-                while True:
-                    connection.sendall(part)
-                    time.sleep(pause)
-
-        thread = threading.Thread(target=answer)
-        thread.start()
+    with impostor(tmp_path / "control.sock", answer):
         status, printed, _ = health(tmp_path)
-        thread.join()
     assert status == 1 and "is not token-cache" in printed

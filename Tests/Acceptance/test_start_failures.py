@@ -17,7 +17,8 @@ from certificates import make_certificate
 from contract import STORED
 from http_client import exchange, post
 from ports import free_ports
-from server_process import AS_NOBODY, NOBODY, Server, binary, clean_environment, needs_root, run
+from server_process import AS_NOBODY, NOBODY, Server, binary, clean_environment, needs_root
+from store_files import make_audit_keys
 
 IS_ROOT = os.geteuid() == 0
 AS_USER = AS_NOBODY if IS_ROOT else []
@@ -281,8 +282,7 @@ def audited(name, refusing, text, *marks):
         def arrange(world):
             log = world.folder / "audit"
             world.set(audit={"file": str(log)})
-            made = run("audit", "key", str(world.folder / "first.key"), "--data-directory", str(world.data))
-            assert made.returncode == 0, made.stderr
+            make_audit_keys(world.folder / "first.key", world.data)
             world.give(world.data, *world.data.iterdir())
             spoil(world, log)
         case(name, refusing, text, marks)(arrange)

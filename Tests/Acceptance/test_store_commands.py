@@ -3,13 +3,12 @@ import json
 import os
 import re
 import shutil
-import socket
 import stat
 import subprocess
-import threading
 
 import pytest
 
+from administration import impostor
 from contract import STORED, found
 from http_client import exchange, get, post
 from server_process import AS_NOBODY, NOBODY, binary, clean_environment, needs_root, run
@@ -200,20 +199,13 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
     server = serve()
     path = server.data / "control.sock"
     path.unlink()
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        other.listen()
 
-        def reply():
-            connection, _ = other.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(answer)
+    def reply(connection):
+        connection.recv(1 << 16)
+        connection.sendall(answer)
 
-        thread = threading.Thread(target=reply)
-        thread.start()
+    with impostor(path, reply):
         done = run("delete", "anna", "--data-directory", str(server.data))
-        thread.join()
     assert done.returncode == 1 and fault in done.stderr, done
 
 

@@ -125,7 +125,7 @@ class Connection:
             return Response(status, headers, b"")
         if not re.fullmatch(r"0|[1-9][0-9]*", headers.get("content-length", "")):
             raise ProtocolError(f"no usable Content-Length: {headers}")
-        return Response(status, headers, self._exactly(int(headers["content-length"])))
+        return Response(status, headers, self.receive_raw(int(headers["content-length"])))
 
     def receive_any(self, method="GET"):
         """The next answer, of any type and with any fields, as other clients read it."""
@@ -135,7 +135,16 @@ class Connection:
 
     def receive_raw(self, count):
         """Exactly this many bytes, unparsed."""
-        return self._exactly(count)
+        parts, length = [self.unread], len(self.unread)
+        while length < count:
+            data = self.socket.recv(262144)
+            if not data:
+                raise ProtocolError(f"the connection ended after {length} of {count} bytes")
+            parts.append(data)
+            length += len(data)
+        whole = b"".join(parts)
+        self.unread = whole[count:]
+        return whole[:count]
 
     def receive_to_end(self):
         """Everything up to the server's FIN; a reset raises ConnectionResetError."""
@@ -181,18 +190,6 @@ class Connection:
                 raise ProtocolError(f"the connection ended, having brought {self.unread[:300]!r}")
         found, _, self.unread = self.unread.partition(mark)
         return found
-
-    def _exactly(self, count):
-        parts, length = [self.unread], len(self.unread)
-        while length < count:
-            data = self.socket.recv(262144)
-            if not data:
-                raise ProtocolError(f"the connection ended after {length} of {count} bytes")
-            parts.append(data)
-            length += len(data)
-        whole = b"".join(parts)
-        self.unread = whole[count:]
-        return whole[:count]
 
 
 def check_common_headers(headers):

@@ -57,14 +57,13 @@ def test_connections_beyond_the_descriptors_are_refused(serve, loops):
     close_all(connections)
 
 
-@pytest.mark.parametrize("loops", [2])
-def test_the_store_works_although_no_more_connections_are_served(serve, tmp_path, loops):
+def test_the_store_works_although_no_more_connections_are_served(serve, tmp_path):
     data = tmp_path / "data"
     unique_id = fresh_id()
     first = serve(data=data)
     assert exchange(first.address, post(unique_id, "kept")).body == STORED
     assert first.stop() == 0
-    server = serve({"loops": loops}, descriptors=LIMIT, data=data)
+    server = serve({"loops": 2}, descriptors=LIMIT, data=data)
     connections = open_all(server, served(server))
     for connection in connections[:20]:
         # The first reads and writes of each loop must not need to open anything.

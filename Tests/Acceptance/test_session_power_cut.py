@@ -14,9 +14,10 @@ import struct
 
 import pytest
 
-from http_client import Connection, ProtocolError, lines
+from access import api_request, make_key
+from http_client import Connection, ProtocolError
 from power_cut import Answers, Disk, choose_cuts, read_recording, write_files
-from server_process import UNSEALED, run
+from server_process import UNSEALED
 from storage_shim import StorageShim
 
 PAGE_SIZE = 2_048
@@ -52,16 +53,10 @@ class Client:
                 states.append((dict(self.sessions), dict(self.tokens)))
                 while len(erased) < count:
                     method, path, body, done = self._change(erased)
-                    head = [f"{method} {path} HTTP/1.1", "Host: a", f"Authorization: Bearer {self.key}"]
-                    text = b"" if body is None else json.dumps(body).encode()
-                    if text:
-                        head += ["Content-Type: application/json", f"Content-Length: {len(text)}"]
-                    if method == "PUT":
-                        head.append("If-None-Match: *")
                     # Unknown until it is acknowledged, as the server chooses the ids of sessions.
                     states.append(None)
-                    connection.send(lines(*head, body=text))
-                    response = connection.receive()
+                    condition = ["If-None-Match: *"] if method == "PUT" else []
+                    response = connection.exchange(api_request(self.key, method, path, body, *condition))
                     assert response.status in (200, 201), response
                     done(json.loads(response.body))
                     states[-1] = dict(self.sessions), dict(self.tokens)
@@ -145,9 +140,7 @@ def used_parts(file):
 
 def test_what_the_api_has_acknowledged_survives_a_power_cut(disk, tmp_path, is_long):
     keys = tmp_path / "api-keys"
-    made = run("access", "keys", "add", "test", "--scope", "sessions", "--scope", "erase", "--scope", "tokens:write",
-               environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(keys)})
-    client = Client(made.stdout.strip())
+    client = Client(make_key(keys, "test"))
     settings = {**UNSEALED, "access": {"mode": "session", "api": {"keys_file": str(keys)}}}
     for start, events in enumerate((2_500, 0), 1):
         disk.set(end_after_events=events, **SLOW_SYNCS)

@@ -9,8 +9,9 @@
     failover.old.thaw()                         # what happens if the old primary wakes up, say
     databases.repair(failover.old)              # ends the fault; the old primary becomes a standby of the new one
 
-**What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, 'ANY 1 (*)'. A promoted server therefore acknowledges a write only when some standby has it: a failover needs two standbys, of which the other
-one follows the new primary at once.
+**What is acknowledged after a failover.** All servers have the same `synchronous_standby_names`, 'ANY 1 (*)'. A promoted server
+therefore acknowledges a write only when some standby has it: a failover needs two standbys, of which the other one follows the
+new primary at once.
 
 **No acknowledged write is lost.** Before a standby is chosen, all of them stop receiving, so that the old primary, which may
 only be frozen or cut off, gets no confirmation from then on. Then the one that has received most is promoted. With ANY 1 of

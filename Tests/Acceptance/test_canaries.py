@@ -156,7 +156,8 @@ for _name in HEADERS:
 
 def with_body(content_type, body):
     """A POST with any body."""
-    return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}", body=body.encode()), 200
+    return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}",
+                 body=body.encode()), 200
 
 
 def part(disposition, value):

@@ -249,7 +249,7 @@ def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(serve):
 
 
 def stop_reading(server):
-    """Stops the reader, and fills the pipe, so that nobody can write to it any more without waiting; returns the reader's process."""
+    """Stops the reader, and fills the pipe, so that whoever writes to it waits; returns the reader's process."""
     reader = reader_of(server)
     os.kill(reader, signal.SIGSTOP)
     until(lambda: ") T " in Path(f"/proc/{reader}/stat").read_text())

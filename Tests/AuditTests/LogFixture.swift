@@ -8,7 +8,7 @@ import TestSupport
 
 /// A log in a folder of its own, with a clock that only the test moves.
 final class LogFixture: Sendable {
-    let directory: TemporaryDirectory
+    let directory = TemporaryDirectory()
     let firstKey: AuditFirstKey
     /// Microseconds since 1970.
     private let time = Mutex<Int64>(1_795_000_000_123_456)
@@ -18,7 +18,6 @@ final class LogFixture: Sendable {
     var keyPath: String { directory.path + "/audit-key" }
 
     init() throws {
-        directory = try TemporaryDirectory()
         firstKey = try .random()
         try RunningKey(firstKey, at: 1_795_000_000).install(keyPath)
     }

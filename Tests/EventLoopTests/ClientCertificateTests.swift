@@ -7,12 +7,11 @@ import Testing
 @testable import EventLoop
 
 @Suite struct ClientCertificateTests {
-    private let certificates: Certificates
+    private let certificates = Certificates()
     private let authority: Certificates.Pair
     private let context: TLSContext
 
     init() throws {
-        certificates = try Certificates()
         authority = try certificates.make("authority")
         context = try TLSContext(
             TLSFiles(standard: try certificates.make("server").files, clientAuthorities: authority.certificate))

@@ -6,9 +6,10 @@ import Testing
 @testable import EventLoop
 
 @Suite struct TLSContextTests {
+    private let certificates = Certificates()
+
     @Test
     func `new files are used after a reload; bad ones leave the old in use`() async throws {
-        let certificates = try Certificates()
         let current = try certificates.make("current")
         let next = try certificates.make("next")
         let other = try certificates.make("other")
@@ -54,7 +55,6 @@ import Testing
 
     @Test
     func `the expiry is that of the certificate that ends first`() throws {
-        let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
                 standard: try certificates.make("long", days: 300).files,
@@ -67,7 +67,6 @@ import Testing
 
     @Test
     func `files that cannot be used are refused with what is wrong and what to do`() throws {
-        let certificates = try Certificates()
         let good = try certificates.make("good")
         let rsa = try certificates.make("rsa", kind: .rsa)
         let weak = try certificates.make("weak", kind: .weakRSA)

@@ -10,7 +10,7 @@ import Testing
 
 extension TLSContext {
     static func withOneCertificate() throws -> TLSContext {
-        let certificates = try Certificates()
+        let certificates = Certificates()
         return try withExtendedLifetime(certificates) {
             try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         }
@@ -160,11 +160,7 @@ final class Certificates: Sendable {
         case weakRSA = "-newkey rsa:1024"
     }
 
-    private let directory: TemporaryDirectory
-
-    init() throws {
-        directory = try TemporaryDirectory()
-    }
+    private let directory = TemporaryDirectory()
 
     func path(_ name: String) -> String { "\(directory.path)/\(name)" }
 

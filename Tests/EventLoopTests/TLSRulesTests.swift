@@ -6,12 +6,13 @@ import Testing
 @testable import EventLoop
 
 @Suite struct TLSRulesTests {
+    private let certificates = Certificates()
+
     @Test(
         arguments: [Certificates.Kind.ellipticCurve, .rsa]
     )
     func `TLS 1.2 and 1.3 are spoken, with keys of both kinds, and nothing older`(kind: Certificates.Kind) async throws
     {
-        let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: kind).files))
         try await withLoop { loop in
             for (version, name) in [(TLS1_2_VERSION, "TLSv1.2"), (TLS1_3_VERSION, "TLSv1.3")] {
@@ -29,7 +30,6 @@ import Testing
 
     @Test
     func `weak ciphers of TLS 1.2 are refused, strong ones taken`() async throws {
-        let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one", kind: .rsa).files))
         try await withLoop { loop in
             for list in ["AES128-SHA", "AES128-GCM-SHA256", "ECDHE-RSA-AES128-SHA", "DHE-RSA-AES128-GCM-SHA256"] {
@@ -54,7 +54,6 @@ import Testing
     func `http/1.1 is chosen where it is offered, and a client that offers only others is refused`(
         offered: [String], chosen: String?, isAccepted: Bool
     ) async throws {
-        let certificates = try Certificates()
         let context = try TLSContext(TLSFiles(standard: try certificates.make("one").files))
         try await withLoop { loop in
             let meeting = try await meet(context, .init(protocols: offered), on: loop)
@@ -69,7 +68,6 @@ import Testing
 
     @Test
     func `a certificate is chosen by the name that the client asks for`() async throws {
-        let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
@@ -101,7 +99,6 @@ import Testing
 
     @Test
     func `of certificates for the same names, a client gets one that it can check`() async throws {
-        let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,
@@ -125,7 +122,6 @@ import Testing
 
     @Test
     func `a session is resumed, also for a name that is not the first`() async throws {
-        let certificates = try Certificates()
         let context = try TLSContext(
             TLSFiles(
                 standard: try certificates.make("first", for: ["first.example"]).files,

@@ -7,12 +7,8 @@ import TokenService
 @testable import JWT
 
 struct KeyFileTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private var path: String { folder.path + "/jwks.json" }
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
 
     private func write(_ text: String) throws {
         // Replaces the file, as a renewal does.

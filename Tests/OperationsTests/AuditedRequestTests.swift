@@ -10,7 +10,7 @@ import TokenStore
 @testable import Operations
 
 @Suite struct AuditedRequestTests {
-    private let directory: TemporaryDirectory
+    private let directory = TemporaryDirectory()
     private let log: AuditLog
     private let audited: AuditedStore
     private let settings = SharedSettings()
@@ -21,7 +21,6 @@ import TokenStore
     }
 
     init() throws {
-        directory = try TemporaryDirectory()
         let keyPath = directory.path + "/audit-key"
         try RunningKey(.random(), at: 1_795_000_000).install(keyPath)
         log = try AuditLog(path: directory.path + "/audit.log", keyPath: keyPath) { _ in }

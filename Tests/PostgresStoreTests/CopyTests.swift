@@ -9,12 +9,11 @@ import Testing
 @Suite struct CopyTests {
     private let source: TestServer
     private let target: TestDatabase
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
 
     init() throws {
         source = try TestServer(TestDatabase())
         target = try TestDatabase()
-        folder = try TemporaryDirectory()
     }
 
     private func reader() throws -> any CopySource {

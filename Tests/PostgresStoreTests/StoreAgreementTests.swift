@@ -11,7 +11,7 @@ import Testing
     private func refusal(
         _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true
     ) throws -> StoreOpenError? {
-        let folder = try folder ?? TemporaryDirectory()
+        let folder = folder ?? TemporaryDirectory()
         defer { withExtendedLifetime(folder) {} }
         let provider = TestServer.provider(database, folder, isSealed: isSealed)
         do throws(StoreOpenError) {
@@ -29,10 +29,10 @@ import Testing
         #expect(first.events.all.first == .madeKeyRing(path: first.folder.path + "/keys"))
         try await first.put("token", under: "id")
 
-        let without = try TemporaryDirectory()
+        let without = TemporaryDirectory()
         #expect(
             try refusal(database, folder: without) == .keyRing(.missing(path: without.path + "/keys")))
-        let other = try TemporaryDirectory()
+        let other = TemporaryDirectory()
         try TestServer.ringFile(other).save(try KeyRing.random(createdAt: 1))
         #expect(try refusal(database, folder: other) == .keyRing(.ofAnotherStore(path: other.path + "/keys")))
         let error = try #require(try refusal(database, isSealed: false))
@@ -48,7 +48,7 @@ import Testing
         async throws
     {
         let database = try TestDatabase()
-        let folders = try (0..<4).map { _ in try TemporaryDirectory() }
+        let folders = (0..<4).map { _ in TemporaryDirectory() }
         let outcomes = await withTaskGroup(of: (PostgresTokenStore?, StoreOpenError?).self) { group in
             for folder in folders {
                 group.addTask {
@@ -76,7 +76,7 @@ import Testing
         let database = try TestDatabase()
         let ring = try KeyRing.random(createdAt: 1)
         let folders = try (0..<4).map { _ in
-            let folder = try TemporaryDirectory()
+            let folder = TemporaryDirectory()
             try TestServer.ringFile(folder).save(ring)
             return folder
         }
@@ -122,7 +122,7 @@ import Testing
         let database = try TestDatabase()
         let first = try TestServer(database)
         defer { first.store.close() }
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let ring = try #require(try TestServer.ringFile(first.folder).load())
         let other = KeyRing(index: ring.index, keys: try KeyRing.random(createdAt: 1).keys)
         try TestServer.ringFile(folder).save(other)

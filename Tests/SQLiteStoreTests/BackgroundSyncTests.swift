@@ -6,12 +6,11 @@ import Testing
 @testable import TokenStore
 
 @Suite struct BackgroundSyncTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let opener: StoreOpener
     private let writer: WriterConnection
 
     init() throws {
-        folder = try TemporaryDirectory()
         let options = StoreOptions(in: folder.path) { $0.isSealed = false }
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
         writer = try opener.open().writer

@@ -7,13 +7,8 @@ import Testing
 @testable import TokenStore
 
 @Suite struct BackupTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     @Test("an interrupted backup is replaced, and another program's file of that name stays", arguments: [true, false])
     func leftover(isBackup: Bool) async throws {
@@ -63,7 +58,7 @@ import Testing
 @Suite struct DatabaseCopyTests {
     @Test("a copy has no journal of its own, as it is thrown away after an error")
     func journal() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let source = try SQLiteConnection(path: folder.path + "/source", mode: .readWriteCreate)
         try source.execute("CREATE TABLE page (number, value); INSERT INTO page VALUES (1, zeroblob(100000))")
         let copy = folder.path + "/copy"

@@ -7,13 +7,12 @@ import Testing
 @testable import TokenStore
 
 @Suite struct BackupVerifierTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private var data: String { folder.path + "/data" }
     private var path: String { data + "/tokens.db" }
     private var backup: String { folder.path + "/backup" }
 
     init() throws {
-        folder = try TemporaryDirectory()
         try FileManager.default.createDirectory(atPath: data, withIntermediateDirectories: true)
     }
 

@@ -10,7 +10,7 @@ import Testing
 @Suite struct ClockLookTests {
     @Test("a start long after the last look drops nothing and says so; a clock that is right has tokens dropped")
     func store() async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let events = Events()
         let open = {
             try SQLiteTokenStore(at: folder.path, events: events) {
@@ -47,7 +47,7 @@ import Testing
 
     @Test("the last look is known to a store whose WAL cannot be moved at the start")
     func lookBesideFault() throws {
-        let data = try TemporaryDirectory()
+        let data = TemporaryDirectory()
         let path = data.path + "/tokens.db"
         var reader: SQLiteConnection?
         do {

@@ -7,11 +7,7 @@ import Testing
 @testable import TokenStore
 
 @Suite struct CopyTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     /// Options of a store with a key ring of its own, as a first start makes it.
     private func options(_ name: String, isSealed: Bool) -> StoreOptions {

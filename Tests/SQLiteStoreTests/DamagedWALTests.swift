@@ -8,7 +8,7 @@ import Testing
 @testable import TokenStore
 
 @Suite struct DamagedWALTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     /// A folder as a crash leaves it, with all commits in the WAL.
     private let crashed: String
     private let bytes: [UInt8]
@@ -19,7 +19,6 @@ import Testing
     private static let frameSize = SQLiteConnection.pageSize + 24
 
     init() throws {
-        folder = try TemporaryDirectory()
         crashed = folder.path + "/crashed"
         let store = try WriterHarness(folder.path + "/data")
         try store.store("zero", bytes: 100)

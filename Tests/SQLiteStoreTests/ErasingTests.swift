@@ -7,12 +7,8 @@ import TokenStore
 @testable import SQLiteStore
 
 @Suite struct ErasingTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let events = Events()
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
 
     private var data: String { folder.path + "/data" }
 

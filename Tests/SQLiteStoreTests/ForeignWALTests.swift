@@ -8,11 +8,7 @@ import Testing
 
 /// A database and a WAL that do not belong together.
 @Suite struct ForeignWALTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     /// A folder as a crash leaves it: some tokens in the database, some in the WAL; and a backup.
     private func crashedStore() async throws -> String {

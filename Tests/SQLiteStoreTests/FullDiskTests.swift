@@ -6,11 +6,7 @@ import Testing
 @testable import TokenStore
 
 @Suite struct FullDiskTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     /// Checks the files often enough for a failure to be reported as over.
     private func lookForAWhile(_ store: WriterHarness) {

@@ -9,13 +9,8 @@ import Testing
 @testable import TokenStore
 
 @Suite struct KeyAdministrationTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     @Test("keys that are added at the same time do not replace one another")
     func addedTogether() async throws {

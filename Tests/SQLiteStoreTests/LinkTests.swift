@@ -9,12 +9,8 @@ import Testing
 
 /// Links in the places of a store's files, which may be anywhere.
 @Suite struct LinkTests {
-    private let temporary: TemporaryDirectory
+    private let temporary = TemporaryDirectory()
     private var folder: String { temporary.path }
-
-    init() throws {
-        temporary = try TemporaryDirectory()
-    }
 
     private static func link(_ path: String, to target: String) throws {
         try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)

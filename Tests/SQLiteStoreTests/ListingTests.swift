@@ -7,13 +7,8 @@ import Testing
 @testable import TokenStore
 
 @Suite struct ListingTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     @Test("a full page is the last one when no row follows", arguments: [0, 9, 10, 11, 20])
     func lastPage(_ count: Int) async throws {

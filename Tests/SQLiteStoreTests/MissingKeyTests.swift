@@ -7,13 +7,8 @@ import Testing
 
 /// Key rings of a store that lack a key with which rows are sealed.
 @Suite struct MissingKeyTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     /// Makes a store of tokens that keys 1 and 2 have sealed; closed.
     private func makeStore(ofFirst: Int, ofSecond: Int) async throws -> KeyRingFile {

@@ -7,12 +7,11 @@ import Testing
 @testable import TokenStore
 
 @Suite struct PreloaderTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let path: String
     private let events = Events()
 
     init() throws {
-        folder = try TemporaryDirectory()
         path = folder.path + "/file"
     }
 

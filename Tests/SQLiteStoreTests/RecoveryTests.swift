@@ -7,14 +7,9 @@ import Testing
 @testable import TokenStore
 
 @Suite struct RecoveryTests {
-    private let folder: TemporaryDirectory
-    private let data: String
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
     private let events = Events()
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
 
     @Test("another program's lock makes writes fail until it is gone, while reads continue")
     func locked() async throws {

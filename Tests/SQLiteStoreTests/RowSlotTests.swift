@@ -8,13 +8,8 @@ import Testing
 @testable import TokenStore
 
 @Suite struct RowSlotTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     // MARK: - Numbers
 

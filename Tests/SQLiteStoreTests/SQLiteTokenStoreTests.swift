@@ -14,7 +14,7 @@ import Testing
     func `a store in SQLite does what every store does`(
         _ behaviour: StoreConformance.Behaviour, isSealed: Bool
     ) async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         try await behaviour.check { change in
             try SQLiteTokenStore(at: folder.path) { options in
                 options.isSealed = isSealed
@@ -25,11 +25,7 @@ import Testing
 }
 
 @Suite struct SQLiteTokenStoreTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     private func open(_ name: String = "data") throws -> SQLiteTokenStore {
         try SQLiteTokenStore(at: "\(folder.path)/\(name)")
@@ -153,11 +149,10 @@ import Testing
 }
 
 @Suite struct WriterConnectionTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let connection: SQLiteConnection
 
     init() throws {
-        folder = try TemporaryDirectory()
         connection = try SQLiteConnection(path: folder.path + "/db", mode: .readWriteCreate)
         try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
         try Schema.create(connection)

@@ -9,14 +9,10 @@ import TokenStore
 
 /// How sessions and erased users fare apart from clients' requests.
 @Suite struct SessionUpkeepTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let events = Events()
     private var data: String { folder.path + "/data" }
     private var path: String { data + "/tokens.db" }
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
 
     private var backup: String { folder.path + "/backup.db" }
 

@@ -8,7 +8,7 @@ import Testing
 
 /// Accidents to a store's files while it is open, and what the following restart finds.
 @Suite final class StoreAccidentTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let data: String
     private let database: String
     private let wal: String
@@ -17,7 +17,6 @@ import Testing
     private var reader: SQLiteConnection?
 
     init() throws {
-        folder = try TemporaryDirectory()
         data = folder.path + "/data"
         database = data + "/tokens.db"
         wal = database + "-wal"

@@ -8,13 +8,8 @@ import Testing
 @testable import TokenStore
 
 @Suite struct VerificationTests {
-    private let folder: TemporaryDirectory
-    private let data: String
-
-    init() throws {
-        folder = try TemporaryDirectory()
-        data = folder.path + "/data"
-    }
+    private let folder = TemporaryDirectory()
+    private var data: String { folder.path + "/data" }
 
     @Test("a wrong count of tokens is found, and stops nothing", arguments: [0, 1, 7])
     func wrongCount(_ count: Int) async throws {

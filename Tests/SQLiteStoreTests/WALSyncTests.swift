@@ -7,12 +7,11 @@ import Testing
 
 /// When the WAL is synced: with each commit, and before a checkpoint only if a sync is missing.
 @Suite struct WALSyncTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private let opener: StoreOpener
     private let syncTime = Histogram.latency()
 
     init() throws {
-        folder = try TemporaryDirectory()
         let options = StoreOptions(in: folder.path) { $0.isSealed = false }
         opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
     }

@@ -23,7 +23,7 @@ import Testing
 
     @Test("an index that is made for a new retention does not count as a stalled disk")
     func index() async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let store = try SQLiteTokenStore(at: folder.path + "/data") { $0.isSealed = false }
         defer { store.close() }
         await SQLiteAdministrator(store).fill(0..<200)

@@ -37,7 +37,7 @@ import TokenStore
 
     @Test("an observer learns of every write, removal and change of the retention, before its outcome is told")
     func calls() async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let store = try SQLiteTokenStore(at: folder.path + "/data")
         defer { store.close() }
         #expect(store.seesAllWrites)
@@ -58,7 +58,7 @@ import TokenStore
 
     @Test("an observer learns of expiry before it is reported")
     func expiry() async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let data = folder.path + "/data"
         let recorder = Recorder()
         let calls = Mutex<[String]>([])
@@ -83,7 +83,7 @@ import TokenStore
 
     @Test("the end of a session is reported as over only if it was announced, whatever fails in between")
     func failedEnds() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let store = try WriterHarness(folder.path + "/data")
         defer { store.database.close() }
         let recorder = Recorder()

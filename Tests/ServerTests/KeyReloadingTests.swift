@@ -32,11 +32,7 @@ final class LogLines: Sendable {
 }
 
 struct KeyReloadingTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     /// Adds a key to a file.
     private func add(_ number: Int, to path: String) throws {

@@ -40,7 +40,7 @@ import Testing
 
 @Suite struct LineWriterTests {
     @Test func `lines that are not being written yet go to a new destination`() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let path = { (name: String) in "\(folder.path)/\(name)" }
         // The writer blocks when the pipe is full, until the test reads from it.
         #expect(mkfifo(path("pipe"), 0o600) == 0)

@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test func `what helps an access log that cannot be opened depends on what is there`() throws {
-        let directory = try TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let path = directory.path + "/pipe"
         #expect(mkfifo(path, 0o600) == 0)
         for (path, advice) in [
@@ -51,7 +51,7 @@ import Testing
         ("bind", EROFS, "name a path elsewhere"), ("connect", EACCES, "may not see"),
     ])
     func `a Unix socket that cannot be made comes with what helps`(call: String, code: Int32, advice: String) throws {
-        let path = try TemporaryDirectory().path + "/none.sock"
+        let path = TemporaryDirectory().path + "/none.sock"
         let error = StartError.listening(onSocketAt: path, SystemError(call: call, code: code))
         #expect("\(error)".contains(advice))
     }

@@ -17,7 +17,7 @@ struct StopOrderTests {
     @Test func `a stop finishes and records writes, then closes the audit log, and the store last`() async {
         // In a process of its own, as a server takes signals and limits for the whole process.
         await #expect(processExitsWith: .success) {
-            let folder = try TemporaryDirectory()
+            let folder = TemporaryDirectory()
             var loaded = try SettingsLoader().loadWithOrigins()
             var settings = Settings()
             settings.loops = 1

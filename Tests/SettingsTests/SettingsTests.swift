@@ -6,11 +6,7 @@ import Testing
 @testable import Settings
 
 @Suite struct SettingsTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     private func load(
         _ yaml: String? = nil, environment: [String: String] = [:], flags: [String: [String]] = [:]

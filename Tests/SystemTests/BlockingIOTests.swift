@@ -38,7 +38,7 @@ import Testing
 
     @Test(arguments: [1_000, 200_000])
     func `a file is read into one buffer, as a secret in a former one would not be wiped`(_ count: Int) throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let file = try FileDescriptor(opening: folder.path + "/file", O_RDWR | O_CREAT, mode: 0o600)
         try BlockingIO.write([UInt8](repeating: 7, count: count), to: file.number)
         let bytes = try BlockingIO.contents(ofFile: folder.path + "/file", limit: 1 << 20).bytes
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test func `bytes are written at a place of a file`() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let file = try FileDescriptor(opening: folder.path + "/file", O_RDWR | O_CREAT, mode: 0o600)
         try BlockingIO.write(Array("abcdef".utf8)[...], to: file.number, at: 0)
         try BlockingIO.write(Array("uvwxyz".utf8)[2..<4], to: file.number, at: 3)

@@ -7,12 +7,8 @@ import Testing
 @testable import System
 
 @Suite struct FileTests {
-    private let temporary: TemporaryDirectory
+    private let temporary = TemporaryDirectory()
     private var folder: String { temporary.path }
-
-    init() throws {
-        temporary = try TemporaryDirectory()
-    }
 
     private func makeFile(_ name: String, _ text: String = "") throws -> String {
         let path = folder + "/" + name
@@ -155,7 +151,7 @@ import Testing
 @Suite struct ExposureTests {
     /// The status of a new file with a mode.
     private func status(mode: mode_t) throws -> FileStatus {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let path = folder.path + "/file"
         try Data().write(to: URL(filePath: path))
         #expect(chmod(path, mode) == 0)

@@ -58,7 +58,7 @@ struct ShellCommandTests {
     }
 
     @Test func `arguments and variables are data, whatever is in them`() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let text = "a b'; touch \(folder.path)/injected; $(touch \(folder.path)/injected) \"`\n"
         let outcome = try ShellCommand.run(
             #"printf %s "$1" > "$PLACE/argument"; printf %s "$TEXT" > "$PLACE/variable""#, arguments: [text],
@@ -80,7 +80,7 @@ struct ShellCommandTests {
 private func read<Value>(
     _ groups: String, _ files: [String: String], _ limit: (ControlGroup) -> Value?
 ) throws -> Value? {
-    let folder = try TemporaryDirectory()
+    let folder = TemporaryDirectory()
     for (name, text) in files {
         let file = URL(fileURLWithPath: "\(folder.path)/\(name)")
         try FileManager.default.createDirectory(

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test func `a bound socket knows its path, and another one connects to it`() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let address = try SocketAddress(path: folder.path + "/socket")
         let listener = try FileDescriptor(socket: AF_UNIX, SOCK_STREAM.rawValue)
         try address.bind(listener)
@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test func `a path that fills all room is kept, although the kernel counts a byte more`() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let path = folder.path + "/" + String(repeating: "p", count: 107 - folder.path.utf8.count)
         let address = try SocketAddress("") { storage, _ in
             var full = sockaddr_un()

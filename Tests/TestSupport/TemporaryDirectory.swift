@@ -5,9 +5,9 @@ package final class TemporaryDirectory: Sendable {
     package let path: String
 
     /// - Parameter parent: Where it lies; nil for the system's folder of temporary files.
-    package init(in parent: String? = nil) throws {
+    package init(in parent: String? = nil) {
         path = (parent.map { $0 + "/" } ?? NSTemporaryDirectory()) + "token-cache-test-" + UUID().uuidString
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        guard mkdir(path, 0o755) == 0 else { preconditionFailure("\(path) can be made") }
     }
 
     deinit {

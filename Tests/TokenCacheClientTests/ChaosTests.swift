@@ -53,7 +53,7 @@ private func remote(
         await #expect(throws: TokenCacheError.self, "\(name)") { try await cache.store(token) }
 
         // A device that has the token keeps it, and stays open.
-        let directory = try TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let folder = URL(filePath: directory.path)
         let local = LocalTokenCache(.directory(folder), user: "a")
         try await local.store(token)

@@ -6,13 +6,9 @@ import Testing
 @testable import TokenCacheClient
 
 @Suite struct LocalTokenCacheTests {
-    private let directory: TemporaryDirectory
+    private let directory = TemporaryDirectory()
     private var folder: URL { URL(filePath: directory.path).appending(path: "tokens") }
     private let token = TokenInformation(token: "one", refreshDate: Date(timeIntervalSince1970: 1_700_000_000))
-
-    init() throws {
-        directory = try TemporaryDirectory()
-    }
 
     private func files() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: folder.path).filter { $0 != ".lock" }

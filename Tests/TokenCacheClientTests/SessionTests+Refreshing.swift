@@ -83,7 +83,7 @@ extension SessionTests {
     @Test func `an app and its widget refresh a token once, and one that ended in between does not stop the other`()
         async throws
     {
-        let directory = try TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let folder = URL(filePath: directory.path)
         let old = token(expires: 10, clock)
         try await LocalTokenCache(.directory(folder), user: "a").store(old)

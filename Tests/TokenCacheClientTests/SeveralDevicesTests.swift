@@ -307,7 +307,7 @@ private final class Device {
     func `a sign-out that nobody is left to send is sent by the next cache of the device`(
         hasVersions: Bool, isOvertaken: Bool
     ) async throws {
-        let directory = try TemporaryDirectory()
+        let directory = TemporaryDirectory()
         let folder = URL(filePath: directory.path).appending(path: "tokens")
         let server = VersionedServer(hasVersions: hasVersions)
         let transport = server.transport()

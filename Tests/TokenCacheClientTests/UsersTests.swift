@@ -6,11 +6,10 @@ import Testing
 
 @Suite struct UsersTests {
     let clock = TestClock()
-    let directory: TemporaryDirectory
+    let directory = TemporaryDirectory()
     let folder: URL
 
     init() throws {
-        directory = try TemporaryDirectory()
         folder = URL(filePath: directory.path).appending(path: "users")
     }
 

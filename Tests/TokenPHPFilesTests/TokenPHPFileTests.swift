@@ -6,11 +6,7 @@ import Testing
 @testable import TokenPHPFiles
 
 @Suite struct TokenPHPFileTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     private func write(_ content: [UInt8], to name: String) throws {
         try Data(content).write(to: URL(filePath: "\(folder.path)/\(name)"))

@@ -6,12 +6,8 @@ import Testing
 @testable import TokenService
 
 @Suite struct APIKeysTests {
-    private let folder: TemporaryDirectory
+    private let folder = TemporaryDirectory()
     private var path: String { folder.path + "/api-keys" }
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
 
     private static let digest = String(repeating: "0a", count: 32)
     private static let line = #"{"name":"a","scopes":["sessions"],"sha256":"\#(digest)","created":5}"#

@@ -13,7 +13,7 @@ import TokenStore
 @Suite struct AuditTrailTests {
     /// An audit log in a folder of its own, and one loop's trail to it.
     private struct Fixture {
-        let folder: TemporaryDirectory
+        let folder = TemporaryDirectory()
         let trail: AuditTrail
         let harness: AccessHarness
         let session: (text: String, id: SessionID)
@@ -28,7 +28,6 @@ import TokenStore
         private let loop = Loop()
 
         init(_ events: AuditEvents, readsLater: Bool = false) throws {
-            folder = try TemporaryDirectory()
             try RunningKey(.random(), at: 1_795_000_000).install(folder.path + "/key")
             let log = try AuditLog(path: folder.path + "/audit.log", keyPath: folder.path + "/key", report: { _ in })
             trail = try AuditTrail(log, events, isRequired: true) { [loop] work in

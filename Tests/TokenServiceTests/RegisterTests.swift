@@ -54,7 +54,7 @@ import TokenStore
 
     @Test("reads and writes at once behave as if each happened at one moment", arguments: [true, false])
     func history(_ isCached: Bool) async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: isCached ? 1 << 20 : 0)
         let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let registers = (0..<Self.registers).map { _ in Register() }
@@ -114,7 +114,7 @@ import TokenStore
 
     @Test("a token that was removed, was replaced by a command or has expired is not given from memory")
     func changes() async throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(afterWritten: .seconds(3_600)))
         defer { store.close() }
         let administrator = try #require(store.administrator as? SQLiteAdministrator)

@@ -6,7 +6,7 @@ import TokenStore
 @Suite struct DataDirectoryTests {
     @Test("a folder is examined without being made, and what cannot be one is told")
     func examination() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         try DataDirectory.examine(folder.path)
         try DataDirectory.examine(folder.path + "/missing/data")
         #expect(!FileManager.default.fileExists(atPath: folder.path + "/missing"))
@@ -44,7 +44,7 @@ import TokenStore
 @Suite struct PrivateFileTests {
     @Test("a file is copied whole, also one that is longer than a single call copies")
     func copying() throws {
-        let folder = try TemporaryDirectory()
+        let folder = TemporaryDirectory()
         let (source, copy) = (folder.path + "/source", folder.path + "/copy")
         // Nearly all of it is a hole, which is copied quickly.
         try Data("beginning".utf8).write(to: URL(filePath: source))

@@ -7,11 +7,7 @@ import Testing
 @testable import TokenStore
 
 @Suite struct KeyRingTests {
-    private let folder: TemporaryDirectory
-
-    init() throws {
-        folder = try TemporaryDirectory()
-    }
+    private let folder = TemporaryDirectory()
 
     private func file(_ name: String = "keys", credentials: String? = nil) -> KeyRingFile {
         KeyRingFile(path: "\(folder.path)/\(name)", credentials: credentials, directory: folder.path)
@@ -183,7 +179,7 @@ import Testing
 @Suite struct KeyRingChoiceTests {
     @Test func `processes that make a ring at the same path at once get the same one`() async throws {
         for _ in 0..<20 {
-            let folder = try TemporaryDirectory()
+            let folder = TemporaryDirectory()
             let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
             let outcomes = try await withThrowingTaskGroup(of: (identity: [UInt8], isNew: Bool).self) { group in
                 for _ in 0..<8 {
@@ -202,7 +198,7 @@ import Testing
 
     @Test func `making a ring beforehand never replaces one that a server makes at the same moment`() async throws {
         for _ in 0..<50 {
-            let folder = try TemporaryDirectory()
+            let folder = TemporaryDirectory()
             let file = KeyRingFile(path: folder.path + "/shared", credentials: nil, directory: folder.path)
             let identities = try await withThrowingTaskGroup(of: [UInt8]?.self) { group in
                 for _ in 0..<4 {

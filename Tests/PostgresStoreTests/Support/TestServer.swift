@@ -25,7 +25,7 @@ final class TestServer: Sendable {
         _ database: TestDatabase, folder: TemporaryDirectory? = nil, isSealed: Bool = true,
         lookingEvery interval: Duration = TestServer.times.look
     ) throws {
-        let folder = try folder ?? TemporaryDirectory()
+        let folder = folder ?? TemporaryDirectory()
         let events = events
         self.database = database
         self.folder = folder
@@ -51,7 +51,7 @@ final class TestServer: Sendable {
 
     /// A folder with a copy of this server's key ring.
     func copyOfRing() throws -> TemporaryDirectory {
-        let copy = try TemporaryDirectory()
+        let copy = TemporaryDirectory()
         try copyRing(to: copy)
         return copy
     }

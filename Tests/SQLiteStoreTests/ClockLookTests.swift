@@ -53,7 +53,7 @@ import Testing
         do {
             let store = try WriterHarness(data.path)
             try store.store("one", bytes: 100)
-            _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.saveClockLook(1_000) }
+            try store.perform { try $0.saveClockLook(1_000) }
             // Whoever still reads an earlier state keeps the WAL from being moved.
             reader = try SQLiteConnection(path: path, mode: .readOnly)
             try reader?.execute("BEGIN")

@@ -24,11 +24,11 @@ import Testing
         try store.store("zero", bytes: 100)
         // Later commits overwrite the frames of an earlier round.
         for number in 0..<5 { try store.store("zero\(number)", bytes: 30_000) }
-        _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.restart) }
+        try store.perform { try $0.checkpoint(.restart) }
         var ends: [Int] = []
         for id in Self.ids {
             try store.store(id, bytes: 9_000)
-            let index = try store.database.perform { (writer) throws(SQLiteError) in writer.connection.walIndex }
+            let index = try store.perform { $0.connection.walIndex }
             ends.append(try #require(index).size)
         }
         try FileManager.default.copyItem(atPath: folder.path + "/data", toPath: crashed)
@@ -261,22 +261,19 @@ import Testing
         do {
             let store = try WriterHarness(data)
             defer { store.database.close() }
-            try store.database.perform { (writer) throws(SQLiteError) in
-                try writer.connection.execute(
-                    "UPDATE store SET slot_key = CAST(zeroblob(31) || char(\(slotKey)) AS BLOB)"
-                )
-            }
+            let change = "UPDATE store SET slot_key = CAST(zeroblob(31) || char(\(slotKey)) AS BLOB)"
+            try store.perform { try $0.connection.execute(change) }
         }
         let store = try WriterHarness(data)
         for number in 0..<200 { try store.store("old\(number)", bytes: 1_000) }
-        _ = try store.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
+        try store.perform { try $0.checkpoint(.truncate) }
         for number in 0..<200 { try store.store("new\(number)", bytes: 1_000) }
         // A reader of this state keeps later commits from being checkpointed, and the WAL from being restarted.
         let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         try reader.execute("BEGIN")
         #expect(try reader.integer("SELECT count(*) FROM token") == 400)
         try store.store("last", bytes: 1_000)
-        let index = try store.database.perform { (writer) throws(SQLiteError) in
+        let index = try store.perform { writer in
             _ = try writer.connection.checkpoint(.passive, waiting: 0)
             return writer.connection.walIndex
         }
@@ -324,7 +321,7 @@ import Testing
     func missingRow() throws {
         let store = try WriterHarness(folder.path + "/lacking")
         for id in Self.ids { try store.store(id, bytes: 100) }
-        let connection = try store.database.perform { (writer) throws(SQLiteError) in writer.connection }
+        let connection = try store.perform { $0.connection }
         try connection.checkForMixedPages()
         try connection.execute("DELETE FROM token WHERE slot = (SELECT min(slot) FROM token)")
         try connection.checkIntegrity()

@@ -21,10 +21,6 @@ import TokenStore
         return files
     }
 
-    private func checkpoint(_ store: SQLiteTokenStore) async throws {
-        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(waiting: 200) }
-    }
-
     @Test("nothing of an erased user is in any file, also not of a token of many pages", arguments: [false, true])
     func nothingIsLeft(_ isSealed: Bool) async throws {
         let store = try SQLiteTokenStore(at: data, events: events) { $0.isSealed = isSealed }
@@ -41,7 +37,7 @@ import TokenStore
         var key = RowKey()
         try coder.key(of: anna, into: &key)
         let userKey = key.bytes
-        let held = try await store.writerThread.perform { (writer) throws(SQLiteError) -> [[UInt8]] in
+        let held = try await store.perform { writer -> [[UInt8]] in
             var held = [userKey]
             let tokens = try SQLiteStatement("SELECT key, value FROM token", on: writer.connection)
             while try tokens.step() { if tokens.blob(at: 0) == userKey { held.append(tokens.blob(at: 1)) } }
@@ -58,7 +54,7 @@ import TokenStore
             let contents = try files().values
             return texts.filter { text in contents.contains { $0.range(of: Data(text)) != nil } }
         }
-        try await checkpoint(store)
+        try await store.perform { try $0.checkpoint(waiting: 200) }
         #expect(try !found().isEmpty)
         #expect(try await handle.erase("anna@example.com") == Erasure(hadToken: true, sessions: 3))
         #expect(try found().isEmpty)
@@ -75,7 +71,7 @@ import TokenStore
             defer { store.close() }
             let handle = try await WaitingHandle.open(store)
             try await handle.put("info", under: "anna")
-            try await checkpoint(store)
+            try await store.perform { try $0.checkpoint(waiting: 200) }
             let manager = FileManager.default
             for name in ["tokens.db-wal.damaged", "backup.db.partial"] {
                 try manager.copyItem(atPath: data + "/tokens.db", toPath: "\(data)/\(name)")

@@ -16,14 +16,14 @@ import Testing
         let store = try SQLiteTokenStore(at: live) { $0.isSealed = false }
         let administrator = SQLiteAdministrator(store)
         await administrator.fill(0..<50)
-        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint() }
+        try await store.perform { try $0.checkpoint() }
         await administrator.fill(50..<60)
         _ = try await administrator.backUp(to: folder.path + "/backup") { _ in }
         var hasCopy = false
         while !hasCopy {
             await administrator.fill(60..<70)
             // On the writer's thread, so that nothing is checkpointed meanwhile.
-            hasCopy = try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            hasCopy = try await store.perform { writer in
                 guard let index = writer.connection.walIndex, index.frames > index.movedFrames else { return false }
                 return (try? FileManager.default.copyItem(atPath: live, toPath: crashed)) != nil
             }

@@ -1,3 +1,4 @@
+import CSQLite
 import Foundation
 import TestSupport
 import Testing
@@ -14,9 +15,7 @@ import Testing
     }
 
     private func allow(pages: Int, _ store: WriterHarness) throws {
-        try store.database.perform { (writer) throws(SQLiteError) in
-            try writer.connection.execute("PRAGMA max_page_count = \(pages)")
-        }
+        try store.perform { try $0.connection.execute("PRAGMA max_page_count = \(pages)") }
     }
 
     @Test("a disk stays full after operations that need no room, and after a token smaller than those that failed")
@@ -27,7 +26,7 @@ import Testing
         #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
         #expect(store.state.fault != nil)
         for _ in 0..<3 {
-            _ = try store.database.perform { (writer) throws(SQLiteError) in
+            try store.perform { writer in
                 // What the beginning of a backup, a quiet checkpoint and an expiry do.
                 _ = try writer.usedBytes()
                 _ = try writer.checkpoint(.truncate)
@@ -55,7 +54,7 @@ import Testing
         let store = try WriterHarness(folder.path + "/data")
         try store.store("kept", bytes: 100)
         for _ in 0..<2 {
-            let (written, used) = try store.database.perform { (writer) throws(SQLiteError) in
+            let (written, used) = try store.perform { writer in
                 _ = try writer.checkpoint(.truncate)
                 let used = try writer.usedBytes()
                 try writer.tryToWrite(bytes: bytes)
@@ -63,10 +62,8 @@ import Testing
             }
             #expect(written > bytes && used == 0)
         }
-        let tables = try store.database.perform { (writer) throws(SQLiteError) in
-            try writer.connection.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'probe'")
-        }
-        #expect(tables == 0)
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name = 'probe'"
+        #expect(try store.perform { try $0.connection.integer(tables) } == 0)
     }
 
     @Test("a disk that fails now and then is reported once, and as recovered when nothing fails between two probes")
@@ -76,11 +73,7 @@ import Testing
         #expect(throws: StoreError.self) { try store.store("large", bytes: 500_000) }
         try allow(pages: 1_000_000, store)
         store.database.lookAfterFiles()
-        #expect(throws: StoreError.self) {
-            try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 13, message: "database or disk is full")
-            }
-        }
+        store.failChange(SQLITE_FULL)
         // Writes succeed, and the failure is not over before it is certain.
         try store.store("larger", bytes: 600_000)
         store.database.lookAfterFiles()

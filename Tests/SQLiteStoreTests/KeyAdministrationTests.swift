@@ -94,7 +94,7 @@ import Testing
         let hasBegun = Atomic(false)
         let gate = DispatchSemaphore(value: 0)
         let commit = Task {
-            try await store.writerThread.perform { (_) throws(SQLiteError) in
+            try await store.perform { _ in
                 hasBegun.store(true, ordering: .releasing)
                 gate.wait()
             }

@@ -89,7 +89,7 @@ import Testing
         let store = try SQLiteTokenStore(at: data) { $0.isSealed = false }
         defer { store.close() }
         // Empty, as a checkpoint leaves it.
-        _ = try await store.writerThread.perform { (writer) throws(SQLiteError) in try writer.checkpoint(.truncate) }
+        try await store.perform { try $0.checkpoint(.truncate) }
         for name in ["", "-wal", "-journal", "-check", ".new", "-wal.damaged"].map({ "tokens.db" + $0 }) + ["lock"] {
             let error = await #expect(throws: StoreError.self) {
                 try await SQLiteAdministrator(store).backUp(to: "\(data)/\(name)") { _ in }

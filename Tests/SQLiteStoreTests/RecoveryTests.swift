@@ -38,11 +38,7 @@ import Testing
         let reader = try SQLiteConnection(path: data + "/tokens.db", mode: .readOnly)
         try reader.execute("BEGIN")
         #expect(try reader.integer("SELECT count(*) FROM token") == 1)
-        #expect(throws: StoreError.self) {
-            try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error")
-            }
-        }
+        store.failChange()
         #expect(store.state.fault != nil)
         // The database is opened again for it.
         try store.store("other", bytes: 1)
@@ -58,11 +54,7 @@ import Testing
         let store = try WriterHarness(data) { $0.isSealed = true }
         if hasRows { try store.store("me", bytes: 1) }
         try FileManager.default.removeItem(atPath: data + "/keys")
-        #expect(throws: StoreError.self) {
-            try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error")
-            }
-        }
+        store.failChange()
         try store.store("other", bytes: 1)
         // No other ring has taken its place.
         #expect(!FileManager.default.fileExists(atPath: data + "/keys"))
@@ -75,15 +67,10 @@ import Testing
         let administrator = SQLiteAdministrator(store)
         _ = await administrator.store((0..<2_000).map { (Token(id: Array("id\($0)".utf8), info: [65]), nil) })
         // No more pages than there are now.
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            try writer.connection.execute("PRAGMA max_page_count = 1")
-        }
+        try await store.perform { try $0.connection.execute("PRAGMA max_page_count = 1") }
         await #expect(throws: StoreError.self) { try await store.change(Retention(afterWritten: .seconds(1_000))) }
-        let names = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-            try writer.connection.text(
-                "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'")
-        }
-        #expect(names == "token_by_expiration")
+        let names = "SELECT group_concat(name) FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'token'"
+        #expect(try await store.perform { try $0.connection.text(names) } == "token_by_expiration")
     }
 }
 

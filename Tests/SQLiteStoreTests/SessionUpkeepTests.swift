@@ -63,9 +63,7 @@ import TokenStore
         let retention = store.state.retention
         var isDone = false
         while !isDone {
-            isDone = try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.expire(retention, at: now + 10_000).isDone
-            }
+            isDone = try await store.perform { try $0.expire(retention, at: now + 10_000).isDone }
         }
         #expect(store.metrics.sessions == 2)
         #expect(try await handle.find("idle 299") == nil)
@@ -219,21 +217,17 @@ import TokenStore
             "user_key = randomblob(32)", "id = randomblob(16)", "expires_at = expires_at + 1", "created_at = 5",
             "user = (SELECT user FROM former WHERE former.key != session.key)",
         ] {
-            try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.transaction { () throws(SQLiteError) in
-                    try writer.connection.execute("CREATE TABLE former AS SELECT * FROM session")
-                    try writer.connection.execute("UPDATE session SET \(change)")
-                }
+            try await store.perform {
+                try $0.connection.execute(
+                    "CREATE TABLE former AS SELECT * FROM session; UPDATE session SET \(change)")
             }
             for user in ["anna", "berta"] {
                 await #expect(throws: StoreError.self, "\(change)") { try await handle.find("secret of \(user)") }
             }
             #expect(try await !SQLiteAdministrator(store).verify { _ in }.isSound)
-            try await store.writerThread.perform { (writer) throws(SQLiteError) in
-                try writer.transaction { () throws(SQLiteError) in
-                    try writer.connection.execute("DELETE FROM session; INSERT INTO session SELECT * FROM former")
-                    try writer.connection.execute("DROP TABLE former")
-                }
+            try await store.perform {
+                try $0.connection.execute(
+                    "DELETE FROM session; INSERT INTO session SELECT * FROM former; DROP TABLE former")
             }
             #expect(try await handle.find("secret of anna")?.user == Array("anna".utf8))
         }

@@ -29,9 +29,7 @@ import Testing
     }
 
     private func checkpoint(_ mode: SQLiteConnection.CheckpointMode) throws -> SQLiteConnection.CheckpointOutcome? {
-        try store?.database.perform { (writer) throws(SQLiteError) in
-            try writer.connection.checkpoint(mode, waiting: 0)
-        }
+        try store?.perform { try $0.connection.checkpoint(mode, waiting: 0) }
     }
 
     private func size(_ path: String) throws -> Int {
@@ -146,7 +144,7 @@ import Testing
 
     @Test("a cut database takes no more tokens, and a start says that a backup is needed", arguments: [true, false])
     func databaseCut(byWriting: Bool) throws {
-        _ = try store?.database.perform { (writer) throws(SQLiteError) in try writer.checkpoint() }
+        try store?.perform { try $0.checkpoint() }
         cut(database, to: 8_192)
         #expect(try finding(byWriting: byWriting).hasPrefix("the database \(database) was cut"))
         let error = #expect(throws: (any Error).self) { try restart().store("later", bytes: 100) }
@@ -194,11 +192,7 @@ import Testing
     @Test("a WAL that is lost while it is closed, after a fault, is an accident too", arguments: [false, true])
     func lostBetweenTwoConnections(_ isRemoved: Bool) throws {
         try store?.store("second", bytes: 5_000)
-        #expect(throws: StoreError.self) {
-            try store?.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error")
-            }
-        }
+        store?.failChange()
         if isRemoved { try FileManager.default.removeItem(atPath: wal) } else { cut(wal, to: 0) }
         let error = #expect(throws: StoreError.self) { try store?.store("third", bytes: 5_000) }
         #expect(error?.cause == .vanished)
@@ -243,11 +237,7 @@ import Testing
     @Test("no write fails while the database is opened again for reads, even just after it was for a write")
     func failedReadAfterFailedWrite() throws {
         let store = try #require(store)
-        #expect(throws: StoreError.self) {
-            try store.database.perform { (_) throws(SQLiteError) in
-                throw SQLiteError(code: 10, message: "disk I/O error")
-            }
-        }
+        store.failChange()
         try store.store("second", bytes: 100)
         store.state.noteFailedRead(.read(StoreFault(SQLiteError(code: 522, message: "disk I/O error"))))
         store.database.lookAfterFiles()

@@ -1,3 +1,4 @@
+import CSQLite
 import Synchronization
 import Testing
 
@@ -150,6 +151,25 @@ extension WriterConnection {
     }
 }
 
+extension SQLiteTokenStore {
+    /// Runs a closure on the writer's thread; its errors are SQLite's.
+    @discardableResult
+    func perform<Value: Sendable>(
+        _ body: @escaping @Sendable (WriterConnection) throws -> Value
+    ) async throws -> Value {
+        try await writerThread.perform { (writer) throws(SQLiteError) in try typed { try body(writer) } }
+    }
+}
+
+/// Runs a closure whose errors are SQLite's, which the compiler does not find out by itself.
+private func typed<Value>(_ body: () throws -> Value) throws(SQLiteError) -> Value {
+    do {
+        return try body()
+    } catch {
+        throw error as? SQLiteError ?? SQLiteError(code: SQLITE_ERROR, message: "\(error)")
+    }
+}
+
 /// A writer's database without its thread, so that the test decides when the files are checked.
 final class WriterHarness {
     let events = Events()
@@ -184,6 +204,17 @@ final class WriterHarness {
         var coder = RowCoder(state.sealing)
         let token = Token(id: Array(id.utf8), info: [UInt8](repeating: 65, count: bytes))
         for outcome in database.write([.store(try coder.row(of: token))]) { _ = try outcome.get() }
+    }
+
+    /// Runs a closure with the writer; its errors are SQLite's.
+    @discardableResult
+    func perform<Value>(_ body: (WriterConnection) throws -> Value) throws -> Value {
+        try database.perform { (writer) throws(SQLiteError) in try typed { try body(writer) } }
+    }
+
+    /// Has a change fail, as on a disk that is broken or full.
+    func failChange(_ code: Int32 = SQLITE_IOERR) {
+        #expect(throws: StoreError.self) { try perform { _ in throw SQLiteError(code: code, message: "a fault") } }
     }
 
     var recoveries: Int { events.all.count { if case .writesRecovered = $0 { true } else { false } } }

@@ -52,9 +52,7 @@ import Testing
             let written = DispatchSemaphore(value: 0)
             Task {
                 _ = await SQLiteAdministrator(store).handle.remove((0..<600).map { Array("id\($0)".utf8) })
-                let checkpoint = try? await store.writerThread.perform { (writer) throws(SQLiteError) in
-                    try writer.checkpoint(.truncate)
-                }
+                let checkpoint = try? await store.perform { try $0.checkpoint(.truncate) }
                 if checkpoint == .complete { isEmptied.signal() }
                 written.signal()
             }

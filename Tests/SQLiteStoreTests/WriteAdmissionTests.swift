@@ -28,9 +28,9 @@ import Testing
         defer { store.close() }
         await SQLiteAdministrator(store).fill(0..<200)
         let watch = StallWatch(store.writerThread.admission)
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.begin(on: writer.connection) }
+        try await store.perform { watch.begin(on: $0.connection) }
         try await store.change(Retention(afterWritten: .seconds(3_600)))
-        try await store.writerThread.perform { (writer) throws(SQLiteError) in watch.end(on: writer.connection) }
+        try await store.perform { watch.end(on: $0.connection) }
         // Other steps of the writer may have come in between.
         #expect(watch.stalls.load(ordering: .relaxed) < watch.steps.load(ordering: .relaxed))
     }

@@ -317,19 +317,6 @@ import Testing
         #expect(events.all.contains { $0.says("the operator has accepted that") })
     }
 
-    @Test("a database with consistent pages that lacks a row counts as one with mixed pages")
-    func missingRow() throws {
-        let store = try WriterHarness(folder.path + "/lacking")
-        for id in Self.ids { try store.store(id, bytes: 100) }
-        let connection = try store.perform { $0.connection }
-        try connection.checkForMixedPages()
-        try connection.execute("DELETE FROM token WHERE slot = (SELECT min(slot) FROM token)")
-        try connection.checkIntegrity()
-        let error = #expect(throws: SQLiteError.self) { try connection.checkForMixedPages() }
-        #expect(error?.isNotADatabase == true)
-        #expect(error?.message == "the store has counted 4 tokens, but 3 are there")
-    }
-
     @Test("a WAL that is damaged while the store is in use is not dropped before a restart, even if that is accepted")
     func damageInUse() throws {
         let data = folder.path + "/used"

@@ -42,17 +42,6 @@ import Testing
         return (attributes[.posixPermissions] as? Int) ?? 0
     }
 
-    @Test("a closed store refuses writes and leaves one file without a WAL")
-    func closes() async throws {
-        let store = try open()
-        let handle = try await WaitingHandle.open(store)
-        try await handle.put("1", under: "a")
-        store.close()
-        await #expect(throws: StoreError.closed) { try await handle.put("2", under: "a") }
-        let size = try FileManager.default.attributesOfItem(atPath: "\(folder.path)/data/tokens.db-wal")[.size] as? Int
-        #expect(size == 0)
-    }
-
     @Test("the WAL is not truncated after each step of an expiry")
     func expiry() async throws {
         let data = "\(folder.path)/data"

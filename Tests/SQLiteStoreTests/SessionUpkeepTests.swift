@@ -46,7 +46,7 @@ import TokenStore
     func expiry() async throws {
         let store = try open { $0.retention.sessionIdleTimeout = .seconds(20_000) }
         defer { store.close() }
-        let observer = Observer()
+        let observer = WriteRecorder()
         store.report(writesTo: observer)
         let handle = try await WaitingHandle.open(store)
         let now = MemoryRow.now
@@ -73,17 +73,6 @@ import TokenStore
         #expect(observer.ended.withLock(\.count) == 302)
         let expired = try await handle.key("expired")
         #expect(observer.ended.withLock { $0.contains(expired) })
-    }
-
-    private final class Observer: WriteObserver {
-        let ended = Mutex<Set<SessionKey>>([])
-
-        func willWrite(_ ids: [[UInt8]]) {}
-        func didWrite(_ ids: [[UInt8]]) {}
-        func willExpire(until unixTime: Int64) {}
-        func willEnd(_ sessions: [SessionKey]) {}
-        func didEnd(_ sessions: [SessionKey]) { ended.withLock { $0.formUnion(sessions) } }
-        func didChangeEverything() {}
     }
 
     @Test("a restore ends all sessions, unless they are to be kept", arguments: [false, true])

@@ -7,39 +7,11 @@ import TokenStore
 @testable import SQLiteStore
 
 @Suite struct WriteObserverTests {
-    /// Records its calls in their order.
-    private final class Recorder: WriteObserver {
-        let calls = Mutex<[String]>([])
-
-        func willWrite(_ ids: [[UInt8]]) { note("will", ids) }
-        func willExpire(until unixTime: Int64) { note("expire", []) }
-        func willEnd(_ sessions: [SessionKey]) { count("end", sessions) }
-        func didEnd(_ sessions: [SessionKey]) { count("ended", sessions) }
-        func didWrite(_ ids: [[UInt8]]) { note("did", ids) }
-        func didChangeEverything() { note("everything", []) }
-
-        private func note(_ name: String, _ ids: [[UInt8]]) {
-            let names = ids.map { String(decoding: $0, as: UTF8.self) }
-            calls.withLock { $0.append(([name] + names).joined(separator: " ")) }
-        }
-
-        private func count(_ name: String, _ sessions: [SessionKey]) {
-            calls.withLock { $0.append("\(name) \(sessions.count)") }
-        }
-
-        func take() -> [String] {
-            calls.withLock { calls in
-                defer { calls = [] }
-                return calls
-            }
-        }
-    }
-
     @Test("an observer learns of a change of the retention, and of expiry before it is reported")
     func expiry() async throws {
         let folder = TemporaryDirectory()
         let data = folder.path + "/data"
-        let recorder = Recorder()
+        let recorder = WriteRecorder()
         let calls = Mutex<[String]>([])
         let store = try SQLiteTokenStore(directory: data, options: StoreOptions(in: data)) { event in
             if case .expired = event { calls.withLock { $0 += recorder.take() } }
@@ -56,7 +28,7 @@ import TokenStore
 
     @Test("the end of a session whose row does not open is reported as a change of everything")
     func unreadableSessions() {
-        let recorder = Recorder()
+        let recorder = WriteRecorder()
         recorder.willEnd(anyOf: [nil])
         recorder.didEnd(anyOf: [nil])
         #expect(recorder.take() == ["everything", "everything"])
@@ -67,7 +39,7 @@ import TokenStore
         let folder = TemporaryDirectory()
         let store = try WriterHarness(folder.path + "/data")
         defer { store.database.close() }
-        let recorder = Recorder()
+        let recorder = WriteRecorder()
         store.state.observer = recorder
         var coder = RowCoder(store.state.sealing)
         let id = try SessionID.random()
@@ -88,6 +60,6 @@ import TokenStore
             return
         }
         #expect(ended.user == [65])
-        #expect(recorder.take() == ["end 1", "ended 1"])
+        #expect(recorder.take() == ["end ?", "ended ?"])
     }
 }

@@ -10,19 +10,6 @@ import Testing
     private let folder = TemporaryDirectory()
     private var data: String { folder.path + "/data" }
 
-    @Test("a full page is the last one when no row follows", arguments: [0, 9, 10, 11, 20])
-    func lastPage(_ count: Int) async throws {
-        let store = try SQLiteTokenStore(at: data)
-        defer { store.close() }
-        let administrator = SQLiteAdministrator(store)
-        await administrator.fill(0..<count)
-        let page = try await administrator.page(after: nil, limit: 10)
-        #expect(page.entries.count == min(count, 10) && (page.next == nil) == (count <= 10))
-        guard let cursor = page.next else { return }
-        let next = try await administrator.page(after: cursor, limit: 10)
-        #expect(next.entries.count == count - 10 && next.next == nil)
-    }
-
     @Test("pages and steps end early when tokens are large", arguments: [0, 1, 2, 3, 4, 9])
     func largeTokens(_ count: Int) async throws {
         let store = try SQLiteTokenStore(at: data)

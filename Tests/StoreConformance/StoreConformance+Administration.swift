@@ -28,6 +28,7 @@ extension StoreConformance {
                     found += try page.entries.map { try $0.token.get() }
                     try expect(page.entries.allSatisfy { $0.times.writtenAt == 7 }, "a time of writing is another one")
                     cursor = page.next
+                    try expect(cursor == nil || found.count < tokens.count, "an empty page follows the last token")
                 } while cursor != nil
                 try expectEqual(found.count, 105, "the number of listed tokens")
                 try expectEqual(Set(found), Set(tokens.map(\.token)), "what is listed")

@@ -81,20 +81,6 @@ import Testing
         store.close()
     }
 
-    @Test func `the last of several writes of a token in a turn stays`() async throws {
-        let database = try TestDatabase()
-        let store = try PostgresTokenStore(database)
-        let handle = try await WaitingHandle.open(store)
-        let tokens = (0..<60).map { (id: id($0 % 7), value: Array("value \($0)".utf8)) }
-        let versions = try await handle.putAll(tokens).map { try $0.get() }
-        #expect(versions == versions.sorted())
-        for number in 0..<7 {
-            let last = try #require(tokens.last { $0.id == id(number) })
-            #expect(try await handle.get(id(number)) == String(decoding: last.value, as: UTF8.self))
-        }
-        store.close()
-    }
-
     @Test func `a later version of one row does not touch the others, and is replaced`() async throws {
         let database = try TestDatabase()
         let store = try PostgresTokenStore(database, isSealed: false)

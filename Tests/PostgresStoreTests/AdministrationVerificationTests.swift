@@ -26,15 +26,13 @@ import Testing
     @Test func `rows that do not open are counted by what is wrong with them`() async throws {
         let store = try await store(tokens: 10)
         for number in 0..<3 { try await store.begin("s\(number)", of: "anna") }
-        func hexadecimal(_ id: String) throws -> String {
-            try store.key(of: id).map { String(Int($0) + 256, radix: 16).dropFirst() }.joined()
-        }
+        let key = { (id: String) in try store.state.key(of: id) }
         try store.database.allow(keys: 5)
         try store.database.sql(
-            "UPDATE token SET value = set_byte(value, 30, 255 - get_byte(value, 30)) WHERE key = '\\x\(hexadecimal("id1"))'",
-            "UPDATE token SET written_at = written_at + 1 WHERE key = '\\x\(hexadecimal("id2"))'",
-            "UPDATE token SET key_number = 5 WHERE key = '\\x\(hexadecimal("id3"))'",
-            "UPDATE token SET value = '' WHERE key = '\\x\(hexadecimal("id4"))'",
+            "UPDATE token SET value = set_byte(value, 30, 255 - get_byte(value, 30)) WHERE key = \(key("id1"))",
+            "UPDATE token SET written_at = written_at + 1 WHERE key = \(key("id2"))",
+            "UPDATE token SET key_number = 5 WHERE key = \(key("id3"))",
+            "UPDATE token SET value = '' WHERE key = \(key("id4"))",
             """
             UPDATE session SET expires_at = expires_at + 1 WHERE key = (SELECT min(key::text)::bytea FROM session)
             """)

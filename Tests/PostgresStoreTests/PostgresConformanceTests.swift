@@ -7,10 +7,7 @@ import Testing
 
 // Serialized, because making a database blocks its thread: if all tests did so at once, no thread would be left for answers.
 @Suite(.serialized) struct PostgresConformanceTests {
-    @Test(
-        // PostgreSQL, and not the store, limits the number of tokens.
-        arguments: StoreConformance.behaviours.filter { !$0.description.hasPrefix("at the limit of tokens") },
-        [true, false])
+    @Test(arguments: StoreConformance.behaviours, [true, false])
     func `a store on PostgreSQL does what every store does`(
         _ behaviour: StoreConformance.Behaviour, isSealed: Bool
     ) async throws {

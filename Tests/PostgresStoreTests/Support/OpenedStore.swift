@@ -35,6 +35,16 @@ extension PostgresTokenStore {
     }
 }
 
+extension PostgresState {
+    /// The key of an id's row, as an SQL literal.
+    func key(of id: String) throws -> String {
+        var coder = RowCoder(sealing)
+        var key = RowKey()
+        try coder.key(of: Array(id.utf8), into: &key)
+        return "'\\x\(key.bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())'::bytea"
+    }
+}
+
 /// A handle with one slot, which gets connections only from the test.
 struct LoneHandle {
     let handle: PostgresStoreHandle

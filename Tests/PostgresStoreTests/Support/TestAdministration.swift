@@ -77,17 +77,10 @@ struct TestAdministration {
         try await administrator.handle.fetch(Array(id.utf8)).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    func key(of id: String) throws -> [UInt8] {
-        var coder = RowCoder(state.sealing)
-        var key = RowKey()
-        try coder.key(of: Array(id.utf8), into: &key)
-        return key.bytes
-    }
-
     /// The row of an id, also that of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let result = try database.connection().run(
-            "SELECT \(Statement.columns) FROM token WHERE key = $1::bytea", [.bytea(try key(of: id))])
+            "SELECT \(Statement.columns) FROM token WHERE key = \(try state.key(of: id))")
         return result.rowCount == 0 ? nil : StoredToken(result, row: 0)
     }
 

@@ -76,9 +76,7 @@ final class TestServer: Sendable {
 
     /// The number of the key that sealed the row of an id.
     func keyNumber(of id: String) async throws -> Int64? {
-        let coder = try TestAdministration(database, .sealed(try #require(try Self.ringFile(folder).load())))
-        let key = try coder.key(of: id).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-        return try database.number("SELECT key_number FROM token WHERE key = '\\x\(key)'")
+        try database.number("SELECT key_number FROM token WHERE key = \(try store.state.key(of: id))")
     }
 
     /// Whether a text that begins like this was reported.

@@ -1,4 +1,3 @@
-import Foundation
 import HTTP
 import SQLiteStore
 import Synchronization
@@ -33,29 +32,19 @@ import TokenStore
         var isOver: Bool { writers.load(ordering: .relaxed) == 0 }
     }
 
-    private func open(
-        _ folder: TemporaryDirectory, cacheLimit: Int, _ retention: Retention = Retention()
-    ) throws -> (SQLiteTokenStore, AnswerCache) {
-        let directory = folder.path + "/data"
-        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
-        options.retention = retention
-        // Otherwise a write fails that a busy machine holds up for long.
-        options.queueTime = .seconds(3_600)
-        let store = try SQLiteTokenStore(
-            in: try DataDirectory(path: directory, creates: true), options: options, report: { _ in }
-        )
-        let answers = AnswerCache(limit: cacheLimit)
-        store.report(writesTo: ServiceCaches(answers, SessionCache(limit: 0)))
-        return (store, answers)
-    }
-
     private static let registers = 8
     private static let writes = 80
 
     @Test("reads and writes at once behave as if each happened at one moment", arguments: [true, false])
     func history(_ isCached: Bool) async throws {
         let folder = TemporaryDirectory()
-        let (store, answers) = try open(folder, cacheLimit: isCached ? 1 << 20 : 0)
+        var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: folder.path))
+        // Otherwise a write fails that a busy machine holds up for long.
+        options.queueTime = .seconds(3_600)
+        let store = try SQLiteTokenStore(
+            in: try DataDirectory(path: folder.path, creates: true), options: options, report: { _ in })
+        let answers = AnswerCache(limit: isCached ? 1 << 20 : 0)
+        store.report(writesTo: ServiceCaches(answers, SessionCache(limit: 0)))
         let administrator = try #require(store.administrator as? SQLiteAdministrator)
         let registers = (0..<Self.registers).map { _ in Register() }
         let course = Course(writers: Self.registers)
@@ -110,32 +99,5 @@ import TokenStore
         let counts = answers.counts
         #expect((counts.hits > 0) == isCached)
         store.close()
-    }
-
-    @Test("a token that was removed, was replaced by a command or has expired is not given from memory")
-    func changes() async throws {
-        let folder = TemporaryDirectory()
-        let (store, answers) = try open(folder, cacheLimit: 1 << 20, Retention(afterWritten: .seconds(3_600)))
-        defer { store.close() }
-        let administrator = try #require(store.administrator as? SQLiteAdministrator)
-        let service = try await ServiceActor.open(store, answers)
-        try await service.put("1", under: "a")
-        #expect(await service.get("a") == "1")
-        #expect(await service.get("a") == "1")
-        _ = await administrator.handle.store(
-            [(Token(id: Array("a".utf8), info: Array("2".utf8)), nil)], keepsNewer: false)
-        #expect(await service.get("a") == "2")
-        #expect(await administrator.handle.remove([Array("a".utf8)]) == [.success(true)])
-        #expect(await service.get("a") == nil)
-        // Written so long ago that it has a few seconds left, in which it gets into memory.
-        let writtenAt = Int64(Date.now.timeIntervalSince1970) - 3_595
-        _ = await administrator.handle.store(
-            [(Token(id: Array("a".utf8), info: Array("3".utf8)), writtenAt)], keepsNewer: false)
-        while let answer = await service.get("a") {
-            #expect(answer == "3")
-            try #require(Date.now.timeIntervalSince1970 < Double(writtenAt + 3_600 + 60), "it is given beyond its time")
-            try await Task.sleep(for: .milliseconds(100))
-        }
-        #expect(Date.now.timeIntervalSince1970 >= Double(writtenAt + 3_600))
     }
 }

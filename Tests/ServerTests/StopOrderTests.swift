@@ -111,7 +111,6 @@ private final class LateStore: TokenStore {
         private let deliver: @Sendable (@escaping @Sendable () -> Void) -> Void
         private var write: Completion<TokenVersion>?
         let hasWrite = Atomic(false)
-        let timeLimit: Duration? = nil
 
         init(_ deliver: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void) {
             self.deliver = deliver
@@ -129,7 +128,6 @@ private final class LateStore: TokenStore {
             hasWrite.store(true, ordering: .relaxed)
         }
 
-        func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {}
         func flush() {}
 
         func finishWrite() {

@@ -1,10 +1,17 @@
 import TokenStore
 
-/// A handle for tests that have nothing to do with users: it refuses what concerns their sessions and erasing them.
+/// A handle for tests that only fetch and store tokens: it refuses to remove them, and what concerns users' sessions and
+/// erasing them.
 package protocol TokensOnlyHandle: StoreHandle {}
 
 extension TokensOnlyHandle {
-    private var refusal: StoreError { .refused("this store knows of no users") }
+    private var refusal: StoreError { .refused("this store only fetches and stores") }
+
+    package var timeLimit: Duration? { nil }
+
+    package func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
+        completion(.failure(refusal))
+    }
 
     package func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey { throw refusal }
 

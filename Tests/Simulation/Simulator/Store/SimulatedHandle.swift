@@ -61,10 +61,6 @@ final class SimulatedHandle: TokensOnlyHandle, @unchecked Sendable {
         if bytes > world.choices.bufferLimit { violation("clients wait with \(bytes) bytes, more than limits.buffers") }
     }
 
-    func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
-        completion(.failure(.refused("no client of the simulation removes tokens")))
-    }
-
     func flush() {
         // What nobody waits for any more may be dropped.
         writer.queue += gathered.filter { $0.completion.isAwaited || random.happens(oneIn: 2) }

@@ -124,12 +124,10 @@ final class AccessHarness {
 
     /// The answer to a request, as far as it is there at once.
     func answer(_ line: String, _ fields: String...) -> Answer {
-        var reader = RequestReader(limits: RequestLimits())
-        reader.bytes = Array("\(line) HTTP/1.1\r\nHost: a\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n".utf8)
-        guard case .request = reader.next(), let router else { fatalError("the test's request is not one") }
-        let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
-        let source = RequestSource(peer: policy.peer(address: nil), https: policy)
-        return router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: source)
+        let reader = RequestReader(
+            reading: "\(line) HTTP/1.1\r\nHost: a\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n")
+        guard let router else { fatalError("the router is made with the harness") }
+        return router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: .any())
     }
 
     /// Begins a request.

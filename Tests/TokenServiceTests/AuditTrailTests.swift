@@ -107,8 +107,7 @@ import TokenStore
     func `a session that cannot be made is recorded`() throws {
         let fixture = try Fixture(.changes)
         // Its store has no keys for sessions.
-        let service = TokenService(
-            paths: ["/token"], readsJSON: false, handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
+        let service = TokenService(MemoryStoreHandle())
         let guardian = AccessGuard(limiter: nil, trail: fixture.trail) { _ in }
         var keys = APIKeys()
         let secret = try APIKeySecret.random()
@@ -116,13 +115,9 @@ import TokenStore
             APIKey(name: "app", scopes: [.sessions], createdAt: 0, expiresAt: nil),
             digest: try #require(try APIKeySecret.digest(of: Array(secret.utf8).span)))
         let api = BackendAPI(service, keys: { [keys] in keys }, sessionMaxAge: 60, sessionsPerUser: 1, guardian)
-        var reader = RequestReader(limits: RequestLimits())
         let fields = "Host: a\r\nAuthorization: Bearer \(secret)\r\nContent-Length: 15\r\n"
-        reader.bytes = Array("POST /v1/sessions HTTP/1.1\r\n\(fields)\r\n{\"user\":\"anna\"}".utf8)
-        guard case .request = reader.next() else { fatalError("the test's request is not one") }
-        let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
-        let source = RequestSource(peer: policy.peer(address: nil, isTLS: false), https: policy)
-        let answer = fixture.harness.begin(api.answer(to: reader.request, in: reader.requestBytes, .none, from: source))
+        let reader = RequestReader(reading: "POST /v1/sessions HTTP/1.1\r\n\(fields)\r\n{\"user\":\"anna\"}")
+        let answer = fixture.harness.begin(api.answer(to: reader.request, in: reader.requestBytes, .none, from: .any()))
         try #require(answer.response == nil)
         fixture.flush()
         #expect(answer.response?.status == .unavailable && fixture.count("create_session", "failed") == 1)

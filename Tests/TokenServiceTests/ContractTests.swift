@@ -25,12 +25,11 @@ import TokenStore
     func longID() throws {
         var fields = RequestFields()
         func read(_ id: String) throws -> Int {
-            var reader = RequestReader(limits: RequestLimits())
             let type = "Content-Type: application/x-www-form-urlencoded"
             let body = "unique_id=\(id)"
-            reader.bytes = Array(
-                "POST /token HTTP/1.1\r\nHost: a\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)".utf8)
-            guard case .request = reader.next() else { return 0 }
+            let reader = RequestReader(
+                reading:
+                    "POST /token HTTP/1.1\r\nHost: a\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
             let id = fields.read(reader.request, in: reader.requestBytes, readsJSON: false).uniqueID
             return try #require(id).capacity
         }

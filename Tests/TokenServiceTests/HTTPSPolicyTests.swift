@@ -11,9 +11,7 @@ private func outcome(
 ) -> String {
     let policy = HTTPSPolicy(
         mode: mode, trusted: (trusted + ["unix"]).compactMap(TrustedProxy.init), publicHost: publicHost)
-    var reader = RequestReader(limits: RequestLimits())
-    reader.bytes = Array(request.utf8)
-    guard case .request = reader.next() else { return "no request" }
+    let reader = RequestReader(reading: request)
     let peer = policy.peer(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port)
     switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: peer) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
@@ -273,12 +271,7 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
     func `the client is the rightmost hop that is not trusted`(address: String, headers: String, expected: String) {
         let trusted = ["127.0.0.0/8", "10.0.0.0/8"].compactMap(TrustedProxy.init)
         let policy = HTTPSPolicy(mode: .strict, trusted: trusted, publicHost: "")
-        var reader = RequestReader(limits: RequestLimits(head: 1 << 20))
-        reader.bytes = Array(get(headers).utf8)
-        guard case .request = reader.next() else {
-            Issue.record("no request")
-            return
-        }
+        let reader = RequestReader(reading: get(headers), limits: RequestLimits(head: 1 << 20))
         let peer = policy.peer(address: IPAddress(address))
         let client = policy.client(of: reader.request.head, in: reader.requestBytes, from: peer)
         #expect(client?.description == expected)

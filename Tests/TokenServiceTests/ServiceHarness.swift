@@ -1,5 +1,6 @@
 import HTTP
 import StoreConformance
+import System
 import TokenService
 import TokenStore
 
@@ -21,6 +22,28 @@ extension TokenService {
 
     func body(_ request: String) async -> String {
         String(decoding: await answer(Array(request.utf8)).body, as: UTF8.self)
+    }
+
+    /// A service without a cache, whose failures are told to nobody.
+    convenience init(_ handle: any StoreHandle) {
+        self.init(paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
+    }
+}
+
+extension RequestReader {
+    /// A reader that has read this request.
+    init(reading request: String, limits: RequestLimits = RequestLimits()) {
+        self.init(limits: limits)
+        bytes = Array(request.utf8)
+        guard case .request = next() else { fatalError("the test's request is not one") }
+    }
+}
+
+extension RequestSource {
+    /// A client to which no rule for https applies.
+    static func any(_ address: String? = nil) -> RequestSource {
+        let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
+        return RequestSource(peer: policy.peer(address: address.flatMap { IPAddress($0) }), https: policy)
     }
 }
 

@@ -11,20 +11,13 @@ import TokenStore
     private func statuses(_ count: Int, failure: StoreError?) throws -> [UInt16] {
         let handle = MemoryStoreHandle()
         handle.failure = failure
-        let service = TokenService(
-            paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
         let guardian = AccessGuard(limiter: FailureLimiter(FailureRate("3/h")), trail: nil) { _ in }
-        let router = RequestRouter(service, access: nil, guardian: guardian, api: nil)
-        let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
-        let source = RequestSource(
-            peer: policy.peer(address: IPAddress("192.0.2.1")), https: policy)
-        var reader = RequestReader(limits: RequestLimits())
-        _ = reader.makeRoom()
-        reader.bytes.append(contentsOf: Array("GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
-        guard case .request = reader.next() else { return [] }
+        let router = RequestRouter(TokenService(handle), access: nil, guardian: guardian, api: nil)
+        let reader = RequestReader(reading: "GET /token?unique_id=a HTTP/1.1\r\nHost: a\r\n\r\n")
         var statuses: [UInt16] = []
         for _ in 0..<count {
-            let answer = router.answer(to: reader.request, in: reader.requestBytes, requestID: .none, from: source)
+            let answer = router.answer(
+                to: reader.request, in: reader.requestBytes, requestID: .none, from: .any("192.0.2.1"))
             if case .now(let response) = answer { statuses.append(response.status.rawValue) }
         }
         return statuses
@@ -53,26 +46,15 @@ import TokenStore
     }
 
     @Test(arguments: ["GET", "POST"])
-    func `an answer says when to come again if the server fails, and only then`(method: String) throws {
+    func `an answer says when to come again if the server fails, and only then`(method: String) async {
         for failure: StoreError? in [nil, .closed, .overloaded(.buffers), .read(StoreFault("damaged"))] {
             let handle = MemoryStoreHandle()
             handle.failure = failure
-            let service = TokenService(
-                paths: ["/token"], readsJSON: false, handle: handle, answers: nil, report: { _, _ in })
-            var reader = RequestReader(limits: RequestLimits())
-            _ = reader.makeRoom()
-            reader.bytes.append(
-                contentsOf: Array("\(method) /token?unique_id=a&token_info=b HTTP/1.1\r\nHost: a\r\n\r\n".utf8))
-            guard case .request = reader.next() else { throw StoreError.closed }
-            let response: Response? =
-                switch service.answer(to: reader.request, in: reader.requestBytes) {
-                case .now(let response): response
-                case .later(let pending): pending.answer
-                case .inPieces: nil
-                }
-            #expect(response?.status == .ok)
-            #expect((response?.outcome == .failed) == (failure != nil))
-            #expect((response?.extras?.retryAfter ?? 0 > 0) == (failure != nil))
+            let request = "\(method) /token?unique_id=a&token_info=b HTTP/1.1\r\nHost: a\r\n\r\n"
+            let response = await TokenService(handle).answer(Array(request.utf8))
+            #expect(response.status == .ok)
+            #expect((response.outcome == .failed) == (failure != nil))
+            #expect((response.extras?.retryAfter ?? 0 > 0) == (failure != nil))
         }
         for place: AccessFailure.Place in [.parameter(isWrite: method == "POST"), .field] {
             #expect(AccessFailure.unrecorded.response(in: place).outcome == .failed)
@@ -82,21 +64,8 @@ import TokenStore
 
     @Test
     func `an outage says nothing of the token's version`() {
-        let service = TokenService(
-            paths: ["/token"], readsJSON: false, handle: MemoryStoreHandle(), answers: nil, report: { _, _ in })
-        let failed = service.failed(.closed, .none, isWrite: false)
+        let failed = TokenService(MemoryStoreHandle()).failed(.closed, .none, isWrite: false)
         #expect(Preconditions(match: .any).applied(to: failed).status == .ok)
         #expect(Preconditions(match: .any).applied(to: .notFound).status == .preconditionFailed)
-    }
-}
-
-/// Takes an answer that comes at once.
-extension PendingAnswer {
-    fileprivate var answer: Response? {
-        if case .now(let response)? = begin(for: Nobody()) { response } else { nil }
-    }
-
-    private final class Nobody: AnswerTaker {
-        func take(_ answer: Answer) {}
     }
 }

@@ -36,10 +36,7 @@ import TokenStore
             lastUsedAt: 0)
         sessions.insert(SessionCache.Entry(stored, key, Array(Self.known.utf8), nil, sessions.ticket(for: key)))
         let head = "GET /token HTTP/1.1\r\nHost: a\r\n" + lines.map { $0 + "\r\n" }.joined() + "\r\n"
-        var reader = RequestReader(limits: RequestLimits())
-        _ = reader.makeRoom()
-        reader.bytes.append(contentsOf: Array(head.utf8))
-        guard case .request = reader.next() else { return "unread" }
+        let reader = RequestReader(reading: head)
         let policy = HTTPSPolicy(mode: .off, trusted: trusted ? [.unixSockets] : [], publicHost: "")
         let source = RequestSource(
             peer: policy.peer(address: nil), https: policy, certificate: certificate)

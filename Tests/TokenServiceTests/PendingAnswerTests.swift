@@ -26,25 +26,14 @@ import TokenStore
         atOnce.finish(Self.answer)
         #expect(atOnce.begin(for: taker) != nil)
         #expect(later.begin(for: taker) == nil)
-        #expect(abandoned.begin(for: taker) == nil)
+        #expect(abandoned.isWaiting && abandoned.begin(for: taker) == nil && abandoned.isWaiting)
         abandoned.abandon()
+        // A store can see that nobody waits any more; what was begun nevertheless may still end.
+        #expect(!abandoned.isWaiting)
         abandoned.finish(Self.answer)
         #expect(taker.count == 0)
         later.finish(Self.answer)
         #expect(taker.count == 1)
-    }
-
-    @Test("a store can see that nobody waits any more")
-    func waiting() {
-        let (pending, taker) = (Self.pending(), Taker())
-        #expect(pending.isWaiting)
-        #expect(pending.begin(for: taker) == nil)
-        #expect(pending.isWaiting)
-        pending.abandon()
-        #expect(!pending.isWaiting)
-        // What was begun nevertheless may still end, and reaches nobody.
-        pending.finish(Self.answer)
-        #expect(taker.count == 0)
     }
 
     @Test("changes are made in their order, also after one that leads to another pending answer, and also for nobody")

@@ -31,7 +31,6 @@ import Testing
     func `a block holds what agrees in its bits`(range: String, address: String, isInside: Bool) throws {
         let range = try #require(AddressRange(range))
         #expect(range.contains(try #require(IPAddress(address))) == isInside)
-        #expect(AddressRange(range.description) == range)
     }
 
     @Test(
@@ -40,10 +39,8 @@ import Testing
             "::ffff:10.0.0.0/95",
         ]
     )
-    func `a block is written as it is read`(text: String) throws {
-        let range = try #require(AddressRange(text))
-        #expect(range.description == text)
-        #expect(AddressRange(range.description) == range)
+    func `a block is written as it is read`(text: String) {
+        #expect(AddressRange(text)?.description == text)
     }
 
     @Test

@@ -36,14 +36,6 @@ import Testing
         #expect(ProxyProtocol.read(block(0x21, 0x31, [1, 2])) == .header(length: 18, client: nil))
     }
 
-    @Test func `every prefix of a header needs more bytes`() {
-        for header in [Array("PROXY TCP4 192.0.2.1 198.51.100.1 1 2\r\n".utf8), block(0x21, 0x11, Array(1...12))] {
-            for length in 0..<header.count {
-                #expect(ProxyProtocol.read(Array(header[..<length])) == .needsMore, "\(length) bytes")
-            }
-        }
-    }
-
     @Test(
         arguments: [
             "GET / HTTP/1.1\r\n", "PROXY TCP4 192.0.2.1\r\n", "PROXY TCP4 a b 1 2\r\n",

@@ -74,19 +74,4 @@ struct VerifiedTokensTests {
         for _ in 0..<2 { #expect(verify(long, in: tokens).map(\.user) == .success(Array("alice".utf8))) }
         #expect(tokens.counts.hits == 1)
     }
-
-    @Test func `used entries stay, and unused ones make room`() {
-        struct Number: RecentEntry { let number: Int }
-        var entries = RecentEntries<Number>(limit: 100)
-        for number in 0..<1_000 {
-            entries.insert(under: number, cost: 10) { Number(number: number) }
-            let isKept = entries.find(0, \.number) == 0
-            #expect(isKept && entries.bytes <= 100 && entries.count <= 10)
-        }
-        let (last, first) = (entries.find(999, \.number), entries.find(1, \.number))
-        #expect(last == 999 && first == nil)
-        entries.insert(under: 999, cost: 10) { Number(number: 7) }
-        let replaced = entries.find(999, \.number)
-        #expect(replaced == 7 && entries.bytes == 10 * entries.count)
-    }
 }

@@ -32,6 +32,9 @@ import TokenStore
         #expect(found("empty", in: cache) == "")
         #expect(found("b", in: cache) == nil)
         #expect(cache.counts.hits == 2 && cache.counts.misses == 1 && cache.counts.entries == 2)
+        let bytes = cache.counts.bytes
+        for value in 0..<10 { put("\(value)", "a", into: cache) }
+        #expect(found("a", in: cache) == "9" && cache.counts.bytes == bytes)
         cache.didChangeEverything()
         #expect(found("a", in: cache) == nil)
         #expect(cache.counts.entries == 0 && cache.counts.bytes == 0)

@@ -27,15 +27,4 @@ import Testing
         #expect(SettingsChange(from: running, to: wanted, takesTLS: true).settings.tls.certificates == ["b"])
         #expect(SettingsChange(from: running, to: Settings(), takesTLS: true).settings.tls.certificates == ["a"])
     }
-
-    @Test func `sections whose keys all need a restart are named as one`() {
-        #expect(
-            Setting.keysThatNeedRestart
-                == [
-                    "listen", "admin.listen", "data_directory", "sealing", "store", "cache", "loops", "access.mode",
-                    "access.session", "access.api", "access.bearer", "access.header", "access.certificate",
-                    "audit.file", "audit.key_file",
-                ]
-        )
-    }
 }

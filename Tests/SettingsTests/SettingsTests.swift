@@ -51,10 +51,6 @@ import Testing
         #expect(both.listen.count == 2)
     }
 
-    @Test func `a file of comments alone sets nothing`() throws {
-        #expect(try load("# nothing\n").listing == Settings().listing)
-    }
-
     @Test(
         arguments: [
             ("limits:\n  bdy: 1", "c.yaml, line 2: there is no setting limits.bdy; did you mean limits.body?"),

@@ -50,14 +50,6 @@ struct StoreCapabilityTests {
             await #expect(throws: StoreError.refused(capability.absence)) { _ = try await request.answer(store) }
         }
     }
-
-    @Test func `requests that every store supports are answered`() async throws {
-        let entry = StoreTokens.Entry(id: "a", tokenInfo: "1")
-        #expect(try await StoreTokens(tokens: [entry]).answer(store).stored == 1)
-        #expect(try await FetchToken(id: "a").answer(store).tokenInfo == "1")
-        #expect(try await StatisticsOfStore().answer(store).tokens == 1)
-        #expect(try await RemoveTokens(ids: ["a"]).answer(store).removed == 1)
-    }
 }
 
 /// A barrier: blocks each thread until all have arrived.

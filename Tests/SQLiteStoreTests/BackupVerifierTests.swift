@@ -30,26 +30,13 @@ import Testing
         _ = try await administrator.backUp(to: backup) { _ in }
     }
 
-    /// Everything that verifying could change.
-    private func files() throws -> [String: Data] {
-        var files: [String: Data] = [:]
-        for place in [folder.path, data] {
-            for name in try FileManager.default.contentsOfDirectory(atPath: place) where place + "/" + name != data {
-                files[place + "/" + name] = try Data(contentsOf: URL(filePath: place + "/" + name))
-            }
-        }
-        return files
-    }
-
-    @Test(arguments: [true, false]) func `every row of a backup is opened, and nothing is changed`(
+    @Test(arguments: [true, false]) func `every row of a backup is opened`(
         isSealed: Bool
     ) async throws {
         try await makeBackup(1_500, isSealed: isSealed)
-        let before = try files()
         let found = try verify(isSealed: isSealed)
         #expect((found.tokens, found.isSound) == (1_500, true))
         #expect(found.lastWrittenAt != nil)
-        #expect(try files() == before)
     }
 
     @Test func `a row that does not open is found, and a row that is missing`() async throws {

@@ -19,7 +19,7 @@ import Testing
     @discardableResult
     private func copy(
         _ source: String, to target: String, isSealed: Bool = true, skipsUnreadable: Bool = false,
-        _ progress: @escaping (StoreCopy.Stage, StoreProgress) -> Void = { _, _ in }
+        _ progress: @escaping (StoreCopy.Stage, StoreProgress, SQLiteCopyTarget) -> Void = { _, _, _ in }
     ) throws -> CopySummary {
         let from = try DataDirectory(path: path(source), creates: false)
         let to = try DataDirectory(path: path(target), creates: true)
@@ -27,7 +27,8 @@ import Testing
         // Whether the source is sealed is the store's own business.
         let reader = try SQLiteCopySource(in: from, options: options(source, isSealed: isSealed)) { _ in }
         let filler = try SQLiteCopyTarget(in: to, options: options(target, isSealed: isSealed)) { _ in }
-        return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
+        return try StoreCopy(from: reader, to: filler) { progress($0, $1, filler) }.run(
+            skipsUnreadable: skipsUnreadable)
     }
 
     private func sql(_ name: String, _ text: String) throws {
@@ -47,7 +48,7 @@ import Testing
         for (source, isSealed) in [false, true, true, false].enumerated() {
             let target = "\(source + 1)"
             var stages: [StoreCopy.Stage] = []
-            let summary = try copy("\(source)", to: target, isSealed: isSealed) { stage, progress in
+            let summary = try copy("\(source)", to: target, isSealed: isSealed) { stage, progress, _ in
                 if stages.last != stage { stages.append(stage) }
                 #expect(progress.total == 2_504 && progress.done <= 2_504)
             }
@@ -139,17 +140,11 @@ import Testing
             "UPDATE arrival SET value = x'00' WHERE rowid = 7",
         ]
         for change in changes {
-            let (from, to) = (
-                try DataDirectory(path: path("from"), creates: false),
-                try DataDirectory(path: path("to"), creates: true)
-            )
-            defer { for directory in [from, to] { directory.unlock() } }
-            let reader = try SQLiteCopySource(in: from, options: options("from", isSealed: true)) { _ in }
-            let target = try SQLiteCopyTarget(in: to, options: options("to", isSealed: false)) { _ in }
-            let copy = StoreCopy(from: reader, to: target) { stage, _ in
-                if stage == .ordering { try? target.connection.execute(change) }
+            #expect(throws: StoreError.self) {
+                try copy("from", to: "to", isSealed: false, skipsUnreadable: true) { stage, _, target in
+                    if stage == .ordering { try? target.connection.execute(change) }
+                }
             }
-            #expect(throws: StoreError.self) { try copy.run(skipsUnreadable: true) }
             #expect(!FileManager.default.fileExists(atPath: path("to") + "/tokens.db"))
         }
     }

@@ -125,36 +125,27 @@ import Testing
         #expect(try await handle.get("id5") == "info5")
     }
 
-    @Test("a verification finds rows in slots where they do not belong")
-    func doubles() async throws {
-        var store = try SQLiteTokenStore(at: data)
-        try await WaitingHandle.open(store).put("info", under: "id")
-        store.close()
-        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(
-            """
-            INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, version, value FROM token LIMIT 1;
-            UPDATE store SET tokens = 2
-            """
-        )
-        store = try SQLiteTokenStore(at: data)
-        defer { store.close() }
-        let found = try await SQLiteAdministrator(store).verify { _ in }
-        #expect(found.damages.isEmpty)
-        #expect(found.unreadable == ["\(SealingError.misplaced)": 1])
-        #expect(found.tokens == 2 && !found.isSound)
-    }
-
     @Test(
-        "a row that was moved out of its slots is not found, and a verification reports it", arguments: [true, false])
-    func misplaced(_ isSealed: Bool) async throws {
+        "a row in slots where it does not belong is not found, and a verification reports it",
+        arguments: [
+            (
+                """
+                INSERT INTO token SELECT -1, key, written_at, expires_at, key_number, version, value FROM token LIMIT 1;
+                UPDATE store SET tokens = 2
+                """, 2
+            ),
+            ("UPDATE token SET slot = slot + 15", 1),
+        ], [true, false])
+    func misplaced(_ change: (sql: String, tokens: Int), isSealed: Bool) async throws {
         var store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         try await WaitingHandle.open(store).put("info", under: "id")
         store.close()
-        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute("UPDATE token SET slot = slot + 15")
+        try SQLiteConnection(path: data + "/tokens.db", mode: .readWrite).execute(change.sql)
         store = try SQLiteTokenStore(at: data) { $0.isSealed = isSealed }
         defer { store.close() }
-        #expect(try await WaitingHandle.open(store).get("id") == nil)
+        #expect(try await WaitingHandle.open(store).get("id") == (change.tokens == 1 ? nil : "info"))
         let found = try await SQLiteAdministrator(store).verify { _ in }
-        #expect(found.unreadable == ["\(SealingError.misplaced)": 1] && !found.isSound)
+        #expect(found.damages.isEmpty && found.unreadable == ["\(SealingError.misplaced)": 1])
+        #expect(found.tokens == change.tokens && !found.isSound)
     }
 }

@@ -76,15 +76,19 @@ import Testing
         store.close()
     }
 
-    @Test("a database of another version is not touched", arguments: [1, 5, 99])
-    func otherVersion(_ version: Int) throws {
-        try open().close()
-        try edit("PRAGMA user_version = \(version)")
+    @Test("a database of another version or program is not touched", arguments: [1, 5, 99, nil])
+    func others(_ version: Int?) throws {
         let path = "\(folder.path)/data/tokens.db"
-        let before = try Data(contentsOf: URL(filePath: path))
-        #expect(throws: SQLiteOpenError.otherVersion(path: path, version: version, supported: Schema.version)) {
-            try open()
+        if let version {
+            try open().close()
+            try edit("PRAGMA user_version = \(version)")
+        } else {
+            try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
+            try edit("CREATE TABLE theirs (x)")
         }
+        let before = try Data(contentsOf: URL(filePath: path))
+        let error = version.map { SQLiteOpenError.otherVersion(path: path, version: $0, supported: Schema.version) }
+        #expect(throws: error ?? .foreign(path: path)) { try open() }
         #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
 
@@ -111,15 +115,6 @@ import Testing
         try check { _ = try provider.copySource(in: .lock(data)) { _ in } }
         if hasTables { try check { _ = try provider.verify(path) { _ in } } }
         #expect(try Data(contentsOf: URL(filePath: path)) == before)
-    }
-
-    @Test("a database of another program is not touched")
-    func foreign() throws {
-        try FileManager.default.createDirectory(atPath: "\(folder.path)/data", withIntermediateDirectories: true)
-        try edit("CREATE TABLE theirs (x)")
-        let before = try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db"))
-        #expect(throws: SQLiteOpenError.foreign(path: "\(folder.path)/data/tokens.db")) { try open() }
-        #expect(try Data(contentsOf: URL(filePath: "\(folder.path)/data/tokens.db")) == before)
     }
 
     @Test("a store that no server has open is examined, and a missing one is recognized")

@@ -6,36 +6,6 @@ import Testing
 
 @Suite struct TCPStreamTests {
     @Test
-    func `bytes arrive in order, then the end of input`() async throws {
-        try await withLoop { loop in
-            let (server, client) = try socketPair()
-            let received = try await loop.perform {
-                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                var buffer: [UInt8] = []
-                Thread {
-                    for text in ["one ", "two ", "three"] {
-                        _ = write(client, text, text.utf8.count)
-                        usleep(2_000)
-                    }
-                    close(client)
-                }.start()
-                while true {
-                    switch try stream.receive(into: &buffer, room: 4) {
-                    case .received: continue
-                    case .endOfInput: return String(decoding: buffer, as: UTF8.self)
-                    case .wouldBlock:
-                        let mayBeReadable = stream.mayBeReadable
-                        #expect(!mayBeReadable)
-                        let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
-                        #expect(reason == .ready)
-                    }
-                }
-            }
-            #expect(received == "one two three")
-        }
-    }
-
-    @Test
     func `a wait ends at its deadline, and a deadline that moved on does not end it early`() async throws {
         try await withLoop { loop in
             let (server, client) = try socketPair()
@@ -119,38 +89,6 @@ import Testing
                 return recorder.reasons
             }
             #expect(reasons == [.timedOut, .ready, .draining])
-            close(client)
-        }
-    }
-
-    @Test
-    func `a peer that does not read blocks only its own stream, until it reads`() async throws {
-        try await withLoop { loop in
-            let (server, client) = try socketPair()
-            let total = 8 << 20
-            async let sent: Int = loop.perform {
-                let stream = try TCPStream(FileDescriptor(owning: server), on: loop)
-                let bytes = [UInt8](repeating: 7, count: total)
-                var sent = 0
-                while sent < total {
-                    let count = try stream.send(bytes.span.extracting(sent..<total))
-                    sent += count
-                    if count == 0 {
-                        let reason = await stream.waitUntilWritable(until: .never)
-                        #expect(reason == .ready)
-                    }
-                }
-                return sent
-            }
-            // The loop serves others meanwhile.
-            try await loop.perform {}
-            var received = 0
-            var buffer = [UInt8](repeating: 0, count: 1 << 16)
-            while received < total {
-                let count = read(client, &buffer, buffer.count)
-                if count > 0 { received += count } else { try await Task.sleep(for: .milliseconds(1)) }
-            }
-            #expect(try await sent == total)
             close(client)
         }
     }

@@ -78,22 +78,6 @@ private func remote(
         #expect(try await healed.open() == .open)
     }
 
-    @Test func `a name that is looked up for ever delays, and changes nothing`() async throws {
-        let hanging = ScriptedTransport { _, _ in
-            try await Task.sleep(for: .seconds(3_600))
-            throw TokenCacheError.timedOut
-        }
-        let cache = try RemoteTokenCache(
-            url: url(), identity: .uniqueID("a"), transport: hanging, timeout: .milliseconds(100))
-        let local = LocalTokenCache(.memory, user: "a")
-        try await local.store(token)
-        let layered = LayeredTokenCache(local: local, remote: cache, patience: .milliseconds(20))
-        #expect(try await patientSession(cache: layered).open() == .open)
-        #expect(try await local.fetch() == token)
-        let empty = LayeredTokenCache(local: LocalTokenCache(.memory, user: "a"), remote: cache)
-        await #expect(throws: TokenCacheError.timedOut) { try await patientSession(cache: empty).open() }
-    }
-
     @Test(arguments: [
         "301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect",
     ])

@@ -206,17 +206,6 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         }
     }
 
-    @Test func `a clock that is a day off clears nothing`() async throws {
-        for offset in [-day, day] {
-            let cached = token(expires: 3_600, clock)
-            let cache = MemoryCache(cached)
-            let session = patientSession(cache: cache, now: { [clock] in clock.now + offset })
-            #expect(try await session.open() == (offset > 0 ? .created : .open))
-            await session.close()
-            #expect(cache.information == cached)
-        }
-    }
-
     @Test func `a session that is closed while it opens stays closed`() async throws {
         let cache = MemoryCache(token(clock))
         cache.gate.shut()

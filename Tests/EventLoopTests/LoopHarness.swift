@@ -40,6 +40,12 @@ func awaitArrival(at descriptor: Int32) {
     while poll(&entry, 1, -1) != 1 {}
 }
 
+/// Sends a byte from the second socket of a pair to the first, and waits for its arrival.
+func sendByte(through pair: (Int32, Int32)) {
+    _ = write(pair.1, "x", 1)
+    awaitArrival(at: pair.0)
+}
+
 /// Numbers in the order in which tasks noted them, on any thread.
 final class Notes: Sendable {
     private let notes = Mutex<[Int]>([])

@@ -24,8 +24,7 @@ import Testing
                 // The entry for the near deadline is still in the heap when this far one waits.
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
                 let far = MonotonicTime.now + Nanoseconds(.milliseconds(30))
-                _ = write(client, "x", 1)
-                awaitArrival(at: server)
+                sendByte(through: (server, client))
                 let early = await stream.waitUntilReadable(until: near, isIdle: true)
                 #expect(early == .ready)
                 let one = try stream.receive(into: &buffer, room: 2)
@@ -47,8 +46,7 @@ import Testing
                 var buffer: [UInt8] = []
                 let nothing = try stream.receive(into: &buffer, room: 1)
                 #expect(nothing == .wouldBlock)
-                _ = write(client, "x", 1)
-                awaitArrival(at: server)
+                sendByte(through: (server, client))
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
                 let early = await stream.waitUntilReadable(until: near, isIdle: true)
                 #expect(early == .ready)

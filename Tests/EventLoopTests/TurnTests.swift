@@ -97,20 +97,14 @@ import Testing
             let keeper = Keeper()
             try await loop.perform {
                 for pair in pairs {
-                    let stream = Box(try TCPStream(FileDescriptor(owning: pair.0), on: loop))
-                    keeper.boxes.append(stream)
-                    stream.receive()
                     let handler = Turns(0, Notes()) { turns.add(Int(loop.now.nanoseconds)) }
-                    #expect(stream.wait(calling: handler) == nil)
+                    try keeper.wait(at: pair.0, on: loop, calling: handler)
                 }
-                for (server, client) in pairs {
-                    _ = write(client, "x", 1)
-                    awaitArrival(at: server)
-                }
+                for pair in pairs { sendByte(through: pair) }
                 for _ in 1...10 { Task(executorPreference: loop) { Self.workLong() } }
             }
             try await collect(count, turns, on: loop)
-            try await loop.perform { keeper.boxes = [] }
+            try await loop.perform { keeper.end() }
             // More than are delivered between two looks at the clock.
             #expect(Dictionary(turns.all.map { ($0, 1) }, uniquingKeysWith: +).values.max() ?? 0 > 16)
         }
@@ -153,12 +147,8 @@ import Testing
             // Used on the loop only, where it is also freed.
             let keeper = Keeper()
             try await loop.perform {
-                let stream = Box(try TCPStream(FileDescriptor(owning: server), on: loop))
-                keeper.boxes = [stream]
-                stream.receive()
-                #expect(stream.wait(calling: waiting) == nil)
-                _ = write(client, "x", 1)
-                awaitArrival(at: server)
+                try keeper.wait(at: server, on: loop, calling: waiting)
+                sendByte(through: (server, client))
                 for number in 1...3 {
                     Task(executorPreference: loop) {
                         notes.add(number)
@@ -167,7 +157,7 @@ import Testing
                 }
             }
             try await collect(4, notes, on: loop)
-            try await loop.perform { keeper.boxes = [] }
+            try await loop.perform { keeper.end() }
             // The event is there before the first task ends, and is delivered before the last one begins.
             #expect(notes.all.firstIndex(of: 9) ?? 4 < 3)
             #expect(notes.all.filter { $0 != 9 } == [1, 2, 3])
@@ -184,23 +174,17 @@ import Testing
             let keeper = Keeper()
             try await loop.perform {
                 for (number, pair) in pairs.enumerated() {
-                    let stream = Box(try TCPStream(FileDescriptor(owning: pair.0), on: loop))
-                    keeper.boxes.append(stream)
-                    stream.receive()
                     let handler = Turns(number, notes) {
                         Self.workLong()
                         loop.noteLongStep()
                         Task(executorPreference: loop) { notes.add(100 + number) }
                     }
-                    #expect(stream.wait(calling: handler) == nil)
+                    try keeper.wait(at: pair.0, on: loop, calling: handler)
                 }
-                for (server, client) in pairs {
-                    _ = write(client, "x", 1)
-                    awaitArrival(at: server)
-                }
+                for pair in pairs { sendByte(through: pair) }
             }
             try await collect(2 * count, notes, on: loop)
-            try await loop.perform { keeper.boxes = [] }
+            try await loop.perform { keeper.end() }
             // Each event is followed by the task that it made ready, which would otherwise wait for all events.
             #expect(notes.all == (0..<count).flatMap { [$0, 100 + $0] })
         }
@@ -225,27 +209,28 @@ import Testing
     }
 }
 
-/// A stream that a class can hold; on its loop's thread.
-private final class Box {
-    private let stream: TCPStream
-
-    init(_ stream: consuming TCPStream) {
-        self.stream = stream
-    }
-
-    func receive() {
-        var buffer: [UInt8] = []
-        _ = try? stream.receive(into: &buffer, room: 16)
-    }
-
-    func wait(calling handler: any ReadinessHandler) -> WakeReason? {
-        stream.waitUntilReadable(until: .never, isIdle: false, calling: handler)
-    }
-}
-
-/// Keeps streams alive between two calls on their loop, where they also have to be freed.
+/// Waits for events of streams, which it keeps alive between two calls on their loop, where they also have to be freed.
 private final class Keeper: @unchecked Sendable {
-    var boxes: [Box] = []
+    /// A stream that an array can hold.
+    private final class Box {
+        let stream: TCPStream
+
+        init(_ stream: consuming TCPStream) {
+            self.stream = stream
+        }
+    }
+
+    private var boxes: [Box] = []
+
+    func wait(at descriptor: Int32, on loop: EventLoop, calling handler: any ReadinessHandler) throws {
+        let box = Box(try TCPStream(FileDescriptor(owning: descriptor), on: loop))
+        boxes.append(box)
+        var buffer: [UInt8] = []
+        _ = try box.stream.receive(into: &buffer, room: 16)
+        #expect(box.stream.waitUntilReadable(until: .never, isIdle: false, calling: handler) == nil)
+    }
+
+    func end() { boxes = [] }
 }
 
 @Suite struct DescriptorWatchTests {

@@ -13,13 +13,6 @@ package struct TLSCertificate: Hashable, Sendable {
     package let expiry: Int64
     /// The DNS names for which it is valid.
     package let names: [String]
-
-    package init(path: String, start: Int64, expiry: Int64, names: [String]) {
-        self.path = path
-        self.start = start
-        self.expiry = expiry
-        self.names = names
-    }
 }
 
 /// Reads the names of certificates.

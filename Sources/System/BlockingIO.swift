@@ -23,7 +23,7 @@ package enum BlockingIO {
                 }
             }
             if count < 0 && errno == EAGAIN && waitsForRoom {
-                waitForRoom(descriptor)
+                _ = hasRoom(descriptor, within: -1)
                 continue
             }
             guard count >= 0 else { throw SystemError.last("write") }
@@ -73,10 +73,6 @@ package enum BlockingIO {
         guard retryingInterrupts({ ftruncate(descriptor, off_t(size)) }) == 0 else {
             throw SystemError.last("ftruncate")
         }
-    }
-
-    private static func waitForRoom(_ descriptor: Int32) {
-        _ = hasRoom(descriptor, within: -1)
     }
 
     /// Whether a write to a descriptor would write something or fail, without waiting.

@@ -84,13 +84,6 @@ package struct FileSystem: Sendable {
         /// 0 on a file system without a limit of files, such as Btrfs.
         package let inodes: Int
         package let freeInodes: Int
-
-        package init(bytes: Int, freeBytes: Int, inodes: Int, freeInodes: Int) {
-            self.bytes = bytes
-            self.freeBytes = freeBytes
-            self.inodes = inodes
-            self.freeInodes = freeInodes
-        }
     }
 
     /// Bytes that users other than root may still write; nil if unknown.

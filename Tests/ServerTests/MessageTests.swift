@@ -1,9 +1,9 @@
-import EventLoop
 import Glibc
 import System
 import TestSupport
 import Testing
 
+@testable import EventLoop
 @testable import Server
 
 @Suite struct StartErrorTests {

@@ -38,11 +38,6 @@ package struct RequestHead: Sendable {
 package struct Request: Sendable {
     package let head: RequestHead
     package let body: ByteRange
-
-    package init(head: RequestHead, body: ByteRange) {
-        self.head = head
-        self.body = body
-    }
 }
 
 /// Values of fields that are only looked up on demand, as few requests have them.

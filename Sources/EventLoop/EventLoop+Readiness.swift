@@ -45,7 +45,7 @@ extension EventLoop {
     }
 
     /// Records that a call would have blocked, so that the next wait waits for an event.
-    func markBlocked(_ direction: Readiness, of id: RegistrationID) {
+    func markBlocked(_ direction: Epoll.Events, of id: RegistrationID) {
         registrations[Int(id.descriptor)].readiness.subtract(direction)
     }
 
@@ -54,7 +54,7 @@ extension EventLoop {
         registrations[Int(id.descriptor)].markDrained()
     }
 
-    func isReady(_ direction: Readiness, of id: RegistrationID) -> Bool {
+    func isReady(_ direction: Epoll.Events, of id: RegistrationID) -> Bool {
         !registrations[Int(id.descriptor)].readiness.isDisjoint(with: direction)
     }
 
@@ -66,7 +66,7 @@ extension EventLoop {
     ///   - deadline: Kept to the millisecond, never early.
     ///   - isIdle: Whether `endIdleWaits` ends the wait.
     func wait(
-        for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
+        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
     ) async -> WakeReason {
         await Waiter.suspend { waiter in
             let reason = wait(
@@ -79,7 +79,7 @@ extension EventLoop {
     ///
     /// - Returns: The reason why there is no wait, in which case the handler is not called; nil if the wait has begun.
     func wait(
-        for direction: Readiness, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
+        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
         calling handler: any ReadinessHandler
     ) -> WakeReason? {
         assertCurrent()

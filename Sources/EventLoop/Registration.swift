@@ -24,22 +24,6 @@ package struct RegistrationID: Hashable, Sendable {
     var tag: UInt64 { UInt64(generation) << 32 | UInt64(UInt32(bitPattern: descriptor)) }
 }
 
-/// What can be done with a descriptor without blocking, as far as epoll has reported.
-package struct Readiness: OptionSet, Sendable {
-    package let rawValue: UInt8
-
-    package init(rawValue: UInt8) {
-        self.rawValue = rawValue
-    }
-
-    package static let readable = Readiness(rawValue: 1)
-    package static let writable = Readiness(rawValue: 2)
-    /// The peer sends no more: reading finds that out without blocking, so `readable` stays set.
-    package static let endOfInput = Readiness(rawValue: 4)
-    /// The connection is lost in both directions.
-    package static let hangUp = Readiness(rawValue: 8)
-}
-
 /// Why a wait is over.
 package enum WakeReason: Sendable {
     /// The call that would have blocked can be tried again.
@@ -55,8 +39,9 @@ package enum WakeReason: Sendable {
 /// A descriptor's row in its loop's table.
 struct Registration {
     var generation: UInt32 = 0
-    var readiness: Readiness = []
-    var interest: Readiness = []
+    /// What can be done without blocking, as far as epoll has reported.
+    var readiness: Epoll.Events = []
+    var interest: Epoll.Events = []
     /// Whether other loops watch the descriptor too, which is that of a listening socket.
     var isShared = false
     /// Whether the wait may end without loss, for example between two requests.
@@ -74,7 +59,7 @@ struct Registration {
     ///
     /// - Returns: Whether a timer entry must be made for the deadline; nil if nothing was recorded.
     mutating func wait(
-        _ waiter: any ReadinessHandler, for direction: Readiness, from began: MonotonicTime,
+        _ waiter: any ReadinessHandler, for direction: Epoll.Events, from began: MonotonicTime,
         until deadline: MonotonicTime, isIdle: Bool
     ) -> Bool? {
         guard readiness.isDisjoint(with: direction) else { return nil }
@@ -92,10 +77,9 @@ struct Registration {
     /// Records what epoll reports; removes and returns the waiter if it waited for that.
     mutating func deliver(_ events: Epoll.Events, generation: UInt32) -> (any ReadinessHandler)? {
         guard generation == self.generation else { return nil }
-        var ready: Readiness = []
-        if events.contains(.readable) { ready.insert(.readable) }
-        if events.contains(.writable) { ready.insert(.writable) }
-        if events.contains(.endOfInput) { ready.formUnion([.readable, .endOfInput]) }
+        var ready = events
+        // Reading then finds out without blocking that there is no more.
+        if events.contains(.endOfInput) { ready.insert(.readable) }
         // Both directions then fail at once, and the failing call says why.
         if !events.isDisjoint(with: [.error, .hangUp]) {
             ready.formUnion([.readable, .writable, .endOfInput, .hangUp])
@@ -189,9 +173,10 @@ struct Registration {
 
         static let readable = Events(rawValue: CLINUX_EPOLLIN)
         static let writable = Events(rawValue: CLINUX_EPOLLOUT)
-        /// The peer has closed its sending side.
+        /// The peer has closed its sending side; `readable` then stays set.
         static let endOfInput = Events(rawValue: CLINUX_EPOLLRDHUP)
         static let error = Events(rawValue: CLINUX_EPOLLERR)
+        /// The connection is lost in both directions.
         static let hangUp = Events(rawValue: CLINUX_EPOLLHUP)
         /// Report changes only, not states (epoll(7)).
         static let edgeTriggered = Events(rawValue: CLINUX_EPOLLET)

@@ -20,9 +20,9 @@ internal import System
     /// Whether OpenSSL holds received bytes that no read has returned yet; the socket's readiness does not show them.
     private(set) var hasPending = false
     /// What the socket must be ready for before reading can continue: usually reading, during a key update writing.
-    private(set) var readingNeeds = Readiness.readable
+    private(set) var readingNeeds = Epoll.Events.readable
     /// What the socket must be ready for before writing can continue.
-    private(set) var writingNeeds = Readiness.writable
+    private(set) var writingNeeds = Epoll.Events.writable
     /// Whether the protocol or the socket has failed: nothing more may be sent then (SSL_get_error(3)).
     private var isBroken = false
 
@@ -88,7 +88,7 @@ internal import System
     enum HandshakeResult {
         case done
         /// The handshake continues when the socket is ready for this direction.
-        case needs(Readiness)
+        case needs(Epoll.Events)
         case failed(TLSError)
     }
 
@@ -194,7 +194,7 @@ internal import System
     // MARK: - Outcomes
 
     private enum Outcome {
-        case needs(Readiness)
+        case needs(Epoll.Events)
         case ended
         /// With an `errno`; the reason of OpenSSL's own faults is still in its queue.
         case failed(Int32)

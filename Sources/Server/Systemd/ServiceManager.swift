@@ -33,63 +33,41 @@ package final class ServiceNotifier: Sendable {
         }
     }
 
-    private let socket: NotificationSocket?
+    /// Owns the socket; nil without a service manager.
+    private let socket: FileDescriptor?
+    private let target: (number: Int32, address: SocketAddress)?
     private let logger: Logger
     private let hasFailed = Atomic(false)
 
-    /// - Parameter address: `NOTIFY_SOCKET`; nil when it is not set.
-    init(_ address: String?, logger: Logger) {
+    /// - Parameter name: `NOTIFY_SOCKET`, nil when it is not set: the path of a Unix socket, or `@` and a name in the abstract
+    ///   namespace. `vsock:...`, with which a virtual machine reaches its host, is not supported.
+    init(_ name: String?, logger: Logger) {
         self.logger = logger
-        var socket: NotificationSocket?
-        if let address {
+        var socket: FileDescriptor?
+        var target: (number: Int32, address: SocketAddress)?
+        if let name {
             do throws(SystemError) {
-                socket = try NotificationSocket(address)
+                guard name.hasPrefix("/") || name.hasPrefix("@") else {
+                    throw SystemError(call: "NOTIFY_SOCKET", code: EAFNOSUPPORT)
+                }
+                let address = try SocketAddress(name: name, call: "NOTIFY_SOCKET")
+                let opened = try FileDescriptor(socket: AF_UNIX, SOCK_DGRAM.rawValue)
+                // A service manager that has stopped reading must not block us.
+                try opened.setTimeout(seconds: 1)
+                target = (opened.number, address)
+                socket = consume opened
             } catch {
-                logger.warning("the service manager cannot be notified over \(address): \(error)")
+                logger.warning("the service manager cannot be notified over \(name): \(error)")
             }
         }
         self.socket = socket
+        self.target = target
     }
 
-    /// Sends a message; logs only the first error.
+    /// Sends a message, for which it waits for a second at most; logs only the first error.
     package func send(_ message: Message) {
-        guard socket != nil else { return }
-        do throws(SystemError) {
-            try socket?.send(message.text)
-        } catch {
-            guard !hasFailed.exchange(true, ordering: .relaxed) else { return }
-            logger.warning("the service manager could not be notified: \(error)")
-        }
-    }
-}
-
-/// The socket on which the service manager receives messages from its services (sd_notify(3)).
-struct NotificationSocket: ~Copyable, Sendable {
-    private let socket: FileDescriptor
-    private let address: SocketAddress
-
-    /// - Parameter text: `NOTIFY_SOCKET`: the path of a Unix socket, or `@` and a name in the abstract namespace.
-    ///   `vsock:...`, with which a virtual machine reaches its host, is not supported.
-    init(_ text: String) throws(SystemError) {
-        guard text.hasPrefix("/") || text.hasPrefix("@") else {
-            throw SystemError(call: "NOTIFY_SOCKET", code: EAFNOSUPPORT)
-        }
-        let address = try SocketAddress(name: text, call: "NOTIFY_SOCKET")
-        socket = try Self.socket()
-        self.address = address
-    }
-
-    private static func socket() throws(SystemError) -> FileDescriptor {
-        let socket = try FileDescriptor(socket: AF_UNIX, SOCK_DGRAM.rawValue)
-        // A service manager that has stopped reading must not block us.
-        try socket.setTimeout(seconds: 1)
-        return socket
-    }
-
-    /// Sends one message; blocks for a second at most.
-    func send(_ message: String) throws(SystemError) {
-        let bytes = Array(message.utf8)
-        let number = socket.number
+        guard let (number, address) = target else { return }
+        let bytes = Array(message.text.utf8)
         let count = unsafe address.withPointer { address, length in
             // On a socket with a timeout for sending, a signal interrupts the call even if its handler has SA_RESTART
             // (signal(7)).
@@ -97,7 +75,10 @@ struct NotificationSocket: ~Copyable, Sendable {
                 unsafe sendto(number, bytes, bytes.count, Int32(MSG_NOSIGNAL), address, length)
             }
         }
-        guard count == bytes.count else { throw SystemError.last("sendto") }
+        guard count != bytes.count else { return }
+        let error = SystemError.last("sendto")
+        guard !hasFailed.exchange(true, ordering: .relaxed) else { return }
+        logger.warning("the service manager could not be notified: \(error)")
     }
 }
 
@@ -128,7 +109,7 @@ struct Watchdog: Sendable {
 /// The variables are those of sd_listen_fds(3), sd_notify(3) and sd_watchdog_enabled(3). They are read here rather than
 /// through libsystemd, to avoid linking a library for a few lines.
 struct ServiceEnvironment: Sendable {
-    /// The address of the `NotificationSocket`; nil when the manager expects no messages.
+    /// For `ServiceNotifier`; nil when the manager expects no messages.
     var notificationAddress: String?
     /// How often the manager expects a watchdog message; nil when it expects none.
     var watchdogInterval: Duration?

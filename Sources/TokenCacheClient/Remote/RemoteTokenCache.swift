@@ -110,8 +110,10 @@ public struct RemoteTokenCache: TokenCaching {
     private func ask(_ method: String, _ parameters: [(String, String)], _ fields: [String: String]) async throws
         -> ServerAnswer
     {
-        guard case .session(let supply) = identity else {
-            return try await ask(method, parameters, fields, session: nil)
+        let supply: @Sendable (String?) async throws -> String
+        switch identity {
+        case .uniqueID(let id): return try await send(method, [("unique_id", id)] + parameters, fields)
+        case .session(let closure): supply = closure
         }
         var refused: (session: String, detail: String)?
         while true {
@@ -120,25 +122,18 @@ public struct RemoteTokenCache: TokenCaching {
             try Self.check(session: session)
             known.withLock { $0.session = session }
             do {
-                return try await ask(method, parameters, fields, session: session)
+                return try await send(method, parameters, fields, ["Authorization": "Bearer " + session])
             } catch TokenCacheError.unauthorized(let detail) where refused == nil {
                 refused = (session, detail)
             }
         }
     }
 
-    private func ask(
-        _ method: String, _ parameters: [(String, String)], _ fields: [String: String], session: String?
+    private func send(
+        _ method: String, _ parameters: [(String, String)], _ fields: [String: String], _ more: [String: String] = [:]
     ) async throws -> ServerAnswer {
-        var (parameters, headers) = (parameters, fields)
+        var headers = fields.merging(more) { _, new in new }
         headers["Accept"] = "application/json"
-        switch identity {
-        case .uniqueID(let id):
-            parameters.insert(("unique_id", id), at: 0)
-        case .session:
-            guard let session else { throw TokenCacheError.unauthorized() }
-            headers["Authorization"] = "Bearer " + session
-        }
         let form = parameters.map { $0.0 + "=" + Self.escaped($0.1) }.joined(separator: "&")
         var target = url
         var body: Data?

@@ -17,8 +17,8 @@ package struct HeaderFields: Sendable {
     var host = ByteRange.empty
     /// 0 if there is none.
     var contentLength = 0
-    /// The value of Content-Type; empty if there is none.
-    private var contentTypeOrEmpty = ByteRange.empty
+    /// The value of Content-Type; nil if there is none.
+    package internal(set) var contentType: ByteRange?
     /// Whether Connection contains `close`.
     var saysClose = false
     var saysKeepAlive = false
@@ -36,12 +36,6 @@ package struct HeaderFields: Sendable {
     ///
     /// Not checked if `forwarding` is present.
     package internal(set) var hasForeignName = false
-
-    /// Nil if there is no Content-Type.
-    package internal(set) var contentType: ByteRange? {
-        get { singles.contains(.contentType) ? contentTypeOrEmpty : nil }
-        set { contentTypeOrEmpty = newValue ?? .empty }
-    }
 }
 
 /// The header fields that are read; all others are passed over.

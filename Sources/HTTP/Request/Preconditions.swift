@@ -56,15 +56,8 @@ package struct EntityTag: Hashable, Sendable {
 
     /// The number that `ResponseEncoder` has written as this tag; nil for any other tag.
     package var number: Int64? {
-        guard (1...16).contains(opaque.count), opaque.count == 1 || opaque[0] != UInt8(ascii: "0") else { return nil }
-        var number: UInt64 = 0
-        for byte in opaque {
-            guard byte < UInt8(ascii: "A") || byte > UInt8(ascii: "F"), let digit = ByteClass.hexValue(byte) else {
-                return nil
-            }
-            number = number << 4 | UInt64(digit)
-        }
-        return Int64(exactly: number)
+        guard let number = Int64(String(decoding: opaque, as: UTF8.self), radix: 16) else { return nil }
+        return number >= 0 && String(number, radix: 16).utf8.elementsEqual(opaque) ? number : nil
     }
 
     /// Appends the tags of a comma-separated list, of which elements may be empty (RFC 9110, section 5.6.1).

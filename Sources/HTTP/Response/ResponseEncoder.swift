@@ -116,15 +116,7 @@ package final class ResponseEncoder: Sendable {
 
     /// Appends a version as a strong entity tag in hexadecimal digits; see `EntityTag.number`.
     private static func append(entityTag version: Int64, to output: inout [UInt8]) {
-        output.append(contentsOf: Parts.entityTag)
-        let digits = Swift.max(1, (67 - UInt64(bitPattern: version).leadingZeroBitCount) / 4)
-        output.append(addingCapacity: digits + 1) { output in
-            for place in (0..<digits).reversed() {
-                let digit = UInt8(truncatingIfNeeded: version >> Int64(4 * place)) & 0xf
-                output.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
-            }
-            output.append(UInt8(ascii: "\""))
-        }
+        output.append(contentsOf: Array("\r\nETag: \"\(String(version, radix: 16))\"".utf8))
     }
 
     /// A head of status 200 up to the value of Content-Length.
@@ -173,7 +165,6 @@ package final class ResponseEncoder: Sendable {
         static let allow = Array("\r\nAllow: ".utf8)
         static let contractMethods = "GET, HEAD, POST"
         static let challenge = Array("\r\nWWW-Authenticate: ".utf8)
-        static let entityTag = Array("\r\nETag: \"".utf8)
         static let close = Array("\r\nConnection: close".utf8)
         static let keepAlive = Array("\r\nConnection: keep-alive".utf8)
         static let contentLength = Array("\r\nContent-Length: ".utf8)

@@ -51,7 +51,7 @@ package struct ByteClass: Sendable {
 
     /// A capital letter of ASCII as a small one, and any other byte as it is.
     @inline(__always)
-    static func lowerCase(_ byte: UInt8) -> UInt8 {
+    package static func lowerCase(_ byte: UInt8) -> UInt8 {
         byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z") ? byte | 0x20 : byte
     }
 

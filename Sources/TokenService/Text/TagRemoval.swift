@@ -73,9 +73,7 @@ package enum TagRemoval {
                 case .declaration: readDeclaration(at: index)
                 case .comment: readComment(at: index)
                 }
-                let byte = input[index]
-                let isUpper = byte >= UInt8(ascii: "A") && byte <= UInt8(ascii: "Z")
-                recent = recent << 8 | UInt64(isUpper ? byte | 0x20 : byte)
+                recent = recent << 8 | UInt64(ByteClass.lowerCase(input[index]))
             }
         }
 

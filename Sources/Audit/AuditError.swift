@@ -1,4 +1,3 @@
-package import Cryptography
 package import System
 
 /// Why an audit log cannot be opened, written or read; says what to do about it.
@@ -26,7 +25,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
     /// The server already has a key and must not get another one.
     case runningKeyExists(path: String)
     case closed
-    case library(CryptographyError)
 
     package var description: String {
         switch self {
@@ -71,7 +69,6 @@ package enum AuditError: Error, Hashable, CustomStringConvertible {
             new one, move the log's files away, and run the command again with --replace
             """
         case .closed: "the audit log is closed"
-        case .library(let error): "\(error)"
         }
     }
 }

@@ -198,13 +198,11 @@ package struct AuditPseudonym: Hashable, Sendable {
 package final class AuditHasher {
     private let hash: KeyedHash
 
-    package init(_ key: SecretKey) throws(AuditError) {
-        hash = try .forLog(key)
+    package init(_ key: SecretKey) {
+        hash = KeyedHash(key)
     }
 
-    package func pseudonym(
-        _ kind: AuditPseudonym.Kind, of identifier: Span<UInt8>
-    ) throws(AuditError) -> AuditPseudonym {
+    package func pseudonym(_ kind: AuditPseudonym.Kind, of identifier: Span<UInt8>) -> AuditPseudonym {
         var message: [UInt8] = []
         defer { SecretKey.wipe(&message) }
         // Enough that the array does not grow, which would leave copies in memory.
@@ -212,7 +210,7 @@ package final class AuditHasher {
         // The kinds' names have no NUL.
         message += kind.rawValue.utf8 + [0]
         message.append(span: identifier)
-        let mac = try hash.mac(of: message.span)
+        let mac = hash.mac(of: message.span)
         return AuditPseudonym(text: Base64URL.encode(mac.span.extracting(..<16)))
     }
 }

@@ -125,19 +125,19 @@ struct LogEnd {
             (end.sequence > latest.sequence || end == latest) && end.period >= running.end.period
                 && end.period - running.end.period <= min(Self.periodLimit, end.sequence - running.end.sequence)
         }
-        func isAuthentic(_ line: AuditLine, after before: AuditLine?) throws(AuditError) -> Bool {
+        func isAuthentic(_ line: AuditLine, after before: AuditLine?) -> Bool {
             // The key of the line that the running key follows may be gone.
             if line.end == running.end { return true }
             // An anchor may follow lines that are missing, and so not the line before it.
             let previous = line.previous ?? before?.end.mac ?? running.end.mac
-            return try line.isAuthentic(after: previous, running.chainKey.advanced(to: line.period).lineHash())
+            return line.isAuthentic(after: previous, running.chainKey.advanced(to: line.period).lineHash())
         }
         if let saved, isLatest(saved) { latest = saved }
         try file.checkOrigin(chain: running.chain)
         let (before, last, tornBytes) = try file.readEnd()
         if file.size == tornBytes {
             finding = latest.sequence == 0 ? .newChain : .newFile
-        } else if let last, isLatest(last.end), try isAuthentic(last, after: before) {
+        } else if let last, isLatest(last.end), isAuthentic(last, after: before) {
             latest = last.end
             finding = .unaltered
         } else {
@@ -145,7 +145,7 @@ struct LogEnd {
         }
         removedBytes = tornBytes
         end = latest
-        key = try running.chainKey.advanced(to: latest.period)
+        key = running.chainKey.advanced(to: latest.period)
     }
 }
 

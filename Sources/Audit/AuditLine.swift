@@ -19,9 +19,9 @@ struct LineEncoder: ~Copyable {
     /// - Parameters:
     ///   - end: What the next line follows.
     ///   - key: The key of that line's period.
-    init(after end: ChainEnd, _ key: ChainKey) throws(AuditError) {
+    init(after end: ChainEnd, _ key: ChainKey) {
         self.end = end
-        hash = try key.lineHash()
+        hash = key.lineHash()
         message.reserveCapacity(1024)
     }
 
@@ -41,7 +41,7 @@ struct LineEncoder: ~Copyable {
     ///   - event: What happened.
     ///   - microseconds: The current time, since 1970.
     ///   - lines: The array to which the line and a newline are appended.
-    mutating func append(_ event: AuditEvent, at microseconds: Int64, to lines: inout [UInt8]) throws(AuditError) {
+    mutating func append(_ event: AuditEvent, at microseconds: Int64, to lines: inout [UInt8]) {
         begin(microseconds, event.action.rawValue)
         switch event.outcome {
         case .ok: append("outcome", "ok")
@@ -71,15 +71,13 @@ struct LineEncoder: ~Copyable {
         append("address", event.address)
         append("request_id", event.requestID)
         append("count", event.count)
-        try finish(to: &lines)
+        finish(to: &lines)
     }
 
     /// Appends the line of an event of the log itself.
     ///
     /// - Parameter chain: The chain's name.
-    mutating func append(
-        _ event: LogEvent, chain: String, at microseconds: Int64, to lines: inout [UInt8]
-    ) throws(AuditError) {
+    mutating func append(_ event: LogEvent, chain: String, at microseconds: Int64, to lines: inout [UInt8]) {
         begin(microseconds, event.action.rawValue)
         append("outcome", event.finding == .linesMissing ? "failed" : "ok")
         append("reason", event.finding?.rawValue)
@@ -90,7 +88,7 @@ struct LineEncoder: ~Copyable {
             append("chain", chain)
             append("previous", Base64URL.encode(end.mac.span))
         }
-        try finish(to: &lines)
+        finish(to: &lines)
         if event.action.endsPeriod { end.period += 1 }
     }
 
@@ -105,8 +103,8 @@ struct LineEncoder: ~Copyable {
         append("action", action)
     }
 
-    private mutating func finish(to lines: inout [UInt8]) throws(AuditError) {
-        let mac = try hash.mac(of: message.span)
+    private mutating func finish(to lines: inout [UInt8]) {
+        let mac = hash.mac(of: message.span)
         (end.sequence, end.mac) = (end.sequence + 1, mac)
         lines += message.dropFirst(ChainEnd.macLength)
         lines += #","mac":""#.utf8
@@ -186,9 +184,9 @@ struct AuditLine {
     }
 
     /// Whether the line was written with a period's key behind the line with the given MAC.
-    func isAuthentic(after previous: [UInt8], _ hash: KeyedHash) throws(AuditError) -> Bool {
+    func isAuthentic(after previous: [UInt8], _ hash: KeyedHash) -> Bool {
         let message = previous + covered
-        let expected = try hash.mac(of: message.span)
+        let expected = hash.mac(of: message.span)
         return ConstantTime.areEqual(expected.span, end.mac.span)
     }
 

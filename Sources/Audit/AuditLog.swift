@@ -49,7 +49,7 @@ package final class AuditLog: Sendable {
         let file = try AuditFile(path)
         let headFile = try HeadFile(RunningKey.headPath(beside: keyPath))
         let found = try LogEnd(of: file, running, saved: headFile.load())
-        var writer = try ChainWriter(file, running, headFile, after: found)
+        var writer = ChainWriter(file, running, headFile, after: found)
         try writer.write([], .opened(found.finding, removedBytes: found.removedBytes), at: clock())
         published = Mutex(writer.figures)
         self.writer = Mutex(writer)
@@ -84,7 +84,7 @@ package final class AuditLog: Sendable {
     }
 
     /// Makes the pseudonyms for the events of one thread.
-    package func makeHasher() throws(AuditError) -> AuditHasher { try AuditHasher(pseudonymKey) }
+    package func makeHasher() -> AuditHasher { AuditHasher(pseudonymKey) }
 
     /// Whether the disk has not responded for too long.
     package var isStalled: Bool { hasStalled.load(ordering: .relaxed) }

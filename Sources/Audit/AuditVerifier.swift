@@ -29,9 +29,9 @@ package struct AuditVerifier: ~Copyable {
     /// Where the last line was.
     private var (file, lineNumber) = ("", 0)
 
-    package init(_ firstKey: AuditFirstKey, head: Head? = nil) throws(AuditError) {
-        let (chain, key) = (try firstKey.chainName(), try firstKey.chainKey())
-        (self.chain, self.key, hash, seenHead) = (chain, key, try key.lineHash(), head)
+    package init(_ firstKey: AuditFirstKey, head: Head? = nil) {
+        let key = firstKey.chainKey()
+        (chain, self.key, hash, seenHead) = (firstKey.chainName(), key, key.lineHash(), head)
     }
 
     /// Verifies the next file, in the order in which the server wrote them; does nothing after a fault.
@@ -41,7 +41,7 @@ package struct AuditVerifier: ~Copyable {
         (file, lineNumber) = (path, 0)
         while found.fault == nil, let line = try reader.next() {
             lineNumber += 1
-            try verify(line)
+            verify(line)
         }
     }
 
@@ -58,7 +58,7 @@ package struct AuditVerifier: ~Copyable {
 
     // MARK: - Lines
 
-    private mutating func verify(_ bytes: ArraySlice<UInt8>) throws(AuditError) {
+    private mutating func verify(_ bytes: ArraySlice<UInt8>) {
         guard let line = AuditLine(bytes) else { return refuse(.malformed) }
         let (sequence, expected) = (line.end.sequence, end.sequence + 1)
         if sequence < expected { return refuse(.misplaced(expected: expected), sequence) }
@@ -74,27 +74,27 @@ package struct AuditVerifier: ~Copyable {
             if !isFirst { missing = gap }
             // Each period has at least one line, its last one, so keys are not made for more periods than there are lines.
             guard line.period <= key.period + (sequence - expected) else { return refuse(.changed, sequence) }
-            try go(to: ChainEnd(sequence: sequence - 1, mac: previous, period: line.period))
+            go(to: ChainEnd(sequence: sequence - 1, mac: previous, period: line.period))
         }
-        guard line.period == key.period, try line.isAuthentic(after: end.mac, hash),
+        guard line.period == key.period, line.isAuthentic(after: end.mac, hash),
             line.previous.map({ $0 == end.mac }) ?? true, line.chain.map({ $0 == chain }) ?? true
         else { return refuse(.changed, sequence) }
         if let missing {
             found.gaps.append(AuditGap(file: file, line: lineNumber, lines: missing, time: line.time))
         }
-        try accept(line)
+        accept(line)
     }
 
     /// Continues behind an end, with the key of the line that follows it.
-    private mutating func go(to end: ChainEnd) throws(AuditError) {
+    private mutating func go(to end: ChainEnd) {
         self.end = end
         guard end.period > key.period else { return }
-        key = try key.advanced(to: end.period)
-        hash = try key.lineHash()
+        key = key.advanced(to: end.period)
+        hash = key.lineHash()
     }
 
-    private mutating func accept(_ line: AuditLine) throws(AuditError) {
-        try go(to: line.end)
+    private mutating func accept(_ line: AuditLine) {
+        go(to: line.end)
         found.lines = (found.lines?.lowerBound ?? end.sequence)...end.sequence
         found.lastTime = line.time
         found.headNumber = end.number

@@ -26,15 +26,13 @@ struct ChainWriter: ~Copyable {
     ///   - running: The running key as its file has it.
     ///   - headFile: Where the chain's end is saved.
     ///   - found: Where the chain continues.
-    init(
-        _ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after found: LogEnd
-    ) throws(AuditError) {
+    init(_ file: AuditFile, _ running: RunningKey, _ headFile: consuming HeadFile, after found: LogEnd) {
         self.file = file
         self.running = running
         // `periodStart` stays as it is, so that the key is replaced when its time is over.
         self.running.chainKey = found.key
         self.headFile = headFile
-        encoder = try LineEncoder(after: found.end, found.key)
+        encoder = LineEncoder(after: found.end, found.key)
         figures.setHead(found.end)
     }
 
@@ -53,7 +51,7 @@ struct ChainWriter: ~Copyable {
             guard !isClosed else { throw .closed }
             if let obstacle { throw obstacle }
             if events.isEmpty && own == nil && !figures.isFailing { return }
-            try encode(events, own, microseconds)
+            encode(events, own, microseconds)
             try file.append(lines.span)
         } catch {
             encoder.revert(to: before)
@@ -78,15 +76,15 @@ struct ChainWriter: ~Copyable {
         figures.isFailing = true
     }
 
-    private mutating func encode(_ events: [AuditEvent], _ own: LogEvent?, _ microseconds: Int64) throws(AuditError) {
+    private mutating func encode(_ events: [AuditEvent], _ own: LogEvent?, _ microseconds: Int64) {
         lines.removeAll(keepingCapacity: true)
         let chain = running.chain
-        if let own, own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
+        if let own, own.isAnchor { encoder.append(own, chain: chain, at: microseconds, to: &lines) }
         if figures.isFailing {
-            try encoder.append(.resumed(lostEvents: lostEvents), chain: chain, at: microseconds, to: &lines)
+            encoder.append(.resumed(lostEvents: lostEvents), chain: chain, at: microseconds, to: &lines)
         }
-        for event in events { try encoder.append(event, at: microseconds, to: &lines) }
-        if let own, !own.isAnchor { try encoder.append(own, chain: chain, at: microseconds, to: &lines) }
+        for event in events { encoder.append(event, at: microseconds, to: &lines) }
+        if let own, !own.isAnchor { encoder.append(own, chain: chain, at: microseconds, to: &lines) }
     }
 
     /// Writes the last line of the period and continues with the next key.
@@ -95,8 +93,8 @@ struct ChainWriter: ~Copyable {
     ///   - event: The event of that line.
     ///   - microseconds: The current time, since 1970.
     mutating func endPeriod(_ event: LogEvent, at microseconds: Int64) throws(AuditError) {
-        let key = try running.chainKey.next()
-        let hash = try key.lineHash()
+        let key = running.chainKey.next()
+        let hash = key.lineHash()
         try write([], event, at: microseconds)
         encoder.use(hash)
         running.chainKey = key

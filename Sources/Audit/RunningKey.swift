@@ -36,10 +36,10 @@ package struct RunningKey: Sendable {
     var end: ChainEnd
 
     /// The running key of a new chain.
-    package init(_ first: AuditFirstKey, at unixTime: Int64) throws(AuditError) {
-        chain = try first.chainName()
-        pseudonymKey = try first.pseudonymKey()
-        chainKey = try first.chainKey()
+    package init(_ first: AuditFirstKey, at unixTime: Int64) {
+        chain = first.chainName()
+        pseudonymKey = first.pseudonymKey()
+        chainKey = first.chainKey()
         periodStart = unixTime
         end = .start
     }
@@ -113,21 +113,21 @@ package struct RunningKey: Sendable {
 package struct AuditFirstKey: Sendable {
     private let key: SecretKey
 
-    package static func random() throws(CryptographyError) -> AuditFirstKey { AuditFirstKey(key: try .random()) }
+    package static func random() -> AuditFirstKey { AuditFirstKey(key: .random()) }
 
     /// The key of the first period.
-    func chainKey() throws(AuditError) -> ChainKey {
-        ChainKey(period: 0, key: try ChainKey.derive(key, "token-cache audit: chain"))
+    func chainKey() -> ChainKey {
+        ChainKey(period: 0, key: ChainKey.derive(key, "token-cache audit: chain"))
     }
 
     /// The key of users' and sessions' pseudonyms.
-    package func pseudonymKey() throws(AuditError) -> SecretKey {
-        try ChainKey.derive(key, "token-cache audit: pseudonyms")
+    package func pseudonymKey() -> SecretKey {
+        ChainKey.derive(key, "token-cache audit: pseudonyms")
     }
 
     /// The name of the chain in the log, which is not secret.
-    func chainName() throws(AuditError) -> String {
-        try ChainKey.derive(key, "token-cache audit: name").withBytes { Base64URL.encode($0.extracting(..<16)) }
+    func chainName() -> String {
+        ChainKey.derive(key, "token-cache audit: name").withBytes { Base64URL.encode($0.extracting(..<16)) }
     }
 
     // MARK: - File
@@ -178,47 +178,27 @@ struct ChainKey: Sendable {
     let key: SecretKey
 
     /// Makes the lines' MACs, with a key that does not lead to the next period's.
-    func lineHash() throws(AuditError) -> KeyedHash {
-        try .forLog(Self.derive(key, "token-cache audit: lines"))
+    func lineHash() -> KeyedHash {
+        KeyedHash(Self.derive(key, "token-cache audit: lines"))
     }
 
-    func next() throws(AuditError) -> ChainKey {
-        ChainKey(period: period + 1, key: try Self.derive(key, "token-cache audit: next period"))
+    func next() -> ChainKey {
+        ChainKey(period: period + 1, key: Self.derive(key, "token-cache audit: next period"))
     }
 
     /// The key of a later period; this one for an earlier period.
-    func advanced(to period: UInt64) throws(AuditError) -> ChainKey {
+    func advanced(to period: UInt64) -> ChainKey {
         var key = self
-        while key.period < period { key = try key.next() }
+        while key.period < period { key = key.next() }
         return key
     }
 
     /// Derives a key that does not lead back to the given one (NIST SP 800-108, with HMAC for a single block).
-    static func derive(_ key: SecretKey, _ purpose: String) throws(AuditError) -> SecretKey {
+    static func derive(_ key: SecretKey, _ purpose: String) -> SecretKey {
         let purpose = Array(purpose.utf8)
-        var bytes = try KeyedHash.forLog(key).mac(of: purpose.span)
+        var bytes = KeyedHash(key).mac(of: purpose.span)
         defer { SecretKey.wipe(&bytes) }
         return SecretKey(bytes.span)
-    }
-}
-
-extension KeyedHash {
-    static func forLog(_ key: SecretKey) throws(AuditError) -> KeyedHash {
-        do throws(CryptographyError) {
-            return try KeyedHash(key)
-        } catch {
-            throw .library(error)
-        }
-    }
-
-    func mac(of bytes: Span<UInt8>) throws(AuditError) -> [UInt8] {
-        var mac: [UInt8] = []
-        do throws(CryptographyError) {
-            try hash(bytes, into: &mac)
-        } catch {
-            throw .library(error)
-        }
-        return mac
     }
 }
 

@@ -10,10 +10,10 @@ internal import COpenSSL
     package let key: SecretKey
     private let context: OpaquePointer
 
-    package init(_ key: SecretKey) throws(CryptographyError) {
-        guard let algorithm = unsafe EVP_MAC_fetch(nil, "HMAC", nil) else { throw .library("EVP_MAC_fetch") }
+    package init(_ key: SecretKey) {
+        guard let algorithm = unsafe EVP_MAC_fetch(nil, "HMAC", nil) else { OpenSSLFailure.end("EVP_MAC_fetch") }
         defer { unsafe EVP_MAC_free(algorithm) }
-        guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { throw .library("EVP_MAC_CTX_new") }
+        guard let context = unsafe EVP_MAC_CTX_new(algorithm) else { OpenSSLFailure.end("EVP_MAC_CTX_new") }
         unsafe self.context = unsafe context
         self.key = key
         let isStarted = key.withBytes { bytes in
@@ -21,7 +21,7 @@ internal import COpenSSL
                 unsafe copenssl_start_hmac_sha256(context, $0.baseAddress, $0.count)
             }
         }
-        guard isStarted == 1 else { throw .library("EVP_MAC_init") }
+        guard isStarted == 1 else { OpenSSLFailure.end("EVP_MAC_init") }
     }
 
     deinit {
@@ -33,7 +33,7 @@ internal import COpenSSL
     /// - Parameters:
     ///   - bytes: The bytes to hash.
     ///   - hash: Replaced by the hash, `length` bytes.
-    package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) throws(CryptographyError) {
+    package func hash(_ bytes: Span<UInt8>, into hash: inout [UInt8]) {
         hash.removeAll(keepingCapacity: true)
         let isDone = unsafe hash.append(count: Self.length) { place in
             var length = 0
@@ -42,7 +42,14 @@ internal import COpenSSL
                 && bytes.withUnsafeBufferPointer { unsafe EVP_MAC_update(context, $0.baseAddress, $0.count) } == 1
                 && EVP_MAC_final(context, place, &length, Self.length) == 1 && length == Self.length
         }
-        guard isDone else { throw .library("EVP_MAC") }
+        guard isDone else { OpenSSLFailure.end("EVP_MAC") }
+    }
+
+    /// The hash of some bytes, in an array of its own.
+    package func mac(of bytes: Span<UInt8>) -> [UInt8] {
+        var mac: [UInt8] = []
+        hash(bytes, into: &mac)
+        return mac
     }
 }
 
@@ -56,12 +63,9 @@ internal import COpenSSL
     private let algorithm: OpaquePointer
     private let context: OpaquePointer
 
-    package init() throws(CryptographyError) {
-        guard let algorithm = unsafe EVP_MD_fetch(nil, "SHA256", nil) else { throw .library("EVP_MD_fetch") }
-        guard let context = unsafe EVP_MD_CTX_new() else {
-            unsafe EVP_MD_free(algorithm)
-            throw .library("EVP_MD_CTX_new")
-        }
+    package init() {
+        guard let algorithm = unsafe EVP_MD_fetch(nil, "SHA256", nil) else { OpenSSLFailure.end("EVP_MD_fetch") }
+        guard let context = unsafe EVP_MD_CTX_new() else { OpenSSLFailure.end("EVP_MD_CTX_new") }
         unsafe self.algorithm = algorithm
         unsafe self.context = context
     }
@@ -76,7 +80,7 @@ internal import COpenSSL
     /// - Parameters:
     ///   - bytes: The bytes to digest.
     ///   - digest: Replaced by the digest, `length` bytes.
-    package func digest(_ bytes: Span<UInt8>, into digest: inout [UInt8]) throws(CryptographyError) {
+    package func digest(_ bytes: Span<UInt8>, into digest: inout [UInt8]) {
         digest.removeAll(keepingCapacity: true)
         let isDone = unsafe digest.append(count: Self.length) { place in
             var length: UInt32 = 0
@@ -84,13 +88,13 @@ internal import COpenSSL
                 && bytes.withUnsafeBufferPointer { unsafe EVP_DigestUpdate(context, $0.baseAddress, $0.count) } == 1
                 && EVP_DigestFinal_ex(context, place, &length) == 1 && length == Self.length
         }
-        guard isDone else { throw .library("EVP_Digest") }
+        guard isDone else { OpenSSLFailure.end("EVP_Digest") }
     }
 
     /// A single digest; for several, keeping a context is faster.
-    package static func digest(of bytes: Span<UInt8>) throws(CryptographyError) -> [UInt8] {
+    package static func digest(of bytes: Span<UInt8>) -> [UInt8] {
         var digest: [UInt8] = []
-        try SHA256Digest().digest(bytes, into: &digest)
+        SHA256Digest().digest(bytes, into: &digest)
         return digest
     }
 }
@@ -110,14 +114,13 @@ package enum ConstantTime {
     }
 }
 
-/// Why a cryptographic operation failed.
-package enum CryptographyError: Error, Hashable, CustomStringConvertible {
-    /// The call of OpenSSL with this name failed.
-    case library(String)
-
-    package var description: String {
-        switch self {
-        case .library(let call): "OpenSSL's \(call) failed"
-        }
-    }
+/// Failures of OpenSSL that no caller could answer.
+///
+/// Its hashes, ciphers and random numbers fail only if there is no memory, or if the machine's configuration of OpenSSL turns them off.
+/// As with any other allocation that fails in Swift, the process ends, and its supervisor starts it again.
+package enum OpenSSLFailure {
+    /// Ends the process.
+    ///
+    /// - Parameter call: The call that failed.
+    package static func end(_ call: StaticString) -> Never { fatalError("OpenSSL's \(call) failed") }
 }

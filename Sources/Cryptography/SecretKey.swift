@@ -28,8 +28,8 @@ internal import Glibc
     }
 
     /// A new key from the system's generator.
-    package static func random() throws(CryptographyError) -> SecretKey {
-        var bytes = try RandomBytes.secret(length)
+    package static func random() -> SecretKey {
+        var bytes = RandomBytes.secret(length)
         defer { wipe(&bytes) }
         return SecretKey(bytes.span)
     }
@@ -71,16 +71,18 @@ package struct SecretText: Sendable, CustomStringConvertible, CustomDebugStringC
 /// Random bytes from OpenSSL's generators, which are seeded by the system's.
 package enum RandomBytes {
     /// For keys and other secrets, from a generator that is used only for secrets (RAND_priv_bytes(3)).
-    package static func secret(_ count: Int) throws(CryptographyError) -> [UInt8] {
+    package static func secret(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
-        guard unsafe RAND_priv_bytes(&bytes, Int32(count)) == 1 else { throw .library("RAND_priv_bytes") }
+        guard unsafe RAND_priv_bytes(&bytes, Int32(count)) == 1 else {
+            OpenSSLFailure.end("RAND_priv_bytes")
+        }
         return bytes
     }
 
     /// For names and numbers that others get to see.
-    package static func published(_ count: Int) throws(CryptographyError) -> [UInt8] {
+    package static func published(_ count: Int) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
-        guard unsafe RAND_bytes(&bytes, Int32(count)) == 1 else { throw .library("RAND_bytes") }
+        guard unsafe RAND_bytes(&bytes, Int32(count)) == 1 else { OpenSSLFailure.end("RAND_bytes") }
         return bytes
     }
 }

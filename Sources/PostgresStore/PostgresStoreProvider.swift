@@ -42,14 +42,9 @@ package struct PostgresStoreProvider: StoreProvider {
     func open(
         _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
     ) throws(StoreOpenError) -> PostgresTokenStore {
-        let state: PostgresState
-        do throws(CryptographyError) {
-            // A placeholder: until the store is open and its keys are known, nothing is stored or looked up.
-            let sealing = Sealing(.clear(index: try .random()))
-            state = PostgresState(sealing: sealing, versions: try VersionClock(), postgres, options, report: report)
-        } catch {
-            throw .store(StoreFault("\(error)"))
-        }
+        // A placeholder: until the store is open and its keys are known, nothing is stored or looked up.
+        let sealing = Sealing(.clear(index: .random()))
+        let state = PostgresState(sealing: sealing, versions: VersionClock(), postgres, options, report: report)
         let store = PostgresTokenStore(postgres, options, state, times)
         if options.waitsForDatabase { try checkKeyRing() }
         try store.open()

@@ -56,7 +56,7 @@ struct AuditKey: ConfiguredCommand {
         let lock = isThere ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
         defer { withExtendedLifetime(lock) {} }
         try Folder.create(Path.folder(of: path))
-        let first = try AuditFirstKey.random()
+        let first = AuditFirstKey.random()
         try first.save(to: file)
         do {
             try RunningKey(first, at: Int64(time(nil))).install(path)

@@ -18,7 +18,7 @@ final class LogFixture: Sendable {
     var keyPath: String { directory.path + "/audit-key" }
 
     init() throws {
-        firstKey = try .random()
+        firstKey = .random()
         try RunningKey(firstKey, at: 1_795_000_000).install(keyPath)
     }
 
@@ -55,7 +55,7 @@ final class LogFixture: Sendable {
     }
 
     func verify(_ paths: String..., head: AuditVerifier.Head? = nil) throws -> AuditVerification {
-        var verifier = try AuditVerifier(firstKey, head: head)
+        var verifier = AuditVerifier(firstKey, head: head)
         for path in paths.isEmpty ? [path] : paths { try verifier.read(path) }
         return try verifier.finish()
     }

@@ -107,7 +107,7 @@ import Testing
             let file = try AuditFile(fixture.path)
             let headFile = try HeadFile(fixture.keyPath + ".head")
             let found = try LogEnd(of: file, running, saved: headFile.load())
-            var writer = try ChainWriter(file, running, headFile, after: found)
+            var writer = ChainWriter(file, running, headFile, after: found)
             try writer.write([], .keyChanged, at: 1_795_000_001_000_000)
         }
         rename(fixture.path, fixture.path + ".1")
@@ -121,11 +121,11 @@ import Testing
         let fixture = try LogFixture()
         try run(fixture)
         let running = try #require(try RunningKey(contentsOf: fixture.keyPath))
-        let key = try running.chainKey.advanced(to: LogEnd.periodLimit + more)
+        let key = running.chainKey.advanced(to: LogEnd.periodLimit + more)
         let end = ChainEnd(sequence: 2 * key.period, mac: running.end.mac, period: key.period)
-        var encoder = try LineEncoder(after: end, key)
+        var encoder = LineEncoder(after: end, key)
         var line: [UInt8] = []
-        try encoder.append(.opened(.linesMissing, removedBytes: 0), chain: running.chain, at: 0, to: &line)
+        encoder.append(.opened(.linesMissing, removedBytes: 0), chain: running.chain, at: 0, to: &line)
         LogFixture.write(LogFixture.contents(fixture.path) + String(decoding: line, as: UTF8.self), to: fixture.path)
         let log = try fixture.open()
         #expect(fixture.takeNotices().count == Int(more))

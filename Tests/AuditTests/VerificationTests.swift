@@ -100,7 +100,7 @@ import Testing
     @Test("the lines of another key are not accepted")
     func otherKey() throws {
         let (fixture, _) = try log()
-        var verifier = try AuditVerifier(try .random())
+        var verifier = AuditVerifier(.random())
         try verifier.read(fixture.path)
         #expect(try verifier.finish().fault?.line == 1)
     }
@@ -149,16 +149,16 @@ import Testing
             for period in 0...2 {
                 var end = last.end
                 end.period = UInt64(period)
-                var encoder = try LineEncoder(after: end, stolen.chainKey)
+                var encoder = LineEncoder(after: end, stolen.chainKey)
                 var forged: [UInt8] = []
-                try encoder.append(.stored, at: 1_795_000_001_000_000, to: &forged)
+                encoder.append(.stored, at: 1_795_000_001_000_000, to: &forged)
                 let altered = lines[..<cut] + [String(decoding: forged.dropLast(), as: UTF8.self)]
                 #expect(try fixture.verify(lines: Array(altered)).fault?.line == cut + 1)
                 // A gap that the server would have noted is a finding as well, with the lines that are gone.
-                encoder = try LineEncoder(after: stolen.end, stolen.chainKey)
+                encoder = LineEncoder(after: stolen.end, stolen.chainKey)
                 forged = []
                 let event = LogEvent.opened(.linesMissing, removedBytes: 0)
-                try encoder.append(event, chain: stolen.chain, at: 1_795_000_001_000_000, to: &forged)
+                encoder.append(event, chain: stolen.chain, at: 1_795_000_001_000_000, to: &forged)
                 let gap = lines[..<cut] + [String(decoding: forged.dropLast(), as: UTF8.self)]
                 let found = try fixture.verify(lines: Array(gap))
                 #expect(!found.isSound && found.gaps.map(\.lines) == [UInt64(cut + 1)...6])

@@ -54,7 +54,7 @@ import Testing
         try TestServer.ringFile(second.folder).save(own)
         let key = try await first.keys.addKey()
         let error = KeyRingError.otherKey(
-            number: 2, path: second.folder.path + "/keys", own: try own.newest.fingerprint(), stores: key.fingerprint)
+            number: 2, path: second.folder.path + "/keys", own: own.newest.fingerprint(), stores: key.fingerprint)
         try await eventually { second.said("\(error)") && second.store.fault != nil }
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.useKey(numbered: 2) }
         await #expect(throws: StoreError.keyRing(error)) { try await second.keys.addKey() }
@@ -107,7 +107,7 @@ import Testing
         let server = try TestServer(try TestDatabase())
         _ = try await WaitingHandle.open(server.store)
         let ring = try #require(try TestServer.ringFile(server.folder).load())
-        try TestServer.ringFile(server.folder).save(try KeyRing.random(createdAt: 1))
+        try TestServer.ringFile(server.folder).save(KeyRing.random(createdAt: 1))
         try await eventually { server.said("the key ring \(server.folder.path)/keys is not the one") }
         try await server.put("token", under: "id")
         await #expect(throws: StoreError.keyRing(.ofAnotherStore(path: server.folder.path + "/keys"))) {
@@ -133,7 +133,7 @@ import Testing
         let handle = first.store.administrator.handle
         for number in 0..<3 {
             let key = try await handle.sessionKey(of: Array("secret\(number)".utf8))
-            let session = UserSession(id: try .random(), user: Array("user".utf8), createdAt: 1, expiresAt: 1 << 40)
+            let session = UserSession(id: .random(), user: Array("user".utf8), createdAt: 1, expiresAt: 1 << 40)
             let _: Int = try await handle.outcome { $0.createSession(session, key, perUser: 5, completion: $1) }
         }
         _ = try await first.keys.addKey()
@@ -157,7 +157,7 @@ import Testing
 
         // A kept ring of another store in the folder does not matter.
         try KeyRingFile(path: first.folder.path + "/keys.retired-1", credentials: nil, directory: "").save(
-            try KeyRing.random(createdAt: 1))
+            KeyRing.random(createdAt: 1))
         try await first.keys.retireKey(numbered: 1)
         #expect(try await first.keys.keys().map(\.number) == [2])
         #expect(try database.sql("SELECT number::text FROM sealing_key WHERE number > 0") == [["2"]])

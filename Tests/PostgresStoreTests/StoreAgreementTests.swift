@@ -33,7 +33,7 @@ import Testing
         #expect(
             try refusal(database, folder: without) == .keyRing(.missing(path: without.path + "/keys")))
         let other = TemporaryDirectory()
-        try TestServer.ringFile(other).save(try KeyRing.random(createdAt: 1))
+        try TestServer.ringFile(other).save(KeyRing.random(createdAt: 1))
         #expect(try refusal(database, folder: other) == .keyRing(.ofAnotherStore(path: other.path + "/keys")))
         let error = try #require(try refusal(database, isSealed: false))
         #expect(error == .sealed(place: "the database"))
@@ -74,7 +74,7 @@ import Testing
 
     @Test func `servers with copies of one ring may start at once`() async throws {
         let database = try TestDatabase()
-        let ring = try KeyRing.random(createdAt: 1)
+        let ring = KeyRing.random(createdAt: 1)
         let folders = try (0..<4).map { _ in
             let folder = TemporaryDirectory()
             try TestServer.ringFile(folder).save(ring)
@@ -124,9 +124,9 @@ import Testing
         defer { first.store.close() }
         let folder = TemporaryDirectory()
         let ring = try #require(try TestServer.ringFile(first.folder).load())
-        let other = KeyRing(index: ring.index, keys: try KeyRing.random(createdAt: 1).keys)
+        let other = KeyRing(index: ring.index, keys: KeyRing.random(createdAt: 1).keys)
         try TestServer.ringFile(folder).save(other)
-        let (own, stores) = (try other.newest.fingerprint(), try ring.newest.fingerprint())
+        let (own, stores) = (other.newest.fingerprint(), ring.newest.fingerprint())
         #expect(
             try refusal(database, folder: folder)
                 == .keyRing(.otherKey(number: 1, path: folder.path + "/keys", own: own, stores: stores)))

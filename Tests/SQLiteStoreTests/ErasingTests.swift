@@ -35,7 +35,7 @@ import TokenStore
         let anna = Array("anna@example.com".utf8)
         var coder = RowCoder(store.state.sealing)
         var key = RowKey()
-        try coder.key(of: anna, into: &key)
+        coder.key(of: anna, into: &key)
         let userKey = key.bytes
         let held = try await store.perform { writer -> [[UInt8]] in
             var held = [userKey]

@@ -166,6 +166,6 @@ import Testing
         #expect(sealing.acceptance.accepts(keyNumber: row.keyNumber))
         sealing.replace(.sealed(try first.addingKey(createdAt: 3).removingKey(numbered: 2)))
         #expect(!sealing.acceptance.accepts(keyNumber: row.keyNumber))
-        #expect(Sealing(.clear(index: try .random())).acceptance.accepts(keyNumber: 0))
+        #expect(Sealing(.clear(index: .random())).acceptance.accepts(keyNumber: 0))
     }
 }

@@ -20,15 +20,15 @@ import Testing
 
     private func ring(_ numbers: [Int] = [1]) throws -> KeyRing {
         KeyRing(
-            index: try .random(),
-            keys: try numbers.map { .init(number: $0, createdAt: 1_795_000_000, key: try .random()) }
+            index: .random(),
+            keys: numbers.map { .init(number: $0, createdAt: 1_795_000_000, key: .random()) }
         )
     }
 
     private func open(
         _ value: [UInt8], _ number: Int, _ rowKey: [UInt8], _ times: RowTimes = Self.times, with ring: KeyRing
     ) throws(SealingError) -> Token {
-        var sealer = try TokenSealer(ring)
+        var sealer = TokenSealer(ring)
         var text: [UInt8] = []
         try sealer.open(value.span, keyNumber: number, rowKey: rowKey.span, times: times, into: &text)
         let (id, info) = TokenSealer.split(text)
@@ -44,11 +44,11 @@ import Testing
         ]
     )
     func cipher(byte: UInt8, associated: String, expected: String) throws {
-        let cipher = try TokenCipher(SecretKey([UInt8](repeating: byte, count: 32).span))
+        let cipher = TokenCipher(SecretKey([UInt8](repeating: byte, count: 32).span))
         let (nonce, text) = (Array("ABCDEFGHIJKLMNOPQRSTUVWX".utf8), Array("XAES-256-GCM".utf8))
         for split in [0, 1, text.count] {
             var sealed: [UInt8] = []
-            try cipher.seal(
+            cipher.seal(
                 Array(text[..<split]).span, Array(text[split...]).span, nonce: nonce.span,
                 associated: Array(associated.utf8).span, into: &sealed
             )
@@ -62,13 +62,13 @@ import Testing
     @Test("what was sealed opens again, whatever its length, and never looks the same twice")
     func roundTrip() throws {
         let ring = try ring([1, 7])
-        var sealer = try TokenSealer(ring)
+        var sealer = TokenSealer(ring)
         var values = Set<[UInt8]>()
         for (id, length) in [("me", 0), ("me", 1), (String(repeating: "i", count: 1_024), 330), ("é", 1 << 20)] {
             let rowKey = [UInt8](repeating: 9, count: 32)
             let info = (0..<length).map { UInt8(truncatingIfNeeded: $0) }
             for _ in 0..<100 where length < 1_000 || values.count < 302 {
-                let value = try sealer.seal(info.span, id: Array(id.utf8).span, rowKey: rowKey.span, times: Self.times)
+                let value = sealer.seal(info.span, id: Array(id.utf8).span, rowKey: rowKey.span, times: Self.times)
                 #expect(values.insert(value).inserted)
                 #expect(value.count == TokenSealer.overhead + id.utf8.count + length)
                 #expect(try open(value, 7, rowKey, with: ring) == Token(id: Array(id.utf8), info: info))
@@ -79,9 +79,9 @@ import Testing
     @Test("a change of any byte is noticed")
     func tampering() throws {
         let ring = try ring()
-        var sealer = try TokenSealer(ring)
+        var sealer = TokenSealer(ring)
         let rowKey = [UInt8](repeating: 9, count: 32)
-        let value = try sealer.seal(
+        let value = sealer.seal(
             Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: Self.times)
         for index in value.indices {
             for bit in [0, 3, 7] {
@@ -101,9 +101,9 @@ import Testing
     @Test("a value opens in its own row alone, under its own key alone")
     func moving() throws {
         let ring = try ring([1, 2])
-        var sealer = try TokenSealer(ring)
+        var sealer = TokenSealer(ring)
         let rowKey = [UInt8](repeating: 9, count: 32)
-        let value = try sealer.seal(
+        let value = sealer.seal(
             Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: Self.times)
         #expect(throws: SealingError.tampered(keyNumber: 2)) {
             try open(value, 2, [UInt8](repeating: 8, count: 32), with: ring)
@@ -124,8 +124,8 @@ import Testing
             RowTimes(writtenAt: 1 << 40, expiresAt: -1), RowTimes(writtenAt: .min, expiresAt: .max),
         ]
         for times in all {
-            var sealer = try TokenSealer(ring)
-            let value = try sealer.seal(
+            var sealer = TokenSealer(ring)
+            let value = sealer.seal(
                 Array("hello".utf8).span, id: Array("me".utf8).span, rowKey: rowKey.span, times: times)
             for other in all where other != times {
                 #expect(throws: SealingError.tampered(keyNumber: 1)) { try open(value, 1, rowKey, other, with: ring) }

@@ -111,7 +111,7 @@ import TokenStore
         // Nothing of the row is left in the restored file.
         var coder = RowCoder(store.state.sealing)
         var key = RowKey()
-        try coder.key(of: Array("anna".utf8), into: &key)
+        coder.key(of: Array("anna".utf8), into: &key)
         #expect(database.range(of: Data(key.bytes)) == nil)
         // A user who comes back after the restore is not removed by the next restore.
         #expect(try await handle.put("back", under: "anna") > last, "no version is given twice")
@@ -137,12 +137,12 @@ import TokenStore
         #expect(try file.load()?.last == TokenVersion(rawValue: 100))
         try file.append(berta, TokenVersion(rawValue: 200))
         try file.append(anna, TokenVersion(rawValue: 300))
-        var erasures = try #require(try file.load())
+        let erasures = try #require(try file.load())
         #expect(erasures.last == TokenVersion(rawValue: 300))
-        #expect(try erasures.finds(anna, writtenAs: TokenVersion(rawValue: 299)))
-        #expect(try !erasures.finds(anna, writtenAs: TokenVersion(rawValue: 300)))
-        #expect(try erasures.finds(berta, writtenAs: TokenVersion(rawValue: 0)))
-        #expect(try !erasures.finds(Array("clara".utf8), writtenAs: TokenVersion(rawValue: 0)))
+        #expect(erasures.finds(anna, writtenAs: TokenVersion(rawValue: 299)))
+        #expect(!erasures.finds(anna, writtenAs: TokenVersion(rawValue: 300)))
+        #expect(erasures.finds(berta, writtenAs: TokenVersion(rawValue: 0)))
+        #expect(!erasures.finds(Array("clara".utf8), writtenAs: TokenVersion(rawValue: 0)))
         let text = try String(contentsOfFile: file.path, encoding: .utf8)
         #expect(!text.contains("anna") && !text.contains("12345 "))
         let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
@@ -158,9 +158,9 @@ import TokenStore
     func manyErasures() throws {
         let file = ErasuresFile(beside: StoreOptions(in: folder.path).keyRing, directory: folder.path)
         for user in UInt8(0)..<200 { try file.append([user], TokenVersion(rawValue: Int64(user))) }
-        var erasures = try #require(try file.load())
+        let erasures = try #require(try file.load())
         for user in UInt8(1)..<200 {
-            #expect(try erasures.finds([user], writtenAs: TokenVersion(rawValue: Int64(user) - 1)), "\(user)")
+            #expect(erasures.finds([user], writtenAs: TokenVersion(rawValue: Int64(user) - 1)), "\(user)")
         }
     }
 

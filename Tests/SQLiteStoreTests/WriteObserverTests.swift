@@ -42,9 +42,9 @@ import TokenStore
         let recorder = WriteRecorder()
         store.state.observer = recorder
         var coder = RowCoder(store.state.sealing)
-        let id = try SessionID.random()
+        let id = SessionID.random()
         let session = UserSession(id: id, user: [65], createdAt: 0, expiresAt: .max, lastUsedAt: 0)
-        let row = try coder.row(of: session, try coder.sessionKey(of: [1].span))
+        let row = try coder.row(of: session, coder.sessionKey(of: [1].span))
         #expect(throws: Never.self) { try store.database.write([.createSession(row, perUser: 1)])[0].get() }
         try store.perform {
             try $0.connection.execute(

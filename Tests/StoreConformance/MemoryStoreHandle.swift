@@ -64,13 +64,9 @@ final class MemoryStoreHandle: StoreHandle, @unchecked Sendable {
 
     // MARK: - Sessions
 
-    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        do throws(CryptographyError) {
-            let digest = try SHA256Digest.digest(of: secret)
-            return SessionKey(digest.span)
-        } catch {
-            throw .sealing(SealingError(error))
-        }
+    func sessionKey(of secret: Span<UInt8>) -> SessionKey {
+        let digest = SHA256Digest.digest(of: secret)
+        return SessionKey(digest.span)
     }
 
     func findSession(

@@ -120,7 +120,7 @@ extension WaitingHandle {
         _ secret: String, of user: String, createdAt: Int64 = MemoryRow.now, lasting: Int64 = 3_600, perUser: Int = 20
     ) async throws -> (id: SessionID, ended: Int) {
         let session = UserSession(
-            id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: createdAt + lasting)
+            id: .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: createdAt + lasting)
         let key = try key(secret)
         return (session.id, try await outcome { $0.createSession(session, key, perUser: perUser, completion: $1) })
     }

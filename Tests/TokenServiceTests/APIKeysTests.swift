@@ -15,8 +15,9 @@ import Testing
     /// Makes a key in the file; returns its secret.
     @discardableResult
     private func add(_ name: String, _ scopes: Set<APIScope> = [.sessions], expiresAt: Int64? = nil) throws -> String {
-        let secret = try APIKeySecret.random()
-        let digest = try #require(try APIKeySecret.digest(of: Array(secret.utf8).span))
+        let secret = APIKeySecret.random()
+        let found = APIKeySecret.digest(of: Array(secret.utf8).span)
+        let digest = try #require(found)
         try APIKeys.change(path) {
             try $0.add(APIKey(name: name, scopes: scopes, createdAt: 5, expiresAt: expiresAt), digest: digest)
         }
@@ -35,7 +36,7 @@ import Testing
     }
 
     private func find(_ text: String, in keys: APIKeys, at time: Int64 = 10) throws -> APIKeys.Lookup {
-        try keys.find(Array(text.utf8).span, at: time)
+        keys.find(Array(text.utf8).span, at: time)
     }
 
     @Test func `a key is found by its secret, until it expires`() throws {

@@ -60,10 +60,10 @@ final class AccessHarness {
     ///
     /// - Parameter usedAt: When it was last used; nil for now.
     func makeSession(of user: String, usedAt: Int64? = nil) throws -> (text: String, id: SessionID) {
-        let secret = try RandomBytes.secret(SessionSecret.length)
+        let secret = RandomBytes.secret(SessionSecret.length)
         let now = MemoryRow.now
         let new = UserSession(
-            id: try .random(), user: Array(user.utf8), createdAt: now, expiresAt: now + 3_600, lastUsedAt: usedAt)
+            id: .random(), user: Array(user.utf8), createdAt: now, expiresAt: now + 3_600, lastUsedAt: usedAt)
         other.createSession(
             new, try other.sessionKey(of: secret.span), perUser: 20, completion: Completion { _ in })
         other.flush()

@@ -30,7 +30,7 @@ import TokenStore
         init(_ events: AuditEvents, readsLater: Bool = false) throws {
             try RunningKey(.random(), at: 1_795_000_000).install(folder.path + "/key")
             let log = try AuditLog(path: folder.path + "/audit.log", keyPath: folder.path + "/key", report: { _ in })
-            trail = try AuditTrail(log, events, isRequired: true) { [loop] work in
+            trail = AuditTrail(log, events, isRequired: true) { [loop] work in
                 loop.work.withLock { $0.append(work) }
                 loop.arrived.signal()
             }
@@ -110,10 +110,10 @@ import TokenStore
         let service = TokenService(MemoryStoreHandle())
         let guardian = AccessGuard(limiter: nil, trail: fixture.trail) { _ in }
         var keys = APIKeys()
-        let secret = try APIKeySecret.random()
+        let secret = APIKeySecret.random()
+        let digest = APIKeySecret.digest(of: Array(secret.utf8).span)
         try keys.add(
-            APIKey(name: "app", scopes: [.sessions], createdAt: 0, expiresAt: nil),
-            digest: try #require(try APIKeySecret.digest(of: Array(secret.utf8).span)))
+            APIKey(name: "app", scopes: [.sessions], createdAt: 0, expiresAt: nil), digest: #require(digest))
         let api = BackendAPI(service, keys: { [keys] in keys }, sessionMaxAge: 60, sessionsPerUser: 1, guardian)
         let fields = "Host: a\r\nAuthorization: Bearer \(secret)\r\nContent-Length: 15\r\n"
         let reader = RequestReader(reading: "POST /v1/sessions HTTP/1.1\r\n\(fields)\r\n{\"user\":\"anna\"}")

@@ -141,7 +141,7 @@ struct StoreCheck {
         guard isSealed == (sealing.keyRing != nil) else {
             return [.problem(topic, isSealed ? StoreOpenError.notSealed(place: place) : .sealed(place: place))]
         }
-        guard let ring, let identity = try? ring.identity(), KeyRing.fingerprint(identity) == sealing.keyRing else {
+        guard let ring, KeyRing.fingerprint(ring.identity()) == sealing.keyRing else {
             return []
         }
         return sealing.keyNumbers.filter { ring.key(numbered: $0) == nil }.sorted().map(missing)
@@ -164,7 +164,7 @@ struct StoreCheck {
                 }
                 return [.problem(Self.ringTopic, KeyRingError.missing(path: file.path))]
             }
-            if let fingerprint, fingerprint != KeyRing.fingerprint(try ring.identity()) {
+            if let fingerprint, fingerprint != KeyRing.fingerprint(ring.identity()) {
                 return [.problem(Self.ringTopic, KeyRingError.ofAnotherStore(path: file.path))]
             }
             return [.ok(Self.ringTopic, "\(file.path) has \(Self.keys(ring.keys.map(\.number)))")]

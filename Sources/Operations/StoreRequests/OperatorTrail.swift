@@ -55,14 +55,13 @@ struct OperatorTrail: Sendable {
         guard !recorded.isEmpty else { return }
         do throws(AuditError) {
             // Not kept: a hasher belongs to one thread, and a command may continue on another.
-            let hasher = try log.makeHasher()
+            let hasher = log.makeHasher()
             try log.append(
                 recorded.map { deed in
-                    // Hashing fails only without memory.
                     AuditEvent(
                         deed.action, deed.outcome, by: actor,
-                        user: deed.user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
-                        session: deed.session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) },
+                        user: deed.user.map { hasher.pseudonym(.user, of: $0.span) },
+                        session: deed.session.map { hasher.pseudonym(.session, of: $0.bytes.span) },
                         key: deed.key)
                 })
         } catch {

@@ -39,12 +39,7 @@ package struct AddSession: StoreRequest {
             throw .refused("per_user is \(perUser); allowed is 1 to \(Self.most)")
         }
         let user = try StoredText.id(user)
-        let (secret, id): ([UInt8], SessionID)
-        do throws(CryptographyError) {
-            (secret, id) = (try RandomBytes.secret(SessionSecret.length), try .random())
-        } catch {
-            throw .sealing(SealingError(error))
-        }
+        let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
         let now = try await store.handle.unixTime
         let session = UserSession(id: id, user: user, createdAt: now, expiresAt: now + maxAge)
         let ended = try await store.trail.recording(action, user: user, session: id) {

@@ -25,9 +25,7 @@ extension StoreAgreement: KeyRingAdministrator {
     func keys() async throws(StoreError) -> [SealingKey] {
         try await connections.onThread { [self] () throws(StoreError) in
             let row = try look()
-            return try sealedRing.keys.map { (key) throws(StoreError) in
-                try SealingKey(key, sealing: row.sealingKey ?? key.number)
-            }
+            return sealedRing.keys.map { SealingKey($0, sealing: row.sealingKey ?? $0.number) }
         }
     }
 
@@ -55,7 +53,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 try state.sealing.save(ring, to: file)
                 // Never a key that is in the file only: it may have been retired on another server since.
                 let new = try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
-                let key = try SealingKey(new.newest, sealing: active)
+                let key = SealingKey(new.newest, sealing: active)
                 // First the database, where only one server can add a key of this number: with another one in its file, a
                 // server could store nothing.
                 let isAdded = try perform { (connection) throws(PostgresError) in
@@ -64,7 +62,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 guard isAdded else { throw addedElsewhere(key.number) }
                 return new
             }
-            return try SealingKey(sealedRing.newest, sealing: active)
+            return SealingKey(sealedRing.newest, sealing: active)
         }
     }
 
@@ -103,7 +101,7 @@ extension StoreAgreement: KeyRingAdministrator {
                 )
             }
             try look()
-            return try SealingKey(key, sealing: number)
+            return SealingKey(key, sealing: number)
         }
     }
 
@@ -185,7 +183,7 @@ extension StoreAgreement: KeyRingAdministrator {
             } catch {
                 switch error {
                 // Every row would fail for the same reason.
-                case .refused, .library: throw .sealing(error)
+                case .refused: throw .sealing(error)
                 case .missingKey, .tampered, .malformed, .misplaced: step.unreadable += 1
                 }
             }

@@ -51,7 +51,7 @@ final class StoreAgreement: Sendable {
         var row = try read(within: limit)
         var chosen = try choose(row)
         if !row.isDecided {
-            let wanted = try decision(chosen, row)
+            let wanted = decision(chosen, row)
             try decide(wanted, within: limit)
             row = try read(within: limit)
             // Another server may have been first. If that one uses the same file, it may even have decided for the ring made here.
@@ -88,16 +88,12 @@ final class StoreAgreement: Sendable {
     }
 
     /// The row for the first server to write: the newest key seals, and rows may be sealed with every key.
-    private func decision(_ chosen: KeyRingChoice, _ row: StoreRow) throws(StoreOpenError) -> StoreRow {
+    private func decision(_ chosen: KeyRingChoice, _ row: StoreRow) -> StoreRow {
         var row = row
         row.isSealed = chosen.ring != nil
         guard let ring = chosen.ring else { return row }
         (row.keyRing, row.sealingKey) = (chosen.identity, ring.newest.number)
-        do throws(KeyRingError) {
-            row.fingerprints = try ring.fingerprints()
-        } catch {
-            throw .keyRing(error)
-        }
+        row.fingerprints = ring.fingerprints()
         return row
     }
 
@@ -156,7 +152,7 @@ final class StoreAgreement: Sendable {
         guard let row else { return "the tables of token-cache are gone from the database; restore them from a backup" }
         if let fault = Schema.fault(of: row) { return fault }
         let present = ring
-        guard row.isSealed == (present != nil), row.keyRing == present.flatMap({ try? $0.identity() }) else {
+        guard row.isSealed == (present != nil), row.keyRing == present?.identity() else {
             return """
                 the database is now sealed with another key ring, or not at all: it was changed or replaced. Stop the servers, and \
                 restore the database or the key ring
@@ -218,7 +214,7 @@ final class StoreAgreement: Sendable {
 
     /// Throws if a key of the ring differs from the database's key of that number.
     func check(_ ring: KeyRing, _ row: StoreRow) throws(KeyRingError) {
-        for (number, own) in try ring.fingerprints() {
+        for (number, own) in ring.fingerprints() {
             guard let stores = row.fingerprints[number], stores != own else { continue }
             throw .otherKey(number: number, path: file.path, own: own, stores: stores)
         }
@@ -252,10 +248,8 @@ final class StoreAgreement: Sendable {
 
 extension KeyRing {
     /// The keys' fingerprints, by number.
-    fileprivate func fingerprints() throws(KeyRingError) -> [Int: String] {
-        var all: [Int: String] = [:]
-        for key in keys { all[key.number] = try key.fingerprint() }
-        return all
+    fileprivate func fingerprints() -> [Int: String] {
+        Dictionary(uniqueKeysWithValues: keys.map { ($0.number, $0.fingerprint()) })
     }
 }
 #endif

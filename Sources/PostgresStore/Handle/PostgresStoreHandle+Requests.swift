@@ -10,9 +10,10 @@ extension PostgresStoreHandle {
         _ id: [UInt8], upTo limit: Int, if session: SessionKey?, orLater makeCompletion: () -> Completion<Fetched>
     ) throws(StoreError) -> Fetched? {
         let bytes = id.count + Operation.waitingBytes
-        let refusal = gather(bytes) { () throws(SealingError) in
-            let (key, session) = (try userKey(id), try rowKey(of: session))
-            return FetchOperation(rows, key, upTo: limit, session: session, bytes: bytes, completion: makeCompletion())
+        let refusal = gather(bytes) {
+            FetchOperation(
+                rows, userKey(id), upTo: limit, session: rowKey(of: session), bytes: bytes, completion: makeCompletion()
+            )
         }
         if let refusal { throw refusal }
         return nil
@@ -34,7 +35,7 @@ extension PostgresStoreHandle {
 
     func remove(_ id: [UInt8], if condition: WriteCondition, completion: Completion<Bool>) {
         write(bytes: Token.waitingBytes(id: id, info: []), if: condition, completion.taking { $0.isFound }) {
-            () throws(SealingError) in (try userKey(id), nil)
+            (userKey(id), nil)
         }
     }
 
@@ -43,7 +44,7 @@ extension PostgresStoreHandle {
         _ make: () throws(SealingError) -> (key: [UInt8], row: Row?)
     ) {
         gather(bytes, for: completion) { () throws(SealingError) in
-            let session = try rowKey(of: condition.session)
+            let session = rowKey(of: condition.session)
             let (key, row) = try make()
             return WriteOperation(
                 rows, row, under: key, if: condition, session: session, bytes: bytes, completion: completion)
@@ -77,18 +78,14 @@ extension PostgresStoreHandle {
     func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
         // Until the store is open, there are no keys.
         if let refusal = state.refusal { throw refusal }
-        do throws(SealingError) {
-            return try rows.coder.sessionKey(of: secret)
-        } catch {
-            throw .sealing(error)
-        }
+        return rows.coder.sessionKey(of: secret)
     }
 
     func findSession(
         _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
     ) throws(StoreError) -> FoundSession? {
-        let refusal = gather(Operation.waitingBytes) { () throws(SealingError) in
-            let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(rows.unixTime)]
+        let refusal = gather(Operation.waitingBytes) {
+            let parameters: Parameters = [.bytea(rows.coder.rowKey(of: key)), .bigint(rows.unixTime)]
             return SessionOperation(
                 rows, FoundSession.nothing, isWrite: false, [(.findSession, parameters)], makeCompletion()
             ) { [rows] (result, _, found) throws(StoreError) in
@@ -108,8 +105,8 @@ extension PostgresStoreHandle {
     func noteUse(of key: SessionKey, at unixTime: Int64) {
         // If the use cannot be noted, it is lost.
         let completion = Completion<Void> { _ in }
-        gather(for: completion) { () throws(SealingError) in
-            let parameters: Parameters = [.bytea(try rows.coder.rowKey(of: key)), .bigint(unixTime)]
+        gather(for: completion) {
+            let parameters: Parameters = [.bytea(rows.coder.rowKey(of: key)), .bigint(unixTime)]
             return SessionOperation(rows, (), skipsLocked: true, [(.noteUse, parameters)], completion) { _, _, _ in }
         }
     }
@@ -139,7 +136,7 @@ extension PostgresStoreHandle {
     }
 
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
-        gather(for: completion) { () throws(SealingError) in
+        gather(for: completion) {
             SessionOperation(rows, nil, [(.endSession, [.bytea(id.bytes)])], completion) { [rows] result, _, ended in
                 // Without a row, an earlier attempt may have ended the session. One whose row does not open is ended as well.
                 guard result.rowCount > 0 else { return }
@@ -153,8 +150,8 @@ extension PostgresStoreHandle {
     }
 
     func listSessions(of user: [UInt8], completion: Completion<[UserSession]>) {
-        gather(for: completion) { () throws(SealingError) in
-            let parameters: Parameters = [.bytea(try userKey(user)), .bigint(rows.unixTime)]
+        gather(for: completion) {
+            let parameters: Parameters = [.bytea(userKey(user)), .bigint(rows.unixTime)]
             return SessionOperation(rows, [UserSession](), isWrite: false, [(.listSessions, parameters)], completion) {
                 [rows] (result, _, sessions) throws(StoreError) in
                 sessions = []
@@ -170,8 +167,8 @@ extension PostgresStoreHandle {
     }
 
     private func erase(_ user: [UInt8], erasesToken: Bool, _ completion: Completion<Erasure>) {
-        gather(for: completion) { () throws(SealingError) in
-            let key = try userKey(user)
+        gather(for: completion) {
+            let key = userKey(user)
             var statements: [(Statement, Parameters)] = [
                 (.lockUser, [.bytea(key)]), (.trimSessions, [.bytea(key), .bigint(0)]),
             ]
@@ -194,13 +191,13 @@ extension PostgresStoreHandle {
         }
     }
 
-    private func rowKey(of session: SessionKey?) throws(SealingError) -> [UInt8]? {
-        try session.map { (key) throws(SealingError) in try rows.coder.rowKey(of: key) }
+    private func rowKey(of session: SessionKey?) -> [UInt8]? {
+        session.map { rows.coder.rowKey(of: $0) }
     }
 
-    private func userKey(_ user: [UInt8]) throws(SealingError) -> [UInt8] {
+    private func userKey(_ user: [UInt8]) -> [UInt8] {
         var key = RowKey()
-        try rows.coder.key(of: user, into: &key)
+        rows.coder.key(of: user, into: &key)
         return key.bytes
     }
 }

@@ -30,8 +30,8 @@ final class VersionClock: Sendable {
     }
 
     /// A clock for this process.
-    convenience init() throws(CryptographyError) {
-        let bytes = try RandomBytes.published(2)
+    convenience init() {
+        let bytes = RandomBytes.published(2)
         self.init(process: Int64(bytes[0]) << 8 | Int64(bytes[1]))
     }
 

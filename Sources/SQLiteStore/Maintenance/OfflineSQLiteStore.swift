@@ -82,7 +82,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         } catch {
             throw .refused("\(path) is damaged: \(error)\(BackupFile.consequence)")
         }
-        var erasures = try erasures()
+        let erasures = try erasures()
         // The rows that are not restored, and the row keys of erased users.
         var (slots, ended, users): ([Int64], [SessionRow], Set<[UInt8]>) = ([], [], [])
         var unreadable = 0
@@ -96,13 +96,13 @@ package final class OfflineSQLiteStore: OfflineStore {
                 if rows.tokens.isMultiple(of: 1_000) {
                     progress(StoreProgress(done: min(rows.tokens, total), total: total))
                 }
-                if try erasures.find(token.id, writtenAs: row.version) {
+                if erasures.find(token.id, writtenAs: row.version) {
                     slots.append(row.slot)
                     users.insert(row.key)
                 }
             case .token: unreadable += 1
             case .session(let row, .success(let opened)):
-                let isErased = try erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number))
+                let isErased = erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number))
                 if isErased { users.insert(row.userKey) }
                 if isErased || !keepsSessions { ended.append(row) }
             // A session that does not open is of no use.
@@ -147,8 +147,7 @@ package final class OfflineSQLiteStore: OfflineStore {
 
 extension [Erasures] {
     /// Whether a user was erased after something was written.
-    fileprivate mutating func find(_ user: [UInt8], writtenAs version: TokenVersion) throws(StoreError) -> Bool {
-        for index in indices where try self[index].finds(user, writtenAs: version) { return true }
-        return false
+    fileprivate func find(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
+        contains { $0.finds(user, writtenAs: version) }
     }
 }

@@ -8,7 +8,7 @@ extension SQLiteAdministrator {
 
     package func keys() throws(StoreError) -> [SealingKey] {
         let ring = try ring()
-        return try ring.keys.map { (key) throws(StoreError) in try SealingKey(key, sealing: ring.active.number) }
+        return ring.keys.map { SealingKey($0, sealing: ring.active.number) }
     }
 
     package func missingKeys() throws(StoreError) -> [Int]? {
@@ -31,7 +31,7 @@ extension SQLiteAdministrator {
         }
         let longer = try ring.addingKey(createdAt: Int64(time(nil)))
         try store.state.sealing.save(longer, to: store.options.keyRing)
-        return try SealingKey(longer.newest, sealing: longer.newest.number)
+        return SealingKey(longer.newest, sealing: longer.newest.number)
     }
 
     package func useKey(numbered number: Int) throws(StoreError) -> SealingKey {
@@ -41,7 +41,7 @@ extension SQLiteAdministrator {
                 "the newest key seals, which is key \(newest.number); token-cache keyring rotate replaces it"
             )
         }
-        return try SealingKey(newest, sealing: newest.number)
+        return SealingKey(newest, sealing: newest.number)
     }
 
     package func retireKey(numbered number: Int) async throws(StoreError) {

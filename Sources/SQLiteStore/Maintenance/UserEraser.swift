@@ -92,11 +92,7 @@ extension WriterConnection {
         _ user: [UInt8]
     ) throws(SQLiteError) -> Result<(erasure: Erasure, version: TokenVersion), StoreError> {
         var key = RowKey()
-        do throws(SealingError) {
-            try coder.key(of: user, into: &key)
-        } catch {
-            return .failure(.sealing(error))
-        }
+        coder.key(of: user, into: &key)
         return try transaction { () throws(SQLiteError) in
             let hadToken = try table.remove(key)
             if hadToken { noteRemoved(1) }

@@ -14,7 +14,7 @@ extension SQLiteStoreHandle {
             var row = try coder.row(of: Token(id: id, info: tokenInfo), writtenAt: writtenAt ?? unixTime)
             if condition.isEmpty { return .store(row) }
             row.keepsNewer = condition.keepsNewer
-            return .storeIf(row, try coder.condition(condition))
+            return .storeIf(row, coder.condition(condition))
         }
     }
 
@@ -24,22 +24,16 @@ extension SQLiteStoreHandle {
         gather(
             Token.waitingBytes(id: id, info: []),
             .other(completion) { if case .removed(let wasThere) = $0 { wasThere } else { nil } }
-        ) { (coder) throws(SealingError) in
+        ) { coder in
             var key = RowKey()
-            try coder.key(of: id, into: &key)
-            return .remove(key, id: id, try coder.condition(condition))
+            coder.key(of: id, into: &key)
+            return .remove(key, id: id, coder.condition(condition))
         }
     }
 
     // MARK: - Sessions
 
-    func sessionKey(of secret: Span<UInt8>) throws(StoreError) -> SessionKey {
-        do throws(SealingError) {
-            return try coder.sessionKey(of: secret)
-        } catch {
-            throw .sealing(error)
-        }
-    }
+    func sessionKey(of secret: Span<UInt8>) -> SessionKey { coder.sessionKey(of: secret) }
 
     func findSession(
         _ key: SessionKey, orLater makeCompletion: () -> Completion<FoundSession>
@@ -67,13 +61,13 @@ extension SQLiteStoreHandle {
     func endSession(id: SessionID, completion: Completion<EndedSession?>) {
         gather(
             Self.waitingBytes, .other(completion) { if case .ended(let session) = $0 { .some(session) } else { nil } }
-        ) { (_) throws(SealingError) in .endSession(id) }
+        ) { _ in .endSession(id) }
     }
 
     func endSessions(of user: [UInt8], completion: Completion<Int>) {
-        gather(Self.waitingBytes + user.count, .count(completion)) { (coder) throws(SealingError) in
+        gather(Self.waitingBytes + user.count, .count(completion)) { coder in
             var key = RowKey()
-            try coder.key(of: user, into: &key)
+            coder.key(of: user, into: &key)
             return .endSessions(userKey: key.bytes)
         }
     }
@@ -81,12 +75,8 @@ extension SQLiteStoreHandle {
 
 extension RowCoder {
     /// A condition in terms of rows.
-    fileprivate mutating func condition(_ condition: WriteCondition) throws(SealingError) -> RowCondition {
-        RowCondition(
-            match: condition.match,
-            session: try condition.session.map { (key) throws(SealingError) in
-                try rowKey(of: key)
-            })
+    fileprivate mutating func condition(_ condition: WriteCondition) -> RowCondition {
+        RowCondition(match: condition.match, session: condition.session.map { rowKey(of: $0) })
     }
 }
 

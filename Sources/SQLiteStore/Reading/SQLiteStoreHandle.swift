@@ -149,8 +149,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     }
 
     func noteUse(of key: SessionKey, at unixTime: Int64) {
-        // A use whose key cannot be made is dropped; nobody waits for it.
-        guard let rowKey = try? coder.rowKey(of: key) else { return }
+        let rowKey = coder.rowKey(of: key)
         uses[rowKey] = max(unixTime, uses[rowKey] ?? 0)
     }
 
@@ -159,7 +158,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
     private func gatherUses() {
         let noted = uses.map { (key: $0.key, usedAt: $0.value) }
         uses.removeAll(keepingCapacity: noted.count <= 256)
-        gather(Self.waitingBytes + noted.count * 64, .none) { (_) throws(SealingError) in .noteUses(noted) }
+        gather(Self.waitingBytes + noted.count * 64, .none) { _ in .noteUses(noted) }
     }
 
     func flush() {

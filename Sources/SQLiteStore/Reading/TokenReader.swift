@@ -50,11 +50,7 @@ final class TokenReader {
     ///   - id: The unique id.
     ///   - limit: Bytes that the row's value may have. Of a longer value only the first page is read.
     func fetch(_ id: [UInt8], upTo limit: Int) throws(StoreError) -> Fetched {
-        do throws(SealingError) {
-            try coder.key(of: id, into: &key)
-        } catch {
-            throw .sealing(error)
-        }
+        coder.key(of: id, into: &key)
         var fault: SealingError?
         let found: Fetched
         do throws(SQLiteError) {
@@ -112,8 +108,7 @@ final class TokenReader {
 /// Sessions, with the reader's connection.
 extension TokenReader {
     func findSession(_ key: SessionKey) throws(StoreError) -> FoundSession {
-        let rowKey = try sealing { () throws(SealingError) in try coder.rowKey(of: key) }
-        guard let row = try rows(of: sessionByKey, rowKey).first else { return .nothing }
+        guard let row = try rows(of: sessionByKey, coder.rowKey(of: key)).first else { return .nothing }
         let opened = try opening(row)
         // A row that is found by the hash of another key was tampered with.
         guard opened.key == key else { throw .sealing(.tampered(keyNumber: row.keyNumber)) }
@@ -123,7 +118,7 @@ extension TokenReader {
     /// The sessions of a user, the oldest first.
     func sessions(of user: [UInt8]) throws(StoreError) -> [UserSession] {
         var key = RowKey()
-        _ = try sealing { () throws(SealingError) in try coder.key(of: user, into: &key) }
+        coder.key(of: user, into: &key)
         var sessions: [UserSession] = []
         for row in try rows(of: sessionsByUser, key.bytes) { sessions.append(try opening(row).session) }
         return sessions
@@ -142,18 +137,10 @@ extension TokenReader {
     }
 
     private func opening(_ row: SessionRow) throws(StoreError) -> OpenedSession {
-        do throws(StoreError) {
-            return try sealing { () throws(SealingError) in try coder.open(row) }
+        do throws(SealingError) {
+            return try coder.open(row)
         } catch {
             state.unreadableCount.add(1, ordering: .relaxed)
-            throw error
-        }
-    }
-
-    private func sealing<Result>(_ body: () throws(SealingError) -> Result) throws(StoreError) -> Result {
-        do throws(SealingError) {
-            return try body()
-        } catch {
             throw .sealing(error)
         }
     }

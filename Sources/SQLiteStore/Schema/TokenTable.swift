@@ -117,7 +117,7 @@ struct StoredToken {
             return .success(
                 try select.withBlob(at: 6) { (value) throws(SealingError) in
                     bytes += value.count
-                    guard RowSlots.contains(slot, from: RowSlots.first(of: try coder.hashPrefix(of: key))) else {
+                    guard RowSlots.contains(slot, from: RowSlots.first(of: coder.hashPrefix(of: key))) else {
                         throw .misplaced
                     }
                     return try coder.token(of: value, keyNumber: keyNumber, key: key, times: times)

@@ -23,7 +23,7 @@ extension WriterConnection {
         try select.bind(Int64(count), at: 2)
         var result = RekeyingStep<Int64>()
         var bytes = 0
-        let active = try? coder.activeKeyNumber()
+        let active = coder.activeKeyNumber()
         try transaction { () throws(SQLiteError) in
             defer { select.reset() }
             while bytes < Self.stepBytes, try select.step() {
@@ -51,7 +51,8 @@ extension WriterConnection {
     ///   - key: The key of the row after which to begin.
     ///   - count: The most rows to read.
     func rekeySessions(after key: [UInt8], count: Int) throws(SQLiteError) -> RekeyingStep<[UInt8]> {
-        guard let active = try? coder.activeKeyNumber(), sessionCount > 0 else { return RekeyingStep() }
+        guard sessionCount > 0 else { return RekeyingStep() }
+        let active = coder.activeKeyNumber()
         return try transaction { () throws(SQLiteError) in
             let rows = try sessions.rows(after: key, limit: count)
             var step = RekeyingStep(next: rows.count < count ? nil : rows.last?.key)

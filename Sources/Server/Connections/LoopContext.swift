@@ -58,8 +58,8 @@ package final class LoopContext: @unchecked Sendable {
         let handle = try store.makeHandle { work in loop.execute(work) }
         self.loop = loop
         self.handle = handle
-        let trail = try access.audit.map {
-            try AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired) { loop.execute($0) }
+        let trail = access.audit.map {
+            AuditTrail($0, settings.audit.events, isRequired: settings.audit.isRequired) { loop.execute($0) }
         }
         self.trail = trail
         self.failures = failures

@@ -71,12 +71,10 @@ package final class BackendAPI {
 
     private func find(_ head: RequestHead, in bytes: Span<UInt8>) throws(AccessFailure) -> APIKey {
         guard let token = try UserAccess.bearerToken(of: head, in: bytes) else { throw .missing }
-        // Hashing fails only if there is no memory.
-        switch try? keys().find(bytes.extracting(token.indices), at: Int64(time(nil))) {
+        switch keys().find(bytes.extracting(token.indices), at: Int64(time(nil))) {
         case .found(let key): return key
         case .expired: throw .expired
         case .unknown: throw .unknown
-        case nil: throw .unrecorded
         }
     }
 
@@ -143,10 +141,9 @@ package final class BackendAPI {
         guard let user = body?.user, let user = try? APIResource.checked(user) else {
             return recorded(.now(.malformedUserInBody), .createSession, nil, call)
         }
-        let (secret, id, key): ([UInt8], SessionID, SessionKey)
-        do {
-            secret = try RandomBytes.secret(SessionSecret.length)
-            id = try SessionID.random()
+        let (secret, id) = (RandomBytes.secret(SessionSecret.length), SessionID.random())
+        let key: SessionKey
+        do throws(StoreError) {
             key = try service.handle.sessionKey(of: secret.span)
         } catch {
             let failure = Response(.unavailable, "A session cannot be made at the moment.")

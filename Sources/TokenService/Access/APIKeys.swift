@@ -1,4 +1,4 @@
-package import Cryptography
+internal import Cryptography
 
 /// An API key of an app's server, as the server knows it: its secret is not kept, only a hash.
 package struct APIKey: Hashable, Sendable {
@@ -83,8 +83,8 @@ package struct APIKeys: Sendable {
     /// Finds the key whose secret a caller has shown.
     ///
     /// Its duration may tell how much of a digest matches, but this helps nobody to guess the secret.
-    package func find(_ presented: Span<UInt8>, at unixTime: Int64) throws(CryptographyError) -> Lookup {
-        guard let digest = try APIKeySecret.digest(of: presented), let key = keysByDigest[digest] else {
+    package func find(_ presented: Span<UInt8>, at unixTime: Int64) -> Lookup {
+        guard let digest = APIKeySecret.digest(of: presented), let key = keysByDigest[digest] else {
             return .unknown
         }
         return key.hasExpired(at: unixTime) ? .expired : .found(key)
@@ -122,8 +122,8 @@ package enum APIKeySecret {
     private static let byteCount = 32
 
     /// A new secret.
-    package static func random() throws(CryptographyError) -> String {
-        var bytes = try RandomBytes.secret(byteCount)
+    package static func random() -> String {
+        var bytes = RandomBytes.secret(byteCount)
         defer { SecretKey.wipe(&bytes) }
         return prefix + Base64URL.encode(bytes.span)
     }
@@ -131,12 +131,12 @@ package enum APIKeySecret {
     /// SHA-256 of a secret's text; nil if the text is no secret of a key.
     ///
     /// A fast hash is enough: nobody can try 2^256 secrets.
-    package static func digest(of text: Span<UInt8>) throws(CryptographyError) -> [UInt8]? {
+    package static func digest(of text: Span<UInt8>) -> [UInt8]? {
         let prefixCount = prefix.utf8.count
         guard text.count == prefixCount + Base64URL.length(of: byteCount),
             zip(0..., prefix.utf8).allSatisfy({ text[$0] == $1 }),
             Base64URL.decode(text.extracting(prefixCount..<text.count)) != nil
         else { return nil }
-        return try SHA256Digest.digest(of: text)
+        return SHA256Digest.digest(of: text)
     }
 }

@@ -34,12 +34,12 @@ package final class AuditTrail {
     package init(
         _ log: AuditLog, _ events: AuditEvents, isRequired: Bool,
         execute: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void
-    ) throws(AuditError) {
+    ) {
         self.log = log
         self.execute = execute
         recorded = events
         self.isRequired = isRequired
-        hasher = try log.makeHasher()
+        hasher = log.makeHasher()
     }
 
     /// Applies changed settings.
@@ -61,11 +61,10 @@ package final class AuditTrail {
         var session: AuditPseudonym?
     }
 
-    /// A pseudonym is nil if hashing fails, which happens only if there is no memory.
     func names(user: [UInt8]?, session: SessionID? = nil) -> Names {
         Names(
-            user: user.flatMap { try? hasher.pseudonym(.user, of: $0.span) },
-            session: session.flatMap { try? hasher.pseudonym(.session, of: $0.bytes.span) })
+            user: user.map { hasher.pseudonym(.user, of: $0.span) },
+            session: session.map { hasher.pseudonym(.session, of: $0.bytes.span) })
     }
 
     /// Records the outcome of an answer once it is there, and holds the answer back until the event is in the log.

@@ -47,13 +47,9 @@ package struct SealingKey: Codable, Hashable, Sendable {
     /// - Parameters:
     ///   - key: A key of a ring.
     ///   - active: The number of the key that seals.
-    package init(_ key: KeyRing.NumberedKey, sealing active: Int) throws(StoreError) {
+    package init(_ key: KeyRing.NumberedKey, sealing active: Int) {
         (number, createdAt, seals) = (key.number, key.createdAt, key.number == active)
-        do throws(KeyRingError) {
-            fingerprint = try key.fingerprint()
-        } catch {
-            throw .keyRing(error)
-        }
+        fingerprint = key.fingerprint()
     }
 }
 
@@ -115,12 +111,8 @@ extension KeyRing {
         guard newest.number < Self.numbers.upperBound else {
             throw .refused("the key ring is at its last number, \(newest.number)")
         }
-        do throws(KeyRingError) {
-            let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: try Self.newKey())
-            return KeyRing(index: index, keys: keys + [added])
-        } catch {
-            throw .keyRing(error)
-        }
+        let added = NumberedKey(number: newest.number + 1, createdAt: createdAt, key: .random())
+        return KeyRing(index: index, keys: keys + [added])
     }
 }
 
@@ -213,7 +205,7 @@ extension KeyRingFile {
         guard !identity.isEmpty || isEmpty else { throw .notSealed(place: place) }
         do throws(KeyRingError) {
             let (ring, isNew) = try load(orMaking: isEmpty)
-            let found = try ring.identity()
+            let found = ring.identity()
             guard found == identity || isEmpty else { throw .ofAnotherStore(path: path) }
             return KeyRingChoice(ring: ring, identity: found, isNew: isNew)
         } catch {
@@ -224,7 +216,7 @@ extension KeyRingFile {
     private func load(orMaking mayMake: Bool) throws(KeyRingError) -> (ring: KeyRing, isNew: Bool) {
         if let ring = try load() { return (ring, false) }
         guard mayMake else { throw .missing(path: path) }
-        let ring = try KeyRingFile.newRing()
+        let ring = KeyRingFile.newRing()
         return try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Another server with the same file may have made a ring meanwhile, which must not be replaced.
             if let other = try load() { return (other, false) }

@@ -64,13 +64,13 @@ package struct ErasuresFile: Hashable, Sendable {
     package func append(_ user: [UInt8], _ version: TokenVersion) throws(StoreError) {
         do throws(SystemError) {
             guard let descriptor = try open(O_RDWR) else {
-                var new = try library { () throws(CryptographyError) in try Erasures(key: .random()) }
+                let new = Erasures(key: .random())
                 let key = new.key.withBytes { key in Hexadecimal.text(key.indices.map { key[$0] }) }
-                let text = Self.heading + "key \(key)\n" + (try line(user, version, &new))
+                let text = Self.heading + "key \(key)\n" + line(user, version, new)
                 return try FileReplacement.replace(path, with: Array(text.utf8))
             }
             // The whole file is not read, because it may hold many erasures.
-            var found = try parse(
+            let found = try parse(
                 try BlockingIO.read(from: descriptor.number, at: 0, count: Self.block), isHead: true)
             let size = try FileStatus.read(descriptor.number).size
             let start = max(0, size - Self.block)
@@ -79,7 +79,7 @@ package struct ErasuresFile: Hashable, Sendable {
             let end = start + last + 1
             // A line that a crash has cut off was never acknowledged.
             if end < size { try BlockingIO.truncate(descriptor.number, to: end) }
-            try BlockingIO.write(ArraySlice(try line(user, version, &found).utf8), to: descriptor.number, at: end)
+            try BlockingIO.write(ArraySlice(line(user, version, found).utf8), to: descriptor.number, at: end)
             try BlockingIO.synchronize(descriptor.number)
         } catch {
             throw .refused(
@@ -123,7 +123,7 @@ package struct ErasuresFile: Hashable, Sendable {
             else { throw Self.damage }
             let first = String(decoding: words[0], as: UTF8.self)
             if erasures == nil, first == "key" {
-                erasures = try library { () throws(CryptographyError) in try Erasures(key: SecretKey(hash.span)) }
+                erasures = Erasures(key: SecretKey(hash.span))
                 if isHead { break }
             } else if let version = Int64(first), erasures != nil {
                 erasures?.add(hash, TokenVersion(rawValue: version))
@@ -137,20 +137,8 @@ package struct ErasuresFile: Hashable, Sendable {
 
     private static var damage: SystemError { SystemError(call: "its content", code: EBADMSG) }
 
-    private func line(
-        _ user: [UInt8], _ version: TokenVersion, _ erasures: inout Erasures
-    ) throws(SystemError) -> String {
-        let hash = try library { () throws(CryptographyError) in try erasures.hash(user) }
-        return "\(version) \(Hexadecimal.text(hash))\n"
-    }
-
-    /// Runs a closure, and converts errors of OpenSSL, which have no `errno`.
-    private func library<Value>(_ body: () throws(CryptographyError) -> Value) throws(SystemError) -> Value {
-        do throws(CryptographyError) {
-            return try body()
-        } catch {
-            throw SystemError(call: "\(error)", code: ENOMEM)
-        }
+    private func line(_ user: [UInt8], _ version: TokenVersion, _ erasures: Erasures) -> String {
+        "\(version) \(Hexadecimal.text(erasures.hash(user)))\n"
     }
 }
 
@@ -159,11 +147,10 @@ package struct ErasuresFile: Hashable, Sendable {
 /// Used on one thread.
 package struct Erasures {
     private let keyedHash: KeyedHash
-    private var hashed: [UInt8] = []
     private var versions: [[UInt8]: TokenVersion] = [:]
 
-    fileprivate init(key: SecretKey) throws(CryptographyError) {
-        keyedHash = try KeyedHash(key)
+    fileprivate init(key: SecretKey) {
+        keyedHash = KeyedHash(key)
     }
 
     fileprivate var key: SecretKey { keyedHash.key }
@@ -175,22 +162,15 @@ package struct Erasures {
     /// The largest version; nil if there are no erasures.
     package var last: TokenVersion? { versions.values.max() }
 
-    fileprivate mutating func hash(_ user: [UInt8]) throws(CryptographyError) -> [UInt8] {
-        try keyedHash.hash(user.span, into: &hashed)
-        return hashed
-    }
+    fileprivate func hash(_ user: [UInt8]) -> [UInt8] { keyedHash.mac(of: user.span) }
 
     /// Whether a user was erased after something was written.
     ///
     /// - Parameters:
     ///   - user: The user to whom it belongs.
     ///   - version: The version of the token or session.
-    package mutating func finds(_ user: [UInt8], writtenAs version: TokenVersion) throws(StoreError) -> Bool {
-        do throws(CryptographyError) {
-            return versions[try hash(user)].map { version < $0 } ?? false
-        } catch {
-            throw .sealing(SealingError(error))
-        }
+    package func finds(_ user: [UInt8], writtenAs version: TokenVersion) -> Bool {
+        versions[hash(user)].map { version < $0 } ?? false
     }
 }
 

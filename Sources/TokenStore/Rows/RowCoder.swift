@@ -69,8 +69,8 @@ package struct RowCoder: ~Copyable {
     }
 
     /// Makes the key that finds an id's row.
-    package mutating func key(of id: [UInt8], into key: inout RowKey) throws(SealingError) {
-        try refresh().hash(id, into: &key.bytes)
+    package mutating func key(of id: [UInt8], into key: inout RowKey) {
+        refresh().hash(id.span, into: &key.bytes)
         key.hashPrefix = RowKey.prefix(of: key.bytes)
         if sealer == nil { key.bytes = id }
     }
@@ -83,9 +83,9 @@ package struct RowCoder: ~Copyable {
 
     package mutating func row(of token: borrowing Token, _ times: RowTimes) throws(SealingError) -> Row {
         var key = RowKey()
-        try self.key(of: token.id, into: &key)
+        self.key(of: token.id, into: &key)
         if let refusal = sealing.refusal { throw refusal }
-        let value = try sealer?.seal(
+        let value = sealer?.seal(
             token.info.span, id: token.id.span, rowKey: key.bytes.span, times: times)
         return Row(
             key: key, value: value ?? token.info, keyNumber: sealer?.ring.active.number ?? 0, times: times,
@@ -98,7 +98,7 @@ package struct RowCoder: ~Copyable {
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes, to tokenInfo: inout [UInt8]
     ) throws(SealingError) {
         // The row may have been sealed with a key that was added after its row key was made.
-        _ = try refresh()
+        _ = refresh()
         if sealer == nil {
             tokenInfo.append(span: value)
         } else {
@@ -117,7 +117,7 @@ package struct RowCoder: ~Copyable {
     package mutating func token(
         of value: Span<UInt8>, keyNumber: Int, key: [UInt8], times: RowTimes
     ) throws(SealingError) -> Token {
-        _ = try refresh()
+        _ = refresh()
         guard sealer != nil else {
             var info: [UInt8] = []
             info.append(span: value)
@@ -129,27 +129,27 @@ package struct RowCoder: ~Copyable {
     }
 
     /// The `RowKey.hashPrefix` that belongs to a row's key.
-    package mutating func hashPrefix(of key: [UInt8]) throws(SealingError) -> UInt64 {
-        let hash = try refresh()
+    package mutating func hashPrefix(of key: [UInt8]) -> UInt64 {
+        let hash = refresh()
         guard sealer == nil else { return RowKey.prefix(of: key) }
-        try hash.hash(key, into: &text)
+        hash.hash(key.span, into: &text)
         return RowKey.prefix(of: text)
     }
 
     /// The number of the key that seals rows now; 0 in the clear.
-    package mutating func activeKeyNumber() throws(SealingError) -> Int {
-        _ = try refresh()
+    package mutating func activeKeyNumber() -> Int {
+        _ = refresh()
         return sealer?.ring.active.number ?? 0
     }
 
     /// Takes over the store's present keys; returns what hashes ids.
-    mutating func refresh() throws(SealingError) -> KeyedHash {
+    mutating func refresh() -> KeyedHash {
         // Read before the keys, so that a change in between is noticed by the next call at the latest.
         let current = sealing.version.load(ordering: .acquiring)
         if let hash, current == version { return hash }
         let keys = sealing.keys
-        let new = try KeyedHash(of: keys.index)
-        sealer = if let ring = keys.ring { try TokenSealer(ring) } else { nil }
+        let new = KeyedHash(keys.index)
+        sealer = if let ring = keys.ring { TokenSealer(ring) } else { nil }
         (hash, sessionHash, version) = (new, nil, current)
         return new
     }

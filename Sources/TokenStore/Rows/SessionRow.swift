@@ -59,25 +59,21 @@ extension RowCoder {
     private static let sessionKeyLabel = Array("token-cache session keys\0".utf8)
 
     /// The key of a session.
-    package mutating func sessionKey(of secret: Span<UInt8>) throws(SealingError) -> SessionKey {
+    package mutating func sessionKey(of secret: Span<UInt8>) -> SessionKey {
         var (text, digest) = (Self.sessionLabel, [UInt8]())
         defer { SecretKey.wipe(&text) }
         text.reserveCapacity(text.count + secret.count)
         text.append(span: secret)
-        do throws(CryptographyError) {
-            if sessionDigest == nil { sessionDigest = try SHA256Digest() }
-            try sessionDigest?.digest(text.span, into: &digest)
-        } catch {
-            throw SealingError(error)
-        }
+        if sessionDigest == nil { sessionDigest = SHA256Digest() }
+        sessionDigest?.digest(text.span, into: &digest)
         return SessionKey(digest.span)
     }
 
     /// The key of a session's row.
-    package mutating func rowKey(of session: SessionKey) throws(SealingError) -> [UInt8] {
-        guard let hash = try hashOfKeys() else { return session.bytes }
+    package mutating func rowKey(of session: SessionKey) -> [UInt8] {
+        guard let hash = hashOfKeys() else { return session.bytes }
         var key: [UInt8] = []
-        try hash.hash(session.bytes, into: &key)
+        hash.hash(session.bytes.span, into: &key)
         return key
     }
 
@@ -86,11 +82,11 @@ extension RowCoder {
         of session: UserSession, _ key: SessionKey, number: Int64 = 0
     ) throws(SealingError) -> SessionRow {
         var user = RowKey()
-        try self.key(of: session.user, into: &user)
+        self.key(of: session.user, into: &user)
         if let refusal = sealing.refusal { throw refusal }
-        let rowKey = try rowKey(of: key)
+        let rowKey = rowKey(of: key)
         let times = RowTimes(writtenAt: session.createdAt, expiresAt: session.expiresAt)
-        let sealed = try sealer?.seal(
+        let sealed = sealer?.seal(
             key.bytes.span, id: session.user.span, rowKey: Self.place(rowKey, session.id.bytes, user.bytes).span,
             times: times)
         return SessionRow(
@@ -102,7 +98,7 @@ extension RowCoder {
 
     /// Opens a session's row.
     package mutating func open(_ row: SessionRow) throws(SealingError) -> OpenedSession {
-        _ = try refresh()
+        _ = refresh()
         guard row.id.count == SessionID.length, row.key.count == SessionKey.length else { throw .malformed }
         var (user, key) = (row.user, row.key)
         if sealer != nil {
@@ -124,14 +120,14 @@ extension RowCoder {
     }
 
     /// The hash that makes row keys of sessions; nil in the clear.
-    private mutating func hashOfKeys() throws(SealingError) -> KeyedHash? {
-        let hash = try refresh()
+    private mutating func hashOfKeys() -> KeyedHash? {
+        let hash = refresh()
         guard sealer != nil else { return nil }
         if let sessionHash { return sessionHash }
         var key: [UInt8] = []
         defer { SecretKey.wipe(&key) }
-        try hash.hash(Self.sessionKeyLabel, into: &key)
-        let made = try KeyedHash(of: SecretKey(key.span))
+        hash.hash(Self.sessionKeyLabel.span, into: &key)
+        let made = KeyedHash(SecretKey(key.span))
         sessionHash = made
         return made
     }

@@ -15,8 +15,8 @@ package struct KeyRing: Sendable {
 
         /// Distinguishes this key from another one with the same number, and is not secret: the beginning of a
         /// constant's hash under the key, in hexadecimal.
-        package func fingerprint() throws(KeyRingError) -> String {
-            KeyRing.fingerprint(try KeyRing.hash(of: "token-cache sealing key", under: key))
+        package func fingerprint() -> String {
+            KeyRing.fingerprint(KeyRing.hash(of: "token-cache sealing key", under: key))
         }
     }
 
@@ -42,8 +42,8 @@ package struct KeyRing: Sendable {
     }
 
     /// A ring with one new key.
-    package static func random(createdAt: Int64) throws(KeyRingError) -> KeyRing {
-        KeyRing(index: try newKey(), keys: [NumberedKey(number: 1, createdAt: createdAt, key: try newKey())])
+    package static func random(createdAt: Int64) -> KeyRing {
+        KeyRing(index: .random(), keys: [NumberedKey(number: 1, createdAt: createdAt, key: .random())])
     }
 
     package var newest: NumberedKey { keys[keys.count - 1] }
@@ -71,8 +71,8 @@ package struct KeyRing: Sendable {
     }
 
     /// Identifies the ring, and is not secret: a constant's hash under the index key.
-    package func identity() throws(KeyRingError) -> [UInt8] {
-        try Self.hash(of: "token-cache key ring", under: index)
+    package func identity() -> [UInt8] {
+        Self.hash(of: "token-cache key ring", under: index)
     }
 
     /// The beginning of a hash that identifies a ring or a key, in hexadecimal.
@@ -80,22 +80,8 @@ package struct KeyRing: Sendable {
         Hexadecimal.text(Array(hash.prefix(8)))
     }
 
-    private static func hash(of label: String, under key: SecretKey) throws(KeyRingError) -> [UInt8] {
-        var hash: [UInt8] = []
-        do throws(SealingError) {
-            try KeyedHash(of: key).hash(Array(label.utf8), into: &hash)
-        } catch {
-            throw .library(error)
-        }
-        return hash
-    }
-
-    static func newKey() throws(KeyRingError) -> SecretKey {
-        do throws(CryptographyError) {
-            return try .random()
-        } catch {
-            throw .library(SealingError(error))
-        }
+    private static func hash(of label: String, under key: SecretKey) -> [UInt8] {
+        KeyedHash(key).mac(of: Array(label.utf8).span)
     }
 }
 

@@ -135,7 +135,7 @@ extension KeyRingFile {
     func keep(_ key: KeyRing.NumberedKey) throws(KeyRingError) -> String? {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
-        let kept = "\(target).retired-\(key.number)-\(try key.fingerprint())"
+        let kept = "\(target).retired-\(key.number)-\(key.fingerprint())"
         if unsafe link(target, kept) == 0 { return kept }
         guard errno == EEXIST else { throw .file(path: kept, .last("link")) }
         let found = try KeyRingFile(path: kept, credentials: nil, directory: "").load()?.key(numbered: key.number)
@@ -169,7 +169,6 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case lacksKey(number: Int, path: String)
     /// The ring and the store have different keys with the same number; with the fingerprints of both.
     case otherKey(number: Int, path: String, own: String, stores: String)
-    case library(SealingError)
 
     package var description: String {
         switch self {
@@ -223,25 +222,24 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             a machine of its own. Put the key ring of a server that serves the store in its place (token-cache keyring list shows \
             the fingerprints)
             """
-        case .library(let error): "\(error)"
         }
     }
 }
 
 extension KeyRingFile {
     /// The text of a file with a new ring of one key.
-    package static func newText() throws(KeyRingError) -> [UInt8] {
-        KeyRingText.bytes(of: try newRing())
+    package static func newText() -> [UInt8] {
+        KeyRingText.bytes(of: newRing())
     }
 
     /// A new ring with one key.
-    static func newRing() throws(KeyRingError) -> KeyRing {
-        try KeyRing.random(createdAt: Int64(time(nil)))
+    static func newRing() -> KeyRing {
+        KeyRing.random(createdAt: Int64(time(nil)))
     }
 
     /// Makes a new ring at the path, durably; an existing file stays as it is.
     package func create() throws(KeyRingError) {
-        let ring = try Self.newRing()
+        let ring = Self.newRing()
         try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Checked under the lock: a starting server may just have made its own ring here.
             guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }

@@ -23,13 +23,13 @@ internal import Cryptography
     /// checks each access to an array in a class.
     private var blocks = SIMD8<UInt32>()
 
-    init(_ key: SecretKey) throws(SealingError) {
-        derivation = try CipherContext("AES-256-ECB", key)
-        sealing = try CipherContext("AES-256-GCM", nil)
-        opening = try CipherContext("AES-256-GCM", nil, encrypts: false)
+    init(_ key: SecretKey) {
+        derivation = CipherContext("AES-256-ECB", key)
+        sealing = CipherContext("AES-256-GCM", nil)
+        opening = CipherContext("AES-256-GCM", nil, encrypts: false)
         var zeros = SIMD8<UInt32>()
         guard unsafe withUnsafeMutableBytes(of: &zeros, { unsafe derive(SIMD8(), into: $0) }) else {
-            throw .library("EVP_EncryptUpdate")
+            OpenSSLFailure.end("EVP_EncryptUpdate")
         }
         // CMAC's subkey for whole blocks: the encryption of zeros, doubled in GF(2^128) (NIST SP 800-38B, section 6.1).
         var subkey = SIMD4<UInt32>()
@@ -96,8 +96,8 @@ internal import Cryptography
     func seal(
         _ head: Span<UInt8>, _ tail: Span<UInt8>, nonce: Span<UInt8>, associated: Span<UInt8>,
         into output: inout [UInt8]
-    ) throws(SealingError) {
-        guard begin(sealing, nonce) else { throw .library("EVP_EncryptInit") }
+    ) {
+        guard begin(sealing, nonce) else { OpenSSLFailure.end("EVP_EncryptInit") }
         let context = unsafe sealing.pointer
         let length = Self.nonceLength + head.count + tail.count + Self.tagLength
         let isDone = unsafe output.append(count: length) { start in
@@ -112,7 +112,7 @@ internal import Cryptography
             return unsafe EVP_EncryptFinal_ex(context, place, &written) == 1
                 && copenssl_get_tag(context, place, Int32(Self.tagLength)) == 1
         }
-        guard isDone else { throw .library("EVP_EncryptUpdate") }
+        guard isDone else { OpenSSLFailure.end("EVP_EncryptUpdate") }
     }
 
     private func encrypt(
@@ -168,10 +168,10 @@ internal import Cryptography
     ///   - algorithm: OpenSSL's name.
     ///   - key: Nil if it gets one later.
     ///   - encrypts: Whether it encrypts; otherwise it decrypts.
-    init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool = true) throws(SealingError) {
-        guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { throw .library("EVP_CIPHER_fetch") }
+    init(_ algorithm: String, _ key: SecretKey?, encrypts: Bool = true) {
+        guard let cipher = unsafe EVP_CIPHER_fetch(nil, algorithm, nil) else { OpenSSLFailure.end("EVP_CIPHER_fetch") }
         defer { unsafe EVP_CIPHER_free(cipher) }
-        guard let pointer = unsafe EVP_CIPHER_CTX_new() else { throw .library("EVP_CIPHER_CTX_new") }
+        guard let pointer = unsafe EVP_CIPHER_CTX_new() else { OpenSSLFailure.end("EVP_CIPHER_CTX_new") }
         unsafe self.pointer = unsafe pointer
         let isReady =
             unsafe EVP_CipherInit_ex2(pointer, cipher, nil, nil, encrypts ? 1 : 0, nil) == 1
@@ -180,7 +180,7 @@ internal import Cryptography
                     unsafe EVP_CipherInit_ex2(pointer, nil, $0.baseAddress, nil, -1, nil)
                 }
             } ?? 1 == 1
-        guard isReady else { throw .library("EVP_CipherInit") }
+        guard isReady else { OpenSSLFailure.end("EVP_CipherInit") }
     }
 
     deinit {

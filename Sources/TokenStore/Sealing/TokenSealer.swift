@@ -1,5 +1,5 @@
 internal import COpenSSL
-package import Cryptography
+internal import Cryptography
 
 /// Seals tokens and opens them again.
 ///
@@ -29,16 +29,15 @@ package struct TokenSealer: ~Copyable {
     /// Bytes of a sealed value beyond the unique id and the token info.
     package static let overhead = TokenCipher.nonceLength + 2 + TokenCipher.tagLength
 
-    package init(_ ring: KeyRing) throws(SealingError) {
-        let sealing = try TokenCipher(ring.active.key)
+    package init(_ ring: KeyRing) {
         self.ring = ring
-        self.sealing = sealing
+        sealing = TokenCipher(ring.active.key)
     }
 
     /// Seals a token with the key whose number is `ring.active.number`.
     package mutating func seal(
         _ tokenInfo: Span<UInt8>, id: Span<UInt8>, rowKey: Span<UInt8>, times: RowTimes
-    ) throws(SealingError) -> [UInt8] {
+    ) -> [UInt8] {
         precondition(id.count <= Int(UInt16.max), "the length of an id takes two bytes")
         var value: [UInt8] = []
         value.reserveCapacity(Self.overhead + id.count + tokenInfo.count)
@@ -47,8 +46,8 @@ package struct TokenSealer: ~Copyable {
         prefix.append(UInt8(id.count & 0xff))
         prefix.append(span: id)
         setAssociated(keyNumber: ring.active.number, times, rowKey)
-        try renewNonce()
-        try sealing.seal(
+        renewNonce()
+        sealing.seal(
             prefix.span, tokenInfo, nonce: nonce.span, associated: associated.span, into: &value
         )
         return value
@@ -89,7 +88,7 @@ package struct TokenSealer: ~Copyable {
         if number == ring.active.number { return sealing }
         if let known = opening[number] { return known }
         guard let key = ring.key(numbered: number) else { throw .missingKey(number: number) }
-        let new = try TokenCipher(key)
+        let new = TokenCipher(key)
         opening[number] = new
         return new
     }
@@ -108,14 +107,10 @@ package struct TokenSealer: ~Copyable {
         associated.append(span: rowKey)
     }
 
-    private mutating func renewNonce() throws(SealingError) {
+    private mutating func renewNonce() {
         let half = TokenCipher.nonceLength / 2
         if usedBytes == nonceHalves.count {
-            (nonceHalves, usedBytes) = ([UInt8](repeating: 0, count: (Self.nonceBatch + 1) * half), half)
-            guard unsafe RAND_bytes(&nonceHalves, Int32(nonceHalves.count)) == 1 else {
-                (nonceHalves, usedBytes) = ([], 0)
-                throw .library("RAND_bytes")
-            }
+            (nonceHalves, usedBytes) = (RandomBytes.published((Self.nonceBatch + 1) * half), half)
             for index in 0..<half { nonce[index] = nonceHalves[index] }
         }
         for index in 0..<half { nonce[half + index] = nonceHalves[usedBytes + index] }
@@ -137,14 +132,6 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
     case refused(String)
     /// The row is not in one of the slots of its key.
     case misplaced
-    /// A call of OpenSSL failed.
-    case library(String)
-
-    package init(_ error: CryptographyError) {
-        switch error {
-        case .library(let call): self = .library(call)
-        }
-    }
 
     package var description: String {
         switch self {
@@ -155,30 +142,6 @@ package enum SealingError: Error, Hashable, CustomStringConvertible {
         case .malformed: "a row is not in the sealed form"
         case .refused(let reason): reason
         case .misplaced: "a row is not where its id is looked for: it was moved, or its key was changed"
-        case .library(let call): "\(CryptographyError.library(call))"
-        }
-    }
-}
-
-extension KeyedHash {
-    package convenience init(of key: SecretKey) throws(SealingError) {
-        do throws(CryptographyError) {
-            try self.init(key)
-        } catch {
-            throw SealingError(error)
-        }
-    }
-
-    /// The hash of some bytes.
-    ///
-    /// - Parameters:
-    ///   - bytes: The bytes to hash.
-    ///   - hash: Replaced by the hash, `length` bytes.
-    package func hash(_ bytes: [UInt8], into hash: inout [UInt8]) throws(SealingError) {
-        do throws(CryptographyError) {
-            try self.hash(bytes.span, into: &hash)
-        } catch {
-            throw SealingError(error)
         }
     }
 }

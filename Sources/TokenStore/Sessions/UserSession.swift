@@ -1,4 +1,4 @@
-package import Cryptography
+internal import Cryptography
 
 /// A session as it is stored.
 ///
@@ -63,9 +63,9 @@ package struct SessionID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// A new id, whose text does not begin with a hyphen, because a command would take it for an option.
-    package static func random() throws(CryptographyError) -> SessionID {
+    package static func random() -> SessionID {
         while true {
-            let bytes = try RandomBytes.published(length)
+            let bytes = RandomBytes.published(length)
             // The first character has the first six bits; 62 is the hyphen (RFC 4648, section 5).
             if bytes[0] >> 2 != 62 { return SessionID(bytes) }
         }

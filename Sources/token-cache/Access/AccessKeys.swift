@@ -131,8 +131,8 @@ struct AddAccessKey: ConfiguredCommand {
         let now = Int64(Date().timeIntervalSince1970)
         let key = APIKey(name: name, scopes: Set(scope), createdAt: now, expiresAt: expires?.date(from: now))
         guard !key.hasExpired(at: now) else { throw CommandFailure("--expires is in the past") }
-        let secret = try APIKeySecret.random()
-        guard let digest = try APIKeySecret.digest(of: Array(secret.utf8).span) else {
+        let secret = APIKeySecret.random()
+        guard let digest = APIKeySecret.digest(of: Array(secret.utf8).span) else {
             preconditionFailure("a new secret has the form of one")
         }
         try configuration.recordingChange(isAddition: true, name) { try add(key, secret, digest) }

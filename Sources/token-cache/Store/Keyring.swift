@@ -69,7 +69,7 @@ struct Keyring: AsyncParsableCommand {
         func run() async throws {
             if file == "-" {
                 // The file's last line ends with the newline that printing adds.
-                try StandardOutput.print(String(decoding: try KeyRingFile.newText().dropLast(), as: UTF8.self))
+                try StandardOutput.print(String(decoding: KeyRingFile.newText().dropLast(), as: UTF8.self))
             } else {
                 let path = URL(filePath: file).standardizedFileURL.path
                 try KeyRingFile(path: path, credentials: nil, directory: "").create()

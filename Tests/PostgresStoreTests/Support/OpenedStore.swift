@@ -27,7 +27,7 @@ extension PostgresTokenStore {
         try database.allow(keys: 1)
         let state = PostgresState(
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
-            versions: try versions ?? VersionClock(), postgres, options, report: report)
+            versions: versions ?? VersionClock(), postgres, options, report: report)
         // It never looks at what servers have agreed on, as the ring is in no file.
         self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
         state.noteOpened()
@@ -37,10 +37,10 @@ extension PostgresTokenStore {
 
 extension PostgresState {
     /// The key of an id's row, as an SQL literal.
-    func key(of id: String) throws -> String {
+    func key(of id: String) -> String {
         var coder = RowCoder(sealing)
         var key = RowKey()
-        try coder.key(of: Array(id.utf8), into: &key)
+        coder.key(of: Array(id.utf8), into: &key)
         return "'\\x\(key.bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined())'::bytea"
     }
 }
@@ -53,7 +53,7 @@ struct LoneHandle {
 
     init(_ options: PostgresOptions, timeout: Duration = .seconds(60)) throws {
         let state = PostgresState(
-            sealing: Sealing(.clear(index: try .random())), versions: try VersionClock(), options,
+            sealing: Sealing(.clear(index: .random())), versions: VersionClock(), options,
             StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
         ) { _ in }
         state.noteOpened()

@@ -54,7 +54,7 @@ struct TestAdministration {
         self.events = events
         opened = try Opened(
             PostgresTokenStore(
-                database, keys: try keys ?? .sealed(try KeyRing.random(createdAt: 1)), versions: versions,
+                database, keys: keys ?? .sealed(KeyRing.random(createdAt: 1)), versions: versions,
                 report: { events.add($0) }, change: { $0.retention = retention }))
         try database.allow(keys: 1, 2)
     }
@@ -80,7 +80,7 @@ struct TestAdministration {
     /// The row of an id, also that of a removed token; nil if there is none.
     func row(of id: String) throws -> StoredToken? {
         let result = try database.connection().run(
-            "SELECT \(Statement.columns) FROM token WHERE key = \(try state.key(of: id))")
+            "SELECT \(Statement.columns) FROM token WHERE key = \(state.key(of: id))")
         return result.rowCount == 0 ? nil : StoredToken(result, row: 0)
     }
 
@@ -90,7 +90,7 @@ struct TestAdministration {
     ) async throws -> UserSession {
         let key = try await administrator.handle.sessionKey(of: Array(secret.utf8))
         let session = UserSession(
-            id: try .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: expiresAt)
+            id: .random(), user: Array(user.utf8), createdAt: createdAt, expiresAt: expiresAt)
         let _: Int = try await administrator.handle.outcome {
             $0.createSession(session, key, perUser: perUser, completion: $1)
         }

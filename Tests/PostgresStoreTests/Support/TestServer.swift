@@ -76,7 +76,7 @@ final class TestServer: Sendable {
 
     /// The number of the key that sealed the row of an id.
     func keyNumber(of id: String) async throws -> Int64? {
-        try database.number("SELECT key_number FROM token WHERE key = \(try store.state.key(of: id))")
+        try database.number("SELECT key_number FROM token WHERE key = \(store.state.key(of: id))")
     }
 
     /// Whether a text that begins like this was reported.

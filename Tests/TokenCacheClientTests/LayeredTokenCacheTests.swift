@@ -88,7 +88,7 @@ import Testing
         try await until { disk.information == two }
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(30)))
     func `a session opens from the device while the server does not answer, by the defaults`() async throws {
         let one = token("one")
         try await layered().store(one)

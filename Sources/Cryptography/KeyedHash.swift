@@ -116,8 +116,8 @@ package enum ConstantTime {
 
 /// Failures of OpenSSL that no caller could answer.
 ///
-/// Its hashes, ciphers and random numbers fail only if there is no memory, or if the machine's configuration of OpenSSL turns them off.
-/// As with any other allocation that fails in Swift, the process ends, and its supervisor starts it again.
+/// OpenSSL's hashes, ciphers and random numbers fail only if there is no memory, or if its configuration turns them off. The
+/// process then ends, as it does when an allocation fails in Swift, and its supervisor starts it again.
 package enum OpenSSLFailure {
     /// Ends the process.
     ///

@@ -70,7 +70,7 @@ package final class LogOutput: Sendable {
     /// Whether it is a terminal, where a line may have to wait even after poll(2) has found room.
     private static let isTerminal = isatty(STDERR_FILENO) == 1
 
-    /// Writes a line before it returns, unless that could mean to wait for a reader: then only the queue waits, and not the
+    /// Writes a line before it returns, unless it might have to wait for a reader: then only the queue waits, and not the
     /// caller, which may be a loop or the store's writer.
     private static func write(_ line: [UInt8]) {
         // The lock keeps the lines in order, and nobody else can take the room that was found.

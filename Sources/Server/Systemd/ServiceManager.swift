@@ -33,7 +33,7 @@ package final class ServiceNotifier: Sendable {
         }
     }
 
-    /// Owns the socket; nil without a service manager.
+    /// Owns the descriptor in `target`; both are nil if the manager expects no messages or cannot be reached.
     private let socket: FileDescriptor?
     private let target: (number: Int32, address: SocketAddress)?
     private let logger: Logger

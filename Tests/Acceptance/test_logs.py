@@ -289,6 +289,22 @@ def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(se
             os.kill(reader, signal.SIGCONT)
 
 
+def test_lines_for_which_there_is_no_room_are_counted(serve):
+    server = serve({"log_level": "debug"}, prefix=READ_BY_CAT)
+    reader = stop_reading(server)
+    try:
+        for _ in range(10_200):
+            with Connection(server.address) as connection:
+                # Two bytes of a TLS handshake, which this port does not speak; each is logged.
+                connection.send(b"\x16\x03")
+                connection.expect_end()
+    finally:
+        os.kill(reader, signal.SIGCONT)
+    until(lambda: server.log().count("TLS on a plain HTTP port") == 10_000)
+    assert server.stop() == 0
+    assert re.search(r" error: 20\d lines of the log were dropped, as its reader or its disk was too slow\n", server.log())
+
+
 def test_a_second_signal_ends_the_server_also_if_nobody_reads_the_log(serve):
     server = serve({"drain_timeout": "3600s"}, prefix=READ_BY_CAT)
     reader = stop_reading(server)

@@ -53,16 +53,22 @@ package final class LogOutput: Sendable {
                 unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
-            LogOutput.write(Array(line.text(output.state.withLock(\.format)).utf8))
+            LogOutput.write(line, output.state.withLock(\.format))
         }
     }
 
     // MARK: - Standard error
 
+    private struct Waiting {
+        var lines = 0
+        /// How many lines were dropped since one was last written or queued.
+        var dropped = 0
+    }
+
     /// Writes the lines for which there was no room, one after the other.
     private static let queue = DispatchQueue(label: "log")
-    /// How many lines wait there.
-    private static let queued = Mutex(0)
+    /// What waits there.
+    private static let waiting = Mutex(Waiting())
     /// How many lines may wait; further ones are dropped.
     private static let limit = 10_000
     /// The longest line that a pipe with room takes without a wait.
@@ -72,17 +78,31 @@ package final class LogOutput: Sendable {
 
     /// Writes a line before it returns, unless it might have to wait for a reader: then only the queue waits, and not the
     /// caller, which may be a loop or the store's writer.
-    private static func write(_ line: [UInt8]) {
+    private static func write(_ line: LogLine, _ format: LogFormat) {
+        var text = line.text(format)
         // The lock keeps the lines in order, and nobody else can take the room that was found.
-        queued.withLock { count in
+        waiting.withLock { waiting in
+            guard waiting.lines < limit else {
+                waiting.dropped += 1
+                return
+            }
+            if waiting.dropped > 0 {
+                let report = LogLine(
+                    unixMilliseconds: line.unixMilliseconds, level: "error",
+                    message: "\(waiting.dropped) lines of the log were dropped, as its reader or its disk was too slow",
+                    fields: [])
+                text = report.text(format) + text
+                waiting.dropped = 0
+            }
+            let bytes = Array(text.utf8)
             // If it fails, the reader has ended or the disk is full, and there is nowhere else to report that.
-            if count == 0, !isTerminal, line.count <= longestAtOnce, BlockingIO.hasRoom(STDERR_FILENO) {
-                try? BlockingIO.write(line, to: STDERR_FILENO)
-            } else if count < limit {
-                count += 1
+            if waiting.lines == 0, !isTerminal, bytes.count <= longestAtOnce, BlockingIO.hasRoom(STDERR_FILENO) {
+                try? BlockingIO.write(bytes, to: STDERR_FILENO)
+            } else {
+                waiting.lines += 1
                 queue.async {
-                    try? BlockingIO.write(line, to: STDERR_FILENO)
-                    queued.withLock { $0 -= 1 }
+                    try? BlockingIO.write(bytes, to: STDERR_FILENO)
+                    Self.waiting.withLock { $0.lines -= 1 }
                 }
             }
         }
@@ -90,7 +110,7 @@ package final class LogOutput: Sendable {
 
     /// Waits until all lines are written, but for a second at most; call it before the process ends.
     package static func finish() {
-        guard queued.withLock(\.self) > 0 else { return }
+        guard waiting.withLock(\.lines) > 0 else { return }
         let finished = Semaphore()
         queue.async { finished.signal() }
         finished.wait(atMost: .seconds(1))

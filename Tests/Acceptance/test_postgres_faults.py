@@ -90,14 +90,25 @@ def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, pr
 
 def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated_postgres, postgres_binary, tmp_path):
     databases = replicated_postgres(standbys=1)
-    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
+    database = NamedDatabase(databases)
+    # With this alone, the server would not be warned.
+    databases.primary.sql(f"ALTER ROLE {database.user} SET client_min_messages = 'error'")
+    with PostgresStore(postgres_binary, tmp_path, database) as of_all:
         server = of_all.serve("server")
         assert store(server, "me", "first") == STORED
         databases.standbys[0].freeze()
-        with in_background(store, server, "me", "second") as second:
+
+        def cancel_the_wait():
             # Operators do this when a standby is down.
-            until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query LIKE 'INSERT INTO token%'"))
+            until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query NOT LIKE '%emit_message%'"))
+
+        with in_background(store, server, "me", "second") as second:
+            cancel_the_wait()
             assert second.result() == WRITE_FAILED
+        # With `local`, a command does not try a commit before its own.
+        with in_background(lambda: of_all.run("put", "you", "by a command", prefix=["env", "TOKEN_CACHE_STORE_DURABILITY=local"])) as put:
+            cancel_the_wait()
+            assert put.result().returncode == 1 and "canceling wait for synchronous replication" in put.result().stderr
         (line,) = [line for line in troubles(server) if "committed the write" in line]
         assert re.match(
             r"error: tokens cannot be stored.* committed the write with a warning, so it may not be on a second machine: "

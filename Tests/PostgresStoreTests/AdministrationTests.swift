@@ -56,22 +56,5 @@ import Testing
         let exact = try await store.administrator.statistics(exactly: true)
         #expect(exact.tokensAreEstimated == false && exact.tokens == 100_500)
     }
-
-    @Test func `a commit with a warning is no success, and is not repeated`() async throws {
-        let store = try TestAdministration()
-        try store.database.sql(
-            """
-            CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                RAISE WARNING USING ERRCODE = '01000', MESSAGE = 'canceling wait for synchronous replication';
-                RETURN NULL;
-            END $$
-            """,
-            """
-            CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON token DEFERRABLE INITIALLY DEFERRED
-            FOR EACH ROW EXECUTE FUNCTION warn()
-            """)
-        let error = await #expect(throws: StoreError.self) { try await store.put("1", under: "a") }
-        #expect(error?.description.contains("canceling wait for synchronous replication") == true)
-    }
 }
 #endif

@@ -69,17 +69,18 @@ struct BlockingConnection: Sendable {
         return result.rowCount == 0 ? nil : result.optionalInteger(0, 0)
     }
 
-    /// Limits how long statements of this connection wait for a lock, unless the role has a limit of its own, and sets the
-    /// isolation that all statements need.
+    /// Sets what all statements of this connection need, whatever the defaults of the database and the role are: the isolation,
+    /// the warning that a commit has not waited for the standby, and unless the role has one, a limit for waiting for a lock.
     ///
     /// A server's process goes on waiting when its connection is closed: without a limit, each attempt to store a token while
     /// another program keeps a lock would leave one behind, until the server accepts no further connection.
     ///
     /// In another isolation, a statement that has waited for a lock would not see what was committed meanwhile.
-    func limitLocks(to limit: Duration) throws(PostgresError) {
+    func configure(lockTimeout limit: Duration) throws(PostgresError) {
         try run(
             """
             SELECT set_config('default_transaction_isolation', 'read committed', false),
+            set_config('client_min_messages', 'warning', false),
             CASE WHEN current_setting('lock_timeout') = '0' THEN set_config('lock_timeout', $1::text, false) END
             """, [.text("\(max(1, Nanoseconds(limit).count / 1_000_000))")])
     }
@@ -99,7 +100,7 @@ struct BlockingConnection: Sendable {
 
     /// Runs a statement that commits.
     ///
-    /// A warning is an error: it may say that the standby did not acknowledge the commit.
+    /// It is an error if the standby did not acknowledge the commit.
     func commit(_ sql: String) throws(PostgresError) {
         _ = postgres.takeWarning()
         try run(sql)

@@ -149,9 +149,9 @@ internal import System
         }
     }
 
-    /// Takes the first warning that the server has sent since the last call.
+    /// Takes the warning that the server has sent if somebody has ended a commit's wait for the standby since the last call.
     ///
-    /// A commit with a warning is not acknowledged, as it may not be on the standby.
+    /// Such a commit is not acknowledged.
     func takeWarning() -> PostgresError? { notices.warning.take() }
 
     var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
@@ -261,7 +261,9 @@ private final class Notices {
         // The process ends because another one has crashed. This warning says nothing of a commit that was answered before it,
         // and there is none after it.
         case "WARNING" where said.state == .crashShutdown: end = said
-        case "WARNING": warning = warning ?? said
+        // All others, such as that a vacuum is needed, say nothing of the commit. Both that do come from this function, and have
+        // no code of their own.
+        case "WARNING" where field(CPOSTGRES_FUNCTION) == "SyncRepWaitForLSN": warning = said
         case "FATAL", "PANIC": end = said
         default: break
         }

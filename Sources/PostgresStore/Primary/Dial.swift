@@ -68,8 +68,8 @@ struct Dial: Sendable {
         }
         var provenAt = MonotonicTime.now
         if case .none(let evidence) = trial { provenAt = evidence }
+        try connection.configure(lockTimeout: options.timeout)
         if triesCommit, try !commits(connection) { return nil }
-        try connection.limitLocks(to: options.timeout)
         try prepare(connection)
         return ReadyConnection(
             connection: connection.postgres, server: ServerIdentity(facts), description: facts.description,

@@ -200,7 +200,7 @@ final class PrimaryConnections: Sendable {
                 let connection = try BlockingConnection(parameters, until: .now + limit)
                 let facts = try check(connection)
                 state.withLock { ($0.primary, $0.facts) = (index, facts) }
-                try connection.limitLocks(to: Self.lockTime)
+                try connection.configure(lockTimeout: Self.lockTime)
                 if needsProof { try Fence.prove(connection, within: Self.proofTime) }
                 return connection.until(deadline)
             } catch {

@@ -16,6 +16,7 @@ from doctor import advices, examine, said
 from http_client import exchange, get, post
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
+from storage_shim import StorageShim
 from test_transfer import copy, fill
 
 
@@ -231,6 +232,21 @@ def test_servers_that_are_stopped_while_they_connect_end_well(url, serve, tmp_pa
 
 
 # Keys
+
+def test_commands_that_add_a_key_at_once_do_not_undo_each_other(url, postgres, shim_library, tmp_path):
+    with StorageShim(shim_library, tmp_path / "simulated") as disk:
+        disk.data.mkdir(mode=0o700)
+        disk.set(sync_delay_microseconds=20_000)
+        environment = {**settings_of(url, disk.data), **disk.environment}
+        printed(environment, "put", "a", "b")
+        for _ in range(3):
+            with ThreadPoolExecutor(3) as threads:
+                ended = list(threads.map(lambda _: run("keyring", "add", environment=environment).returncode, range(3)))
+            assert sorted(ended) == [0, 1, 1], "the others are told that a key waits"
+            in_file = re.findall(r"(?m)^\d+(?= )", (disk.data / "keys").read_text())
+            assert in_file == [number for number, in postgres.sql("SELECT number FROM sealing_key WHERE number > 0 ORDER BY number")]
+            printed(environment, "keyring", "rotate")
+
 
 def of_server(server, *command):
     done = run(*command, "--config", str(server.folder / "token-cache.yaml"))

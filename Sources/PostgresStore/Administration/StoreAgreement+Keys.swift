@@ -36,34 +36,38 @@ extension StoreAgreement: KeyRingAdministrator {
 
     func addKey() async throws(StoreError) -> SealingKey {
         try await connections.onThread { [self] () throws(StoreError) in
-            let row = try look()
-            try checkKeys(try completeFile(), row)
-            // Otherwise the new key could get the number of another key in the database.
-            if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
-                throw addedElsewhere(missing)
-            }
-            let active = row.sealingKey ?? sealedRing.active.number
-            if let newest = row.fingerprints.keys.max(), newest != active {
-                throw .refused(
-                    "key \(newest) was added before, and waits; when all servers have it, run token-cache keyring rotate"
-                )
-            }
-            try change { (ring) throws(StoreError) in
-                // Fails if the file cannot be changed, before the database has a key that is in no file.
-                try state.sealing.save(ring, to: file)
-                // Never a key that is in the file only: it may have been retired on another server since.
-                let new = try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
-                let key = SealingKey(new.newest, sealing: active)
-                // First the database, where only one server can add a key of this number: with another one in its file, a
-                // server could store nothing.
-                let isAdded = try perform { (connection) throws(PostgresError) in
-                    try StoreRow.add(key.number, key.fingerprint, to: connection)
-                }
-                guard isAdded else { throw addedElsewhere(key.number) }
-                return new
-            }
-            return SealingKey(sealedRing.newest, sealing: active)
+            try FileReplacement.withLock(onFolderOf: file.path, addKeyNow)
         }
+    }
+
+    private func addKeyNow() throws(StoreError) -> SealingKey {
+        let row = try look()
+        try checkKeys(try completeFile(), row)
+        // Otherwise the new key could get the number of another key in the database.
+        if let missing = row.fingerprints.keys.filter({ sealedRing.numberedKey($0) == nil }).max() {
+            throw addedElsewhere(missing)
+        }
+        let active = row.sealingKey ?? sealedRing.active.number
+        if let newest = row.fingerprints.keys.max(), newest != active {
+            throw .refused(
+                "key \(newest) was added before, and waits; when all servers have it, run token-cache keyring rotate"
+            )
+        }
+        try change { (ring) throws(StoreError) in
+            // Fails if the file cannot be changed, before the database has a key that is in no file.
+            try state.sealing.save(ring, to: file)
+            // Never a key that is in the file only: it may have been retired on another server since.
+            let new = try ring.addingKey(createdAt: Int64(time(nil))).activating(ring.active.number)
+            let key = SealingKey(new.newest, sealing: active)
+            // First the database, where only one server can add a key of this number: with another one in its file, a
+            // server could store nothing.
+            let isAdded = try perform { (connection) throws(PostgresError) in
+                try StoreRow.add(key.number, key.fingerprint, to: connection)
+            }
+            guard isAdded else { throw addedElsewhere(key.number) }
+            return new
+        }
+        return SealingKey(sealedRing.newest, sealing: active)
     }
 
     private func addedElsewhere(_ number: Int) -> StoreError {
@@ -123,7 +127,9 @@ extension StoreAgreement: KeyRingAdministrator {
                 throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")
             }
             guard sealedRing.numberedKey(number) != nil else { return }
-            try change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+            try FileReplacement.withLock(onFolderOf: file.path) { () throws(StoreError) in
+                try change { (ring) throws(StoreError) in ring.removingKey(numbered: number) }
+            }
         }
     }
 

@@ -238,7 +238,7 @@ final class StoreAgreement: Sendable {
     @discardableResult
     func completeFile() throws(StoreError) -> KeyRing { try state.sealing.ring(in: file) }
 
-    /// Changes the ring in the file, and the one in use.
+    /// Changes the ring in the file, and the one in use; the caller has locked its folder, as several commands may do so at once.
     func change(_ body: (KeyRing) throws(StoreError) -> KeyRing) throws(StoreError) {
         turn.wait()
         defer { turn.signal() }

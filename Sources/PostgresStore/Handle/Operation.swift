@@ -125,6 +125,8 @@ final class FetchOperation: AnsweredOperation<Fetched> {
     ) {
         (self.key, self.limit, self.session) = (key, limit, session)
         super.init(rows, .nothing, bytes: bytes, completion: completion)
+        // The answers of a group are in memory together, until its transaction has ended.
+        isAlone = limit > SharedStatement.longestValue
     }
 
     override var isWrite: Bool { false }

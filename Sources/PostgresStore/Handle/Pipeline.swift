@@ -9,6 +9,7 @@ final class Pipeline {
     private(set) var groups: [Group] = []
     /// Groups whose answers wait for a proof that this server was still the primary when they came.
     var held: HeldAnswers<Group>
+    private var receivedAt = MonotonicTime(nanoseconds: 0)
     /// Whether the handle waits for the socket to become writable.
     var awaitsWriting = false
 
@@ -45,6 +46,9 @@ final class Pipeline {
 
     /// When the oldest group without an answer was sent; nil if there is none.
     var waitingSince: MonotonicTime? { groups.first?.sentAt }
+
+    /// Since when nothing has come although a group has no answer; nil if there is none.
+    var silentSince: MonotonicTime? { waitingSince.map { max($0, receivedAt) } }
 
     var hasFence: Bool { groups.contains(where: \.isFence) }
 
@@ -86,6 +90,7 @@ final class Pipeline {
     /// - Parameter ended: Gets the groups whose transactions have ended, also if this throws.
     func receive(_ ended: inout [Group]) throws(PostgresError) {
         try connection.receive()
+        receivedAt = .now
         while !groups.isEmpty, !connection.isBusy {
             guard let result = connection.nextResult() else {
                 // A statement's answer has ended.

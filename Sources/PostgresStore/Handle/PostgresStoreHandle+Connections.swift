@@ -59,11 +59,11 @@ extension PostgresStoreHandle {
         flush()
     }
 
-    /// Whether the connection's oldest request has waited for more than half of `store.timeout`.
+    /// Whether requests wait on the connection, and nothing has come for more than half of `store.timeout`.
     ///
     /// If only reads wait, a second is enough, as they wait for no other transaction.
     private func isHopeless(_ pipeline: Pipeline) -> Bool {
-        guard let since = pipeline.waitingSince else { return false }
+        guard let since = pipeline.silentSince else { return false }
         let half = Nanoseconds(options.timeout).count / 2
         let isReading = !pipeline.groups.contains { $0.isWrite || $0.isFence }
         return (MonotonicTime.now - since).count > (isReading ? min(half, Self.patienceWithReads.count) : half)

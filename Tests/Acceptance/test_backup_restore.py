@@ -73,7 +73,7 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
     if not is_running:
         server.stop()
     message = refused(server.data, "backup", str(tmp_path / "none" / "backup.db"))
-    assert re.search(rf"there is no folder {tmp_path / 'none'}; make it, so that the user \S+ can write in it", message)
+    assert re.search(rf"there is no folder {tmp_path / 'none'}; make it, writable for the user \S+", message)
     assert f"{server.data / 'keys'} is no folder" in refused(server.data, "backup", str(server.data / "keys" / "backup.db"))
     (tmp_path / "folder").mkdir()
     message = refused(server.data, "backup", str(tmp_path / "folder"))
@@ -106,7 +106,10 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
     assert contents == {name: (server.data / name).read_bytes() for name in contents}
     assert exchange(server.address, post("me", "again")).body == STORED
     assert server.stop() == 0
-    assert "is the store itself" in refused(server.data, "restore", str(server.data / "tokens.db"))
+    for file in server.data / "tokens.db", server.data / "tokens.db.new":
+        file.touch()
+        assert "is a file of the store itself" in refused(server.data, "restore", str(file))
+        assert file.exists()
     assert printed(server.data, "get", "me") == "again\n"
 
 

@@ -30,9 +30,11 @@ package final class OfflineSQLiteStore: OfflineStore {
     package func restore(
         _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
-        defer { database.discardNew() }
-        guard !FileIdentity.areSame(path, database.path) else { throw .refused("\(path) is the store itself") }
+        guard ![database.path, database.new].contains(where: { FileIdentity.areSame(path, $0) }) else {
+            throw .refused("\(path) is a file of the store itself")
+        }
         try BackupFile.check(path, BackupFile.consequence)
+        defer { database.discardNew() }
         database.discardNew()
         try PrivateFile.copy(path, to: database.new)
         let former = formerCounts()

@@ -21,7 +21,7 @@ package enum PrivateFile {
         // Looked up only for messages that name the user, because the lookup may have to ask other programs.
         var user: String { UserName.present }
         switch error.code {
-        case ENOENT: return .refused("there is no folder \(folder); make it, so that the user \(user) can write in it")
+        case ENOENT: return .refused("there is no folder \(folder); make it, writable for the user \(user)")
         case ENOTDIR: return .refused("\(folder) is no folder; name a file in a folder")
         case EACCES, EPERM:
             return .refused(

@@ -1,4 +1,5 @@
 """Each limit at its edge: the largest allowed value is served, one more is refused."""
+import ssl
 import subprocess
 
 import pytest
@@ -177,6 +178,21 @@ def test_connections_that_never_begin_their_handshake_keep_no_client_out(serve, 
     for _ in range(3):
         assert is_served(server)
     for connection in silent:
+        connection.close()
+
+
+@pytest.mark.parametrize("begun", [b"G", b"\r"], ids=["a request", "an empty line"])
+def test_many_clients_that_send_one_byte_leave_memory_for_others(serve, tmp_path, begun):
+    certificate, key = make_certificate(tmp_path)
+    server = serve({"listen": "https://127.0.0.1:0", "tls": {"certificate": certificate, "private_key": key},
+                    "limits": {"buffers": "8 MiB"}})
+    context = ssl.create_default_context(cafile=certificate)
+    slow = [Connection(server.address, context=context, host="localhost") for _ in range(320)]
+    for connection in slow:
+        connection.send(begun)
+    with Connection(server.address, context=context, host="localhost") as other:
+        assert other.exchange(get("nobody")).body == NOT_FOUND
+    for connection in slow:
         connection.close()
 
 

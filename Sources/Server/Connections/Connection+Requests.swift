@@ -106,11 +106,12 @@ extension Connection {
         let isIdle = if case .start = part { true } else { false }
         if isIdle {
             releaseBuffers(to: context)
-        } else {
+        } else if output.capacity > 2 * BufferPool.bufferSize {
             // A large answer's buffer is not kept while a part of the next request is awaited.
-            if output.capacity > 2 * BufferPool.bufferSize { output = [] }
-            if context.bufferBudget.isScarce { releaseRoom() }
+            output = []
         }
+        // An idle connection may hold the first half of an empty line.
+        if !reader.isEmpty, context.bufferBudget.isScarce { releaseRoom() }
         guard account(for: waitingBytes, on: context) else {
             refuse(.outOfBuffers, on: context)
             return true

@@ -30,8 +30,11 @@ internal import System
     private(set) var fault: Int32 = 0
     /// Whether the peer has closed its sending side, with or without close_notify.
     private(set) var hasEnded = false
-    /// Bytes received since the beginning, the end of the handshake, or the last byte of application data.
+    /// Bytes received since the beginning or the end of the handshake, without those that came with application data.
     private var unusedBytes = 0
+    /// For how many received bytes one byte of application data pays: those of its record with padding, but not any number of key
+    /// updates before it.
+    private static let bytesForOne = 256
     /// The limit of `unusedBytes`: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control
     /// of turns and deadlines.
     ///
@@ -141,7 +144,7 @@ internal import System
         }
         readingNeeds = .readable
         if result > 0 {
-            unusedBytes = 0
+            unusedBytes = max(0, unusedBytes - Self.bytesForOne * Int(result))
             // Also true if only a part of a record is there; the next read then returns nothing.
             hasPending = unsafe SSL_has_pending(handle) == 1
             return .received(Int(result))

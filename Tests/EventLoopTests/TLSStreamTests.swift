@@ -157,20 +157,21 @@ import Testing
         }
     }
 
-    @Test(arguments: [30, 3_000])
-    func `a client that sends nothing but new keys is cut off`(count: Int) async throws {
+    @Test(arguments: [(30, "word", 3), (3_000, "word", 3), (1_000, "w", 20)])
+    func `a client that sends hardly anything but new keys is cut off`(
+        count: Int, text: String, rounds: Int
+    ) async throws {
         try await withLoop { loop in
             let (server, descriptor) = try socketPair()
             async let served = serveEcho(server, context, on: loop)
             let isServed = try await blocking {
                 let client = try TLSClient(descriptor)
                 try client.connect()
-                // Data in between restarts the count.
-                for _ in 0..<3 {
+                for _ in 0..<rounds {
                     for _ in 0..<count { try? client.updateKey() }
                     do {
-                        try client.send("word")
-                        guard try client.receiveText() == "word" else { return false }
+                        try client.send(text)
+                        guard try client.receiveText() == text else { return false }
                     } catch {
                         return false
                     }

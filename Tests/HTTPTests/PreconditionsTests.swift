@@ -48,6 +48,14 @@ import Testing
         #expect(preconditions([line]) == nil)
     }
 
+    @Test(arguments: [0, 1])
+    func `a list has at most 32 tags`(_ more: Int) {
+        let list = repeatElement(#""a""#, count: Preconditions.tagLimit / 2)
+        let last = repeatElement(#""b""#, count: Preconditions.tagLimit / 2 + more)
+        let lines = [list, last].map { "If-None-Match: " + $0.joined(separator: ",") }
+        #expect((preconditions(lines) == nil) == (more == 1))
+    }
+
     @Test
     func `a version is the number of its own tag, and no other text is`() {
         var random = SeededGenerator(seed: 7)

@@ -10,6 +10,9 @@ package struct Preconditions: Hashable, Sendable {
         self.noneMatch = noneMatch
     }
 
+    /// How many entity tags a list may have: they are kept while a request waits.
+    package static let tagLimit = 32
+
     /// A header that is not `*` or a list of entity tags.
     package struct Malformed: Error {}
 
@@ -30,7 +33,7 @@ package struct Preconditions: Hashable, Sendable {
         for line in lines {
             guard EntityTag.appendList(line, of: bytes, to: &tags) else { throw Malformed() }
         }
-        guard !tags.isEmpty else { throw Malformed() }
+        guard (1...tagLimit).contains(tags.count) else { throw Malformed() }
         return .tags(tags)
     }
 }

@@ -48,7 +48,10 @@ extension Response {
     }
 
     static var malformedPreconditions: Response {
-        Response(.badRequest, "If-Match or If-None-Match is neither * nor a list of entity tags in quotation marks.")
+        Response(
+            .badRequest,
+            "If-Match or If-None-Match is neither * nor a list of at most \(Preconditions.tagLimit) entity tags in quotation marks."
+        )
     }
 
     static var twoPreconditions: Response {

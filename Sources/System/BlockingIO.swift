@@ -10,11 +10,7 @@ package enum BlockingIO {
     /// - Parameters:
     ///   - bytes: What to write.
     ///   - descriptor: Where to write.
-    ///   - waitsForRoom: Whether to wait if another program has made the descriptor non-blocking and it takes no more bytes;
-    ///     otherwise that is the error `EAGAIN`.
-    package static func write(
-        _ bytes: [UInt8], to descriptor: Int32, waitsForRoom: Bool = false
-    ) throws(SystemError) {
+    package static func write(_ bytes: [UInt8], to descriptor: Int32) throws(SystemError) {
         var written = 0
         while written < bytes.count {
             let count = unsafe bytes.withUnsafeBytes { bytes in
@@ -22,7 +18,8 @@ package enum BlockingIO {
                     unsafe Glibc.write(descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written)
                 }
             }
-            if count < 0 && errno == EAGAIN && waitsForRoom {
+            // Another program has made it non-blocking.
+            if count < 0 && errno == EAGAIN {
                 _ = hasRoom(descriptor, within: -1)
                 continue
             }

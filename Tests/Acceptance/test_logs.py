@@ -7,6 +7,7 @@ import resource
 import signal
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,21 @@ def test_lines_for_which_there_is_no_room_are_counted(serve):
     assert re.search(r" error: 20\d lines of the log were dropped, as its reader or its disk was too slow\n", server.log())
 
 
+def test_an_access_log_on_a_pipe_that_does_not_block_is_whole(serve):
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    server = serve({"access_log": "json"}, output=writing)
+    os.close(writing)
+    with Connection(server.address) as connection:
+        # More than the pipe takes.
+        for _ in range(2_000):
+            connection.exchange(get("nobody"))
+    with open(reading, encoding="utf-8") as reader, ThreadPoolExecutor(1) as thread:
+        read = thread.submit(reader.read)
+        assert server.stop() == 0
+        assert len(read.result().splitlines()) == 2_000
+
+
 def test_a_second_signal_ends_the_server_also_if_nobody_reads_the_log(serve):
     server = serve({"drain_timeout": "3600s"}, prefix=READ_BY_CAT)
     reader = stop_reading(server)
@@ -352,6 +368,19 @@ def test_a_renamed_file_is_left_on_sighup_and_no_line_is_lost(serve, tmp_path):
     files = list(tmp_path.glob("access.log*"))
     lines = [json.loads(line)["request_id"] for path in files for line in path.read_text().splitlines()]
     assert len(files) == 21 and sorted(lines) == sorted(sum(asked, []))
+
+
+def test_a_renamed_file_is_left_although_the_settings_have_a_fault(serve, tmp_path):
+    file = tmp_path / "access.log"
+    server = serve({"access_log": "json", "access_log_file": str(file)})
+    with open(server.folder / "token-cache.yaml", "a", encoding="utf-8") as settings:
+        settings.write("\nunknown: 1\n")
+    file.rename(tmp_path / "access.log.1")
+    server.send_signal(signal.SIGHUP)
+    until(lambda: "no setting changes" in server.log())
+    exchange(server.address, get("a"))
+    assert server.stop() == 0
+    assert json.loads(file.read_text())["status"] == 200
 
 
 def test_a_full_disk_is_told_and_requests_are_answered(serve):

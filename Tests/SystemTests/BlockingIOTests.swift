@@ -18,21 +18,10 @@ import Testing
         let sent = (0..<1_000_000).map { UInt8(truncatingIfNeeded: $0) }
         if isNonBlocking { #expect(fcntl(writing, F_SETFL, O_NONBLOCK) == 0) }
         try NamedThread.start("writer") {
-            try? BlockingIO.write(sent, to: writing, waitsForRoom: isNonBlocking)
+            try? BlockingIO.write(sent, to: writing)
             close(writing)
         }
         #expect(try BlockingIO.read(from: reading) == sent)
-        close(reading)
-    }
-
-    @Test func `a full pipe is an error for a writer that does not wait`() throws {
-        let (reading, writing) = try pipe()
-        #expect(fcntl(writing, F_SETFL, O_NONBLOCK) == 0)
-        #expect(throws: SystemError(call: "write", code: EAGAIN)) {
-            try BlockingIO.write([UInt8](repeating: 0, count: 1 << 20), to: writing)
-        }
-        close(writing)
-        #expect(try BlockingIO.read(from: reading, limit: 3) == [0, 0, 0])
         close(reading)
     }
 

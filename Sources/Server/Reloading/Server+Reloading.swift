@@ -126,12 +126,14 @@ extension Server {
     private func reloadNow(_ reason: String) async -> ReloadOutcome {
         do {
             let before = settingsInForce
-            // Everything that can fail comes first. If the store refuses, the audit log stays reopened, which changes no setting.
+            // First, as the files may have been renamed, whatever is wrong with the settings.
+            if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
+            let isReopened = try await reopenAuditLog(reason)
+            // Then everything that can fail.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings
             let destination = try Self.destination(settings)
-            let isReopened = try await reopenAuditLog(reason)
             try await store.change(settings.storeRetention)
             if let certificates = reading.certificates {
                 // If they were read again meanwhile, these are older: the next check notices that and reads them again.

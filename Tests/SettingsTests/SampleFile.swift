@@ -15,7 +15,10 @@ enum SampleFile {
         SIGHUP makes the server read everything again. These need a restart: \(list(Setting.keysThatNeedRestart)). The others \
         change at once, for open connections at their next request. If anything is wrong, nothing changes.
         """, "",
-        "Sizes are in bytes or have a unit: KiB, MiB, GiB. Times are in seconds or have a unit: ms, s, m, h, d.",
+        """
+        Sizes are in bytes or have a unit: KiB, MiB, GiB. Times are in seconds or have a unit: ms, s, m, h, d; those of retention \
+        need one.
+        """,
     ]
 
     static var text: String {

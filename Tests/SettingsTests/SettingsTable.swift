@@ -2,7 +2,7 @@ import Settings
 
 /// Writes the table of all settings in config/README.md.
 ///
-/// Only config/token-cache.yaml has what is allowed, and the rest of each purpose.
+/// Only config/token-cache.yaml says what they are for.
 enum SettingsTable {
     static let (begin, end) = ("<!-- settings:begin -->", "<!-- settings:end -->")
 
@@ -11,10 +11,10 @@ enum SettingsTable {
         let rows = Setting.all.map { setting in
             [
                 code(setting.key) + (setting.option.map { " (\(code($0)))" } ?? ""), value(setting),
-                setting.effect == .atStart ? "no" : "yes", firstSentence(setting.paragraphs[0]),
+                setting.effect == .atStart ? "no" : "yes",
             ]
         }
-        let header = [["key", "default", "reload", "purpose"], Array(repeating: "---", count: 4)]
+        let header = [["key", "default", "reload"], Array(repeating: "---", count: 3)]
         let lines = (header + rows).map { cells in
             "| " + cells.map { $0.replacing("|", with: "\\|") }.joined(separator: " | ") + " |"
         }
@@ -25,10 +25,6 @@ enum SettingsTable {
         let values = setting.values(Settings())
         if values.isEmpty { return "none" }
         return values == [""] ? "empty" : values.map(code).joined(separator: ", ")
-    }
-
-    private static func firstSentence(_ text: String) -> String {
-        text.firstRange(of: ". ").map { String(text[..<$0.lowerBound]) + "." } ?? text
     }
 
     private static func code(_ text: String) -> String { "`\(text)`" }

@@ -45,8 +45,8 @@ extension Setting {
             ),
             takesEffect: .atStart,
             """
-            The largest size of the database. Beyond it, a token with a new id gets 50001. The WAL beside the database takes
-            about 8 MiB more. off sets no limit.
+            The largest size of the database. Beyond it, a token with a new id gets 50001, and no session is made. The WAL
+            beside the database takes about 8 MiB more. off sets no limit.
             """
         ),
         Setting(
@@ -54,8 +54,7 @@ extension Setting {
             takesEffect: .atStart,
             """
             How long the disk may take for one write. After that the POSTs behind the write get 50001, further ones get it at
-            once, and the server is not ready, until the disk answers again. Building the index of a retention counts as a
-            write as well.
+            once, and the server is not ready, until the disk answers again.
             """
         ),
         Setting(

@@ -331,12 +331,13 @@ def test_the_same_id_is_in_the_answer_and_in_both_logs(site, claim):
     assert CHOSEN not in site.server.output() + site.proxy.log()
 
 
-def test_an_answer_of_the_proxy_itself_has_an_id_in_its_log(site):
+def test_an_answer_of_the_proxy_itself_has_its_method_and_an_id_in_the_log(site):
     before = len(site.proxy.log().splitlines())
-    for status, path, open_connection in (302, "/token", site.plain), (404, "/other", site.secure):
-        answer = site.request("GET", path, headers={"X-Request-Id": CHOSEN}, open_connection=open_connection)
+    for status, method, path, open_connection in (
+            (302, "GET", "/token", site.plain), (308, "POST", "/token", site.plain), (404, "GET", "/other", site.secure)):
+        answer = site.request(method, path, headers={"X-Request-Id": CHOSEN}, open_connection=open_connection)
         assert answer.status == status
         entry = until(lambda: [
             line for line in site.proxy.log().splitlines()[before:] if re.search(rf"\b{status}\b", line)])[-1]  # noqa: B023
         assert re.search(site.proxy.request_id, entry), entry
-        assert CHOSEN not in entry
+        assert method in entry and CHOSEN not in entry, entry

@@ -17,34 +17,25 @@ struct ConfigurationOptions: ParsableArguments {
     @Option(
         name: .long,
         help: ArgumentHelp(
-            "Keep the database in this folder. (default: \(Setting.dataDirectory.plainDefault))", valueName: "directory"
+            "The folder of the database. (default: \(Setting.dataDirectory.plainDefault))", valueName: "directory"
         )
     )
     var dataDirectory: String?
 
-    @Option(
-        name: .long,
-        help: ArgumentHelp(
-            "Log from this level on: \(Setting.logLevel.allowed). (default: \(Setting.logLevel.plainDefault))",
-            valueName: "level"
-        )
-    )
-    var logLevel: String?
-
     /// Reads the settings, with the options among them.
     ///
-    /// - Parameter listen: The addresses of the command line; if empty, the environment or the file decides.
-    func loader(listen: [String] = []) -> SettingsLoader {
+    /// - Parameter serving: The options of commands that have these.
+    func loader(_ serving: ServingOptions? = nil) -> SettingsLoader {
         var loader = SettingsLoader(environment: ProcessInfo.processInfo.environment, filePath: config)
-        if !listen.isEmpty { loader.flags[Setting.listen.key] = listen }
         if let dataDirectory { loader.flags[Setting.dataDirectory.key] = [dataDirectory] }
-        if let logLevel { loader.flags[Setting.logLevel.key] = [logLevel] }
+        if let serving, !serving.listen.isEmpty { loader.flags[Setting.listen.key] = serving.listen }
+        if let level = serving?.logLevel { loader.flags[Setting.logLevel.key] = [level] }
         return loader
     }
 
     /// Loads the settings in effect; on an error, prints it and ends the command with status 1.
-    func load(listen: [String] = []) throws -> Settings {
-        try loadWithOrigins(loader(listen: listen)).settings
+    func load(_ serving: ServingOptions? = nil) throws -> Settings {
+        try loadWithOrigins(loader(serving)).settings
     }
 
     /// Like `load`, and tells where each value comes from.
@@ -65,8 +56,8 @@ struct ConfigurationOptions: ParsableArguments {
     }
 }
 
-/// The option for the addresses of clients.
-struct ListenOptions: ParsableArguments {
+/// The options for settings that only a server has.
+struct ServingOptions: ParsableArguments {
     @Option(
         name: .long,
         help: ArgumentHelp(
@@ -74,6 +65,15 @@ struct ListenOptions: ParsableArguments {
         )
     )
     var listen: [String] = []
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Log from this level on: \(Setting.logLevel.allowed). (default: \(Setting.logLevel.plainDefault))",
+            valueName: "level"
+        )
+    )
+    var logLevel: String?
 }
 
 /// A command with settings: when it fails, the installed settings file is named if it was probably forgotten.

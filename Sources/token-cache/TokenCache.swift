@@ -14,7 +14,6 @@ struct TokenCache: AsyncParsableCommand {
         discussion: """
             EXAMPLES
               token-cache serve
-              token-cache serve --listen 0.0.0.0:8080 --data-directory /var/lib/token-cache
               token-cache serve --config /etc/token-cache/token-cache.yaml
               token-cache check-config --config /etc/token-cache/token-cache.yaml
               # Whoever knows an ID can read and replace its token: make IDs with

@@ -22,12 +22,12 @@ struct Diagnose: AsyncParsableCommand {
             """
     )
 
-    @OptionGroup var addresses: ListenOptions
+    @OptionGroup var serving: ServingOptions
     @OptionGroup var options: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
     func run() async throws {
-        let report = Doctor(options.loader(listen: addresses.listen), version: Version.text).examine()
+        let report = Doctor(options.loader(serving), version: Version.text).examine()
         try output.print(report, DoctorText.text(of: report))
         if report.problems > 0 { throw ExitCode.failure }
     }

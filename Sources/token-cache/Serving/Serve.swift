@@ -24,7 +24,7 @@ struct Serve: ConfiguredCommand {
             """
     )
 
-    @OptionGroup var addresses: ListenOptions
+    @OptionGroup var serving: ServingOptions
     @OptionGroup var configuration: ConfigurationOptions
 
     @Flag(
@@ -32,7 +32,7 @@ struct Serve: ConfiguredCommand {
     var acceptDamagedWal = false
 
     func run() async throws {
-        let loader = configuration.loader(listen: addresses.listen)
+        let loader = configuration.loader(serving)
         var loaded = try configuration.loadWithOrigins(loader)
         guard !acceptDamagedWal || loaded.settings.store.url.isEmpty else {
             throw CommandFailure(
@@ -58,8 +58,8 @@ struct CheckConfig: ConfiguredCommand {
             "Before a start or a reload: check the settings and the files that they name, and print the settings.",
         discussion: """
             It refuses what serve refuses, including certificates, keys and folders that are missing or that the server's \
-            user cannot use, and addresses that are named twice or that this machine does not have. token-cache doctor \
-            also checks the store.
+            user cannot use, and addresses that are named twice or that this machine does not have; only a start shows that \
+            another program uses an address, or that it needs a privilege. token-cache doctor also checks the store.
 
             It has only the rights of the user who runs it, so run it as the server's user. With --json it also describes each \
             setting.
@@ -70,7 +70,7 @@ struct CheckConfig: ConfiguredCommand {
             """
     )
 
-    @OptionGroup var addresses: ListenOptions
+    @OptionGroup var serving: ServingOptions
     @OptionGroup var configuration: ConfigurationOptions
     @OptionGroup var output: OutputOptions
 
@@ -78,7 +78,7 @@ struct CheckConfig: ConfiguredCommand {
     var syntaxOnly = false
 
     func run() async throws {
-        let settings = try configuration.load(listen: addresses.listen)
+        let settings = try configuration.load(serving)
         for remark in try StartCheck.check(settings, isSyntaxOnly: syntaxOnly) { StandardError.print(remark) }
         try output.print(Setting.all.map { Description($0, settings) }, settings.listing)
     }

@@ -23,8 +23,8 @@ struct Backup: StoreCommand {
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
-              token-cache backup --into /var/backups/tokens --keep hourly=24,daily=7,weekly=4
-              token-cache backup --into /var/backups/tokens --after 'rclone copy "$BACKUP_FILE" offsite:tokens'
+              token-cache backup --into /backups --keep hourly=24,daily=7,weekly=4
+              token-cache backup --into /backups --after 'rclone copy "$BACKUP_FILE" b2:'
               token-cache verify /var/backups/tokens.db
             """
     )

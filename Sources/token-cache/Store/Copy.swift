@@ -20,7 +20,7 @@ struct Copy: StoreCommand {
 
             EXAMPLES
               token-cache copy --from /var/lib/token-cache --to /var/lib/token-cache.new
-              token-cache copy --from /var/lib/token-cache --to postgresql://token_cache@db1,db2/tokens
+              token-cache copy --from ./data --to postgresql://token_cache@db1,db2/tokens
               token-cache copy --from old.yaml --to new.yaml
             """
     )

@@ -59,7 +59,7 @@ struct Keyring: AsyncParsableCommand {
 
                 EXAMPLES
                   token-cache keyring create /etc/credstore/token-cache.keys
-                  token-cache keyring create - | kubectl create secret generic token-cache-keys --from-file=token-cache.keys=/dev/stdin
+                  token-cache keyring create - | systemd-creds encrypt - token-cache.keys
                 """
         )
 
@@ -167,7 +167,7 @@ struct Keyring: AsyncParsableCommand {
             ]
             if !isNew {
                 lines.append(
-                    "it was made before, by keyring add or by a rotation that was cut off; run this again to replace it as well"
+                    "it was made before this run and stays; only if it is to be replaced as well, run this again"
                 )
             }
             lines += retired.map {

@@ -73,7 +73,8 @@ struct Verify: StoreCommand {
               token-cache verify
               token-cache verify /var/backups/tokens.db
               # With the copy of the key ring that is kept elsewhere
-              TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-2026-11-23-0705 token-cache verify /var/backups/tokens.db
+              export TOKEN_CACHE_SEALING_KEY_RING=/media/safe/keys-2026-11-23-0705
+              token-cache verify /var/backups/tokens.db
             """
     )
 

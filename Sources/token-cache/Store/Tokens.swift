@@ -79,7 +79,7 @@ struct Delete: StoreCommand {
         abstract: "Delete tokens, and their traces in the files; the exit status is 1 if there was none.",
         discussion: """
             EXAMPLES
-              token-cache delete 9f8a4c1e7b3d60528cd1e5f27a94b306 c41d09b7e2f85a6330d7b19e4ac5f862
+              token-cache delete 9f8a4c1e7b3d60528cd1e5f27a94b306
               token-cache delete - < ids.txt
             """
     )

@@ -19,7 +19,7 @@ package enum ServerControl {
         do throws(ServerClient.Failure) {
             return try ServerClient(path: path, timeoutInSeconds: timeoutInSeconds).answer("GET", "/readyz")
         } catch {
-            return ServiceReadiness(reasons: ["\(path) does not report its readiness: \(error)"])
+            return ServiceReadiness(reasons: ["no answer from \(path): \(error)"])
         }
     }
 

@@ -69,7 +69,7 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     }
 
     private static let adviceOnDamagedWAL = """
-        Put a backup in the store's place with token-cache restore, or go on without it, which keeps a copy of the WAL: \
+        Put a backup in the store's place with token-cache restore, or go on without these commits, of which a copy is kept: \
         token-cache serve --accept-damaged-wal, once
         """
 

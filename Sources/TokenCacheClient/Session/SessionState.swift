@@ -78,7 +78,7 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
     /// A sentence for logs.
     public var description: String {
         switch self {
-        case .notOpen(let state): "the session is \(state), so there is no token"
+        case .notOpen(let state): "the session is not open (it is \(state)), so there is no token"
         case .closed: "the session was closed meanwhile"
         case .expired: "the token has expired or was refused, and there is nothing to refresh it by"
         case .blankToken: "the login or the refresh brought a blank token"

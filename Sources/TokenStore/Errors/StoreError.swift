@@ -163,6 +163,6 @@ package struct StoreLimit: Hashable, Sendable, CustomStringConvertible {
     }
 
     package var description: String {
-        "the store takes \(bytes) bytes, as many as store.max_bytes allows; new ids are refused, known ones are not"
+        "the store takes \(bytes) bytes, as many as store.max_bytes allows; new ids and sessions are refused, known ids are not"
     }
 }

@@ -30,7 +30,8 @@ package enum StoreOpenError: Error, Hashable, CustomStringConvertible {
         switch self {
         case .directory(let error): "\(error)"
         case .keyRing(let error): "\(error)"
-        case .missing(let path): "there is no store at \(path); name its folder with --data-directory or --config"
+        case .missing(let path):
+            "there is no store at \(path); name its folder with --data-directory, --config or, for copy, --from"
         case .notSealed(let place):
             """
             \(place) holds tokens in the clear, and sealing is on; \

@@ -30,7 +30,6 @@ package struct RowTimes: Hashable, Sendable {
 /// Distinguishes one state of a stored token from all others: it grows with each write to the store.
 ///
 /// The same number is never given twice, not even after a crash, a removal, a restored backup, or a clock that was set back.
-/// 0 stands for all tokens that were written before there were versions; the next write of such a token gives it one.
 package struct TokenVersion: RawRepresentable, Hashable, Comparable, Sendable, CustomStringConvertible {
     package let rawValue: Int64
 

@@ -15,7 +15,6 @@ import failing_calls
 from certificates import make_certificate
 from chaos_proxy import ChaosProxy
 from contract import STORED
-from http_client import exchange, post
 from postgres_cluster import Database, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import PostgresStore, TablesForFolders
@@ -151,7 +150,7 @@ def serve(tmp_path):
 def stopped_server(serve):
     """A server that stored a token and ended."""
     server = serve()
-    assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
+    assert server.post("canary4711", "canary4712") == STORED
     assert server.stop() == 0
     return server
 

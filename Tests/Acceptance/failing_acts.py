@@ -9,7 +9,6 @@ from contract import STORED
 from failing_audits import PERIOD, AuditedWorld
 from failing_calls import STRUCK
 from failing_worlds import OF_CONNECTIONS, SECONDS, World, is_failing_sync
-from http_client import exchange, post
 from server_process import Server, until
 
 # The user whose token an operator removes.
@@ -119,13 +118,13 @@ def checkpoint(world, point):
 
 def prepare_checkpoint(world):
     unique_id, value = world.answers.next_write()
-    world.answers.take_write(unique_id, value, exchange(world.server.address, post(unique_id, value)).body)
+    world.answers.take_write(unique_id, value, world.server.post(unique_id, value))
 
 
 def prepare_removal(world):
     """Stores what `remove` removes."""
     value = "to be removed"
-    assert exchange(world.server.address, post(world.credential(REMOVED), value)).body == STORED
+    assert world.server.post(world.credential(REMOVED), value) == STORED
     world.answers.possible[REMOVED] = {value}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from administration import last_line
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import TRUSTING, Connection, ProtocolError, exchange, get, post
+from http_client import TRUSTING, Connection, ProtocolError, get, post
 from server_process import Server, until
 
 SECONDS = 10
@@ -156,7 +156,7 @@ class World:
         unique_id, value = self.answers.next_write()
 
         def stores():
-            body = exchange(self.server.address, post(self.credential(unique_id), value)).body
+            body = self.server.post(self.credential(unique_id), value)
             self.answers.take_write(unique_id, value, body)
             return body == STORED
 

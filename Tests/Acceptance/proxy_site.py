@@ -8,7 +8,7 @@ import threading
 
 from administration import ADMINISTRATION
 from contract import STORED, check_http_error, found, fresh_id
-from http_client import Connection, Response, form, get, lines
+from http_client import Connection, Response, form, lines
 from ports import free_ports
 from proxies import HOST
 from server_process import Server, finish, until
@@ -100,8 +100,7 @@ class Site:
 
     def stored(self, unique_id):
         """The server's answer for an id, asked directly and not through the proxy."""
-        with Connection(self.server.address) as connection:
-            return connection.exchange(get(unique_id)).body
+        return self.server.get(unique_id)
 
     def speaks_for_itself(self, response):
         """Whether an answer is one of the proxy's built-in answers to data that is not HTTP, which cannot be configured."""

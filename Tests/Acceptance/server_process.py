@@ -14,6 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from http_client import exchange, get, post
+
 SERVES = re.compile(
     r"token-cache \S+ serves on (?P<addresses>.*?)(, administration on (?P<administration>.*?))?, store .*")
 START_SECONDS = 30
@@ -160,6 +162,18 @@ class Server:
     def base(self):
         """The first address as a URL."""
         return f"http://{self.address[0]}:{self.address[1]}"
+
+    # Requests, each on a connection of its own
+
+    def post(self, *arguments, **options):
+        """The body of the answer to a POST; the arguments are those of `post`."""
+        return exchange(self.address, post(*arguments, **options)).body
+
+    def get(self, *arguments, **options):
+        """The body of the answer to a GET; the arguments are those of `get`."""
+        return exchange(self.address, get(*arguments, **options)).body
+
+    # The process
 
     def log(self):
         return self.log_file.read_text(errors="replace")

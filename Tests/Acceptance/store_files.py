@@ -6,7 +6,6 @@ import resource
 import sqlite3
 
 from contract import WRITE_FAILED
-from http_client import exchange, post
 from server_process import run, until
 
 
@@ -16,7 +15,7 @@ def failing_writes(server, unique_id="large"):
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (256 << 10, resource.RLIM_INFINITY))
     try:
-        until(lambda: exchange(server.address, post(unique_id, "x" * 500_000)).body == WRITE_FAILED)
+        until(lambda: server.post(unique_id, "x" * 500_000) == WRITE_FAILED)
         yield
     finally:
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited)

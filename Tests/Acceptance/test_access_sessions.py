@@ -235,9 +235,9 @@ def test_the_api_shows_versions_in_mode_open_and_the_contract_does_not(serve, tm
         assert api.get("anna", f"If-None-Match: {tag}").status == 304
         assert api.put("anna", "b", 'If-Match: "1"').status == 412
         assert api.put("anna", "b", f"If-Match: {tag}").body == STORED
-        assert exchange(server.address, get("anna")).body == found("b")
+        assert server.get("anna") == found("b")
         # A condition that no answer of the contract could have led to means nothing.
-        assert exchange(server.address, get("anna", "If-Match: *", 'If-None-Match: "1"')).body == found("b")
+        assert server.get("anna", "If-Match: *", 'If-None-Match: "1"') == found("b")
 
 
 # Erasure
@@ -250,7 +250,7 @@ def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_ser
     as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
     server = serve(environment=as_a_service)
     for user in ("anna", "ben"):
-        assert exchange(server.address, post(user, "hello")).body == STORED
+        assert server.post(user, "hello") == STORED
     backup = tmp_path / "backup.db"
     folder = ["--data-directory", str(server.data)]
     for command in (["backup", str(backup)], ["erase", "anna"]):
@@ -261,5 +261,5 @@ def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_ser
     done = run("restore", str(backup), *folder, environment={"TOKEN_CACHE_SEALING_KEY_RING": str(source)})
     assert done.returncode == 0, done.stderr
     server = serve(data=server.data, environment=as_a_service)
-    assert exchange(server.address, get("anna")).body == NOT_FOUND
-    assert exchange(server.address, get("ben")).body == found("hello")
+    assert server.get("anna") == NOT_FOUND
+    assert server.get("ben") == found("hello")

@@ -10,7 +10,7 @@ import pytest
 from administration import ADMINISTRATION, HOST, ask, fetched, readiness, steer
 from certificates import make_certificate
 from contract import STORED, check_http_error, fresh_id
-from http_client import Connection, exchange, lines, post
+from http_client import Connection, exchange, lines
 from server_process import AS_NOBODY, needs_root, run, until
 from service_manager import StoppedThread
 
@@ -175,7 +175,7 @@ def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(serve, 
             assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
         # Abandoned connections are closed, whatever they have asked for.
         until(lambda: server.open_sockets() < 100)
-        assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+        assert server.post(fresh_id(), "a") == STORED
         assert server.stop() == 0
 
 
@@ -235,4 +235,4 @@ def test_it_is_answered_whatever_clients_have_the_server_do(server):
         text = fetched(server.administration[0], "/metrics").body.decode()
         assert "\ntoken_cache_ready 1\n" in text and "\ntoken_cache_connections_open 0\n" in text
         assert run("stats", "--data-directory", str(server.data)).returncode == 0
-    assert exchange(server.address, post(fresh_id(), "a")).body == STORED
+    assert server.post(fresh_id(), "a") == STORED

@@ -16,9 +16,9 @@ HOST = "Host: localhost"
 @pytest.mark.parametrize("path", ["/token", "/token.php"])
 def test_both_paths_serve_the_same_store(plain, path):
     unique_id = fresh_id()
-    assert exchange(plain.address, post(unique_id, "abc", path=path)).body == STORED
+    assert plain.post(unique_id, "abc", path=path) == STORED
     for other in ("/token", "/token.php"):
-        assert exchange(plain.address, get(unique_id, path=other)).body == found("abc")
+        assert plain.get(unique_id, path=other) == found("abc")
 
 
 @pytest.mark.parametrize("target, status", [("/token", 200), ("/token?unique_id=a", 200), ("/other", 404)])
@@ -45,7 +45,7 @@ def test_several_addresses_of_both_families_are_served(serve):
     assert len(server.addresses) >= 4
     assert {host for host, _ in server.addresses} == {"127.0.0.1", "::1"}
     unique_id = fresh_id()
-    assert exchange(server.address, post(unique_id, "abc")).body == STORED
+    assert server.post(unique_id, "abc") == STORED
     for address in server.addresses:
         assert exchange(address, get(unique_id)).body == found("abc")
 
@@ -99,4 +99,4 @@ def test_a_name_that_was_led_to_this_machine_is_not_answered(plain):
                         lines(f"GET /token?unique_id={unique_id} HTTP/1.1", *page)):
             message = check_http_error(exchange(plain.address, request), 421)
             assert "https.public_host" in message and "evil" not in message
-    assert exchange(plain.address, get(unique_id)).body == NOT_FOUND
+    assert plain.get(unique_id) == NOT_FOUND

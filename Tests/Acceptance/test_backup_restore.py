@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from contract import NOT_FOUND, STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, post
 from server_process import beside, until
 from store_files import command, kill_with_log, printed, refused
 
@@ -55,7 +55,7 @@ def test_a_backup_under_load_is_one_moment_of_the_store(serve, tmp_path):
 
 def test_a_backup_is_one_sealed_file_for_its_owner_and_replaces_the_former(serve, tmp_path):
     server = serve()
-    assert exchange(server.address, post("somebody4711", "secret4711")).body == STORED
+    assert server.post("somebody4711", "secret4711") == STORED
     backup = tmp_path / "folder" / "backup.db"
     backup.parent.mkdir()
     for _ in range(2):
@@ -81,13 +81,13 @@ def test_a_backup_that_cannot_be_written_leaves_nothing_behind(serve, tmp_path, 
     assert os.listdir(tmp_path / "folder") == [] and not (tmp_path / "folder.partial").exists()
     if is_running:
         # The store is unharmed.
-        assert exchange(server.address, post("after", "x")).body == STORED
+        assert server.post("after", "x") == STORED
         assert "cannot be stored" not in server.log()
 
 
 def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
     server = serve()
-    assert exchange(server.address, post("me", "hello")).body == STORED
+    assert server.post("me", "hello") == STORED
     (tmp_path / "letter").write_text("not to be lost")
     contents = {name: (server.data / name).read_bytes() for name in ("keys", "lock")}
     for path in (tmp_path / "letter", *(server.data / name for name in ("keys", "lock", "tokens.db", "tokens.db-wal"))):
@@ -104,7 +104,7 @@ def test_a_backup_replaces_nothing_but_a_backup(serve, tmp_path):
             assert "is there and is no backup" in refused(server.data, "backup", str(tmp_path / name))
             assert (tmp_path / name).lstat().st_mode == kind
     assert contents == {name: (server.data / name).read_bytes() for name in contents}
-    assert exchange(server.address, post("me", "again")).body == STORED
+    assert server.post("me", "again") == STORED
     assert server.stop() == 0
     for file in server.data / "tokens.db", server.data / "tokens.db.new":
         file.touch()
@@ -124,8 +124,8 @@ def test_a_restore_leaves_nothing_of_the_former_log(serve, tmp_path):
     assert replaced == "replaced a store of 550 tokens"
     assert sorted(os.listdir(server.data)) == ["control.sock", "keys", "last-backup", "lock", "tokens.db"]
     server = serve(data=server.data)
-    assert exchange(server.address, get("id49")).body == found("value49" * 20)
-    assert exchange(server.address, get("later0")).body == NOT_FOUND
+    assert server.get("id49") == found("value49" * 20)
+    assert server.get("later0") == NOT_FOUND
     assert "the store is sound" in printed(server.data, "verify")
 
 
@@ -133,7 +133,7 @@ def test_a_restore_takes_the_place_of_a_store_that_has_lost_its_database(serve, 
     server = serve()
     fill(server.address, 50)
     printed(server.data, "backup", str(tmp_path / "backup.db"))
-    assert exchange(server.address, post("id7", "later")).body == STORED
+    assert server.post("id7", "later") == STORED
     kill_with_log(server, lambda: fill(server.address, 500, "later"))
     # What the message about a damaged database advises.
     (server.data / "tokens.db").rename(tmp_path / "moved away")
@@ -188,13 +188,13 @@ def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serv
     """As deploy/backups.md says it."""
     server = serve()
     backup, later = tmp_path / "backup.db", tmp_path / "later.db"
-    assert exchange(server.address, post("before", "x")).body == STORED
+    assert server.post("before", "x") == STORED
     printed(server.data, "backup", str(backup))
     keys = server.data / "keys"
     printed(server.data, "keyring", "rotate")
     [kept] = server.data.glob("keys.retired-1-*")
     [line] = re.findall(r"^1 .*\n", kept.read_text(), re.M)
-    assert exchange(server.address, post("later", "x")).body == STORED
+    assert server.post("later", "x") == STORED
     printed(server.data, "backup", str(later))
     server.stop()
     assert "sealed with key 1, which the key ring does not have" in command(server.data, "verify", str(backup)).stdout
@@ -204,10 +204,10 @@ def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serv
     printed(server.data, "verify", str(backup))
     printed(server.data, "restore", str(backup))
     server = serve(data=server.data)
-    assert exchange(server.address, get("before")).body == found("x")
+    assert server.get("before") == found("x")
     printed(server.data, "keyring", "rotate")
     assert len(printed(server.data, "keyring", "list").splitlines()) == 1
-    assert exchange(server.address, get("before")).body == found("x")
+    assert server.get("before") == found("x")
     # No key that a later backup needs was lost.
     printed(server.data, "verify", str(later))
 
@@ -217,7 +217,7 @@ def test_what_is_no_backup_of_this_store_replaces_nothing(serve, tmp_path):
     for running in (server, other):
         fill(running.address, 300)
     printed(server.data, "backup", str(tmp_path / "good.db"))
-    assert exchange(server.address, post("now", "here")).body == STORED
+    assert server.post("now", "here") == STORED
     server.stop()
     for name, fragment in bad_backups(tmp_path, other.data).items():
         message = refused(server.data, "restore", str(tmp_path / name))

@@ -8,7 +8,6 @@ from access import session_settings
 from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
-from http_client import exchange, get, post
 from server_process import Server, run, until
 
 HOUR, DAY = 3600, 86_400
@@ -67,7 +66,7 @@ def test_a_token_that_was_not_written_for_the_time_is_not_given_and_soon_gone(cl
 def test_what_is_written_by_a_clock_that_is_behind_stays(clock, serve_by, restarts):
     settings = {**ADMINISTRATION, "retention": {"after_written": "90d"}}
     server = serve_by(settings)
-    assert exchange(server.address, post("other", "token")).body == STORED
+    assert server.post("other", "token") == STORED
     if restarts:
         server.stop()
     clock.set_clock(-400 * DAY)
@@ -75,7 +74,7 @@ def test_what_is_written_by_a_clock_that_is_behind_stays(clock, serve_by, restar
         server = serve_by(settings)
     assert body(server, "/token", b"unique_id=id&token_info=token") == STORED
     clock.set_clock(0)
-    assert exchange(server.address, get("id")).body == found("token")
+    assert server.get("id") == found("token")
 
 
 def test_a_session_that_the_command_makes_by_a_clock_that_is_behind_is_valid(clock, serve_by, tmp_path):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from contract import INVALID_INPUT, STORED, check_http_error, found, fresh_id
-from http_client import exchange, get, lines, post
+from http_client import exchange, get, lines
 from server_process import NO_ADMINISTRATION, run
 
 
@@ -33,7 +33,7 @@ def test_what_check_config_prints_is_a_configuration_file(configuration):
 def test_other_paths_may_be_served(serve):
     server = serve({"paths": ["/a/b", "/c"]})
     for path in ("/a/b", "/c"):
-        assert exchange(server.address, post(fresh_id(), "abc", path=path)).body == STORED
+        assert server.post(fresh_id(), "abc", path=path) == STORED
     for path in ("/token", "/token.php", "/a"):
         check_http_error(exchange(server.address, get("a", path=path)), 404)
 
@@ -44,7 +44,7 @@ def test_json_bodies_are_read_when_that_is_set(serve, plain):
     request = lines("POST /token HTTP/1.1", "Host: localhost", "Content-Type: application/json; charset=utf-8",
                     f"Content-Length: {len(body)}", body=body)
     assert exchange(server.address, request).body == STORED
-    assert exchange(server.address, get(unique_id)).body == found('{"a": "\\u00e4"}')
+    assert server.get(unique_id) == found('{"a": "\\u00e4"}')
     assert exchange(plain.address, request).body == INVALID_INPUT
 
 

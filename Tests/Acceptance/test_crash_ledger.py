@@ -7,7 +7,7 @@ import time
 import pytest
 
 from contract import STORED, WRITE_FAILED, fresh_id
-from http_client import Connection, exchange, post
+from http_client import Connection, post
 from registers import Load
 from server_process import binary, clean_environment, until
 from storage_shim import ALWAYS, StorageShim
@@ -68,7 +68,7 @@ def test_every_acknowledged_write_survives_kill_9(shim, tmp_path, is_long, kinds
 
 def check_recovery(load, server):
     """Checks that writes succeed on a disk that is sound again, and that nothing is missing."""
-    until(lambda: exchange(server.address, post(fresh_id(), "after")).body == STORED)
+    until(lambda: server.post(fresh_id(), "after") == STORED)
     # Requests that were under way may still fail.
     load.go_on(2)
     failures = load.failed_writes
@@ -123,7 +123,7 @@ def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
     server = shim.serve(tmp_path / "server")
     backup = shim.disk / "backup.db"
     try:
-        assert exchange(server.address, post("me", "1")).body == STORED
+        assert server.post("me", "1") == STORED
         # So that the backup is interrupted while it syncs its file.
         shim.set(sync_delay_microseconds=700_000)
         command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]

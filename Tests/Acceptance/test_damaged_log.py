@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, post
 from server_process import run, until
 from storage_shim import ALWAYS, StorageShim
 from store_files import command, printed, refused
@@ -81,25 +81,25 @@ def test_it_is_dropped_when_that_is_accepted(serve, crashed):
     kept = kept_log(crashed)
     assert kept.read_bytes() == content
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert exchange(server.address, get("id0")).body == found("x" * 5_000)
-    assert exchange(server.address, get("id9")).body == NOT_FOUND
-    assert exchange(server.address, post("id9", "new")).body == STORED
+    assert server.get("id0") == found("x" * 5_000)
+    assert server.get("id9") == NOT_FOUND
+    assert server.post("id9", "new") == STORED
     assert f"{kept} is a copy of a damaged WAL" in printed(crashed, "verify")
     server.kill()
     again = serve(data=crashed)
-    assert exchange(again.address, get("id9")).body == found("new")
+    assert again.get("id9") == found("new")
     assert kept.read_bytes() == content
 
 
 def test_a_restore_takes_the_place_of_a_store_with_a_damaged_log(serve, crashed, tmp_path):
     other = serve()
-    assert exchange(other.address, post("other", "1")).body == STORED
+    assert other.post("other", "1") == STORED
     printed(other.data, "backup", str(tmp_path / "backup.db"))
     other.stop()
     flip(crashed, HEAD + 3 * FRAME + 1_000)
     (crashed / "keys").write_bytes((other.data / "keys").read_bytes())
     printed(crashed, "restore", str(tmp_path / "backup.db"))
-    assert exchange(serve(data=crashed).address, get("other")).body == found("1")
+    assert serve(data=crashed).get("other") == found("1")
 
 
 def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
@@ -108,16 +108,16 @@ def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
         server = shim.serve(tmp_path / "server")
         log = shim.data / "tokens.db-wal"
         try:
-            assert exchange(server.address, post("id0", "x" * 5_000)).body == STORED
+            assert server.post("id0", "x" * 5_000) == STORED
             size = log.stat().st_size
             shim.set(sync_failures=ALWAYS)
             for _ in range(3):
-                assert exchange(server.address, post("id1", "x" * 50_000)).body == WRITE_FAILED
+                assert server.post("id1", "x" * 50_000) == WRITE_FAILED
                 assert log.stat().st_size <= size
             server.kill()
             shim.heal()
             server = shim.serve(tmp_path / "server")
-            assert exchange(server.address, get("id0")).body == found("x" * 5_000)
+            assert server.get("id0") == found("x" * 5_000)
             assert server.stop() == 0
         finally:
             server.kill()

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import Connection, ProtocolError, get, post
 from server_process import until
 
 LIMIT = 256
@@ -61,7 +61,7 @@ def test_the_store_works_although_no_more_connections_are_served(serve, tmp_path
     data = tmp_path / "data"
     unique_id = fresh_id()
     first = serve(data=data)
-    assert exchange(first.address, post(unique_id, "kept")).body == STORED
+    assert first.post(unique_id, "kept") == STORED
     assert first.stop() == 0
     server = serve({"loops": 2}, descriptors=LIMIT, data=data)
     connections = open_all(server, served(server))

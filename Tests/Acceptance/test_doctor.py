@@ -10,7 +10,6 @@ import pytest
 
 from contract import STORED
 from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
-from http_client import exchange, post
 from server_process import AS_NOBODY, NOBODY, Server, needs_root, run
 from store_files import command, kill_with_log
 
@@ -35,7 +34,7 @@ def test_a_stopped_server_has_no_problem_and_stays_as_it_is(stopped):
 
 def test_a_running_server_has_no_problem_and_is_asked(serve):
     server = serve({"admin": {"listen": "127.0.0.1:0"}})
-    assert exchange(server.address, post("canary4711", "canary4712")).body == STORED
+    assert server.post("canary4711", "canary4712") == STORED
     addresses = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}",
                  "TOKEN_CACHE_ADMIN_LISTEN": f"127.0.0.1:{server.administration[0][1]}"}
     report = of(server, environment=addresses)
@@ -137,7 +136,7 @@ def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):
 
 def test_a_log_that_a_crash_left_is_told_of_and_a_database_that_is_gone_from_beside_it(serve):
     server = serve()
-    kill_with_log(server, lambda: exchange(server.address, post("a", "b")))
+    kill_with_log(server, lambda: server.post("a", "b"))
     before = state_of(server.folder)
     report = of(server)
     assert problems(report) == [] and re.search(r"WAL of \d+ bytes", said(report, "Store"))
@@ -183,7 +182,7 @@ def test_root_is_told_to_look_as_the_owner_of_the_data_folder_or_through_the_uni
 @pytest.mark.parametrize("after, told", [("false", "the last backup failed at 20"), ("true", "the last backup succeeded at 20")])
 def test_the_last_backup_is_told_of_running_or_not(serve, after, told):
     server = serve()
-    assert exchange(server.address, post("me", "hello")).body == STORED
+    assert server.post("me", "hello") == STORED
     done = command(server.data, "backup", str(server.folder / "backup.db"), "--after", after)
     assert (done.returncode == 0) == (after == "true")
     for is_running in (True, False):

@@ -4,7 +4,7 @@ import time
 
 from administration import ask, is_ready
 from contract import STORED, WRITE_FAILED, found, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, get, post
 from server_process import Server, beside, until
 from storage_shim import StorageShim
 from store_files import printed
@@ -43,7 +43,7 @@ class Stock:
         """Stores one more value and returns the answer."""
         unique_id = fresh_id()
         value = unique_id + VALUE
-        body = exchange(self.server.address, post(unique_id, value)).body
+        body = self.server.post(unique_id, value)
         assert body in (STORED, WRITE_FAILED), body
         if body == STORED:
             self.values[unique_id] = value
@@ -66,7 +66,7 @@ def fill_and_free(stock, free):
     answers = set()
     for number in range(5):
         value = f"{number}" + "y" * 900_000
-        answer = exchange(stock.server.address, post(unique_id, value)).body
+        answer = stock.server.post(unique_id, value)
         answers.add(answer)
         # A checkpoint may have emptied the WAL meanwhile, which frees some space.
         if answer == STORED:

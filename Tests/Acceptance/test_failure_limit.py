@@ -6,7 +6,7 @@ import pytest
 from access import API, api_request, bearer, fetch, session_settings, store, unknown_session
 from administration import metrics
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, exchange, get
 from server_process import run
 from test_reload import rewrite
 
@@ -31,16 +31,16 @@ def guess(server, *lines, index=0):
 def test_an_address_that_guesses_does_not_learn_which_id_exists(serve):
     server = serve({**LIMITED, "admin": {"listen": "127.0.0.1:0"}})
     known = fresh_id()
-    assert exchange(server.address, post(known, "abc")).body == STORED
+    assert server.post(known, "abc") == STORED
     for _ in range(10):
-        assert exchange(server.address, get(known)).body == found("abc")
+        assert server.get(known) == found("abc")
     assert [guess(server).status for _ in range(8)] == [200] * 5 + [429] * 3
     limited = guess(server)
     check_limited(limited)
     assert json.loads(limited.body)["errorCode"] == "42900"
     # Whatever it sends, the answer is the same, and nothing is stored.
-    assert exchange(server.address, get(known)).body == limited.body
-    assert exchange(server.address, post(known, "def")).body == limited.body
+    assert server.get(known) == limited.body
+    assert server.post(known, "def") == limited.body
     figures = metrics(server)
     assert figures['token_cache_access_failures_total{reason="limited"}'] == 6
     assert figures["token_cache_store_writes_total"] == 1

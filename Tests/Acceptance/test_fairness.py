@@ -9,7 +9,7 @@ import pytest
 
 from administration import ask
 from contract import NOT_FOUND, STORED
-from http_client import Connection, ProtocolError, exchange, get, lines, post
+from http_client import Connection, ProtocolError, get, lines, post
 from server_process import until
 
 
@@ -73,13 +73,13 @@ def test_a_client_that_sends_without_a_pause_leaves_time_for_others(serve):
     server = serve({"loops": 1, "limits": {"body": "64 MiB", "buffers": "1 GiB"}})
     with flooded(server, get("nobody")):
         for number in range(50):
-            assert exchange(server.address, post(f"id{number}", "x")).body == STORED
+            assert server.post(f"id{number}", "x") == STORED
 
 
 def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
     server = serve({"limits": {"body": "4 MiB", "buffers": "48 MiB"}})
     # As JSON each byte becomes six, which exceeds the kernel's buffers.
-    assert exchange(server.address, post("large", "%01" * 1_300_000)).body == STORED
+    assert server.post("large", "%01" * 1_300_000) == STORED
     base, before = server.open_descriptors(), server.resident_bytes()
     clients = []
     for _ in range(80):
@@ -96,15 +96,15 @@ def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
             client.recv(1, socket.MSG_PEEK)
     until(lambda: server.open_descriptors() < base + 40)
     assert server.resident_bytes() - before < 200 << 20
-    assert exchange(server.address, post("other", "x")).body == STORED
+    assert server.post("other", "x") == STORED
     for client in clients:
         client.close()
 
 
 def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
     server = serve({"limits": {"body": "2 MiB", "buffers": "24 MiB"}})
-    assert exchange(server.address, post("large", "%01" * 300_000)).body == STORED
-    assert exchange(server.address, post("middle", "x" * 1_900_000)).body == STORED
+    assert server.post("large", "%01" * 300_000) == STORED
+    assert server.post("middle", "x" * 1_900_000) == STORED
     large_body = post("other", "x" * 1_900_000)
     before = server.resident_bytes()
     with contextlib.ExitStack() as clients:
@@ -125,7 +125,7 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
         # The buffer of an answer, while a part of the next request has arrived.
         send(get("middle") + b"GET /tok", 80)
         assert server.resident_bytes() - before < 96 << 20
-        assert exchange(server.address, post("other", "x")).body == STORED
+        assert server.post("other", "x") == STORED
 
 
 # Each takes milliseconds to fetch, and each of its bytes becomes six in the answer.
@@ -152,7 +152,7 @@ def answers_up_to_last_short_one(server, before):
 @pytest.mark.parametrize("first", [b"", post("small", "x")], ids=["GET", "POST and GET"])
 def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
     server = serve({"loops": 1, "access_log": "combined", "limits": {"body": "2 MiB"}, "admin": {"listen": "127.0.0.1:0"}})
-    assert exchange(server.address, post("long", LONG)).body == STORED
+    assert server.post("long", LONG) == STORED
     with contextlib.ExitStack() as stack:
         # The long requests are sent first, so that they would be answered first.
         asking = clients(stack, server, LONG_REQUESTS, receive_buffer=4096)
@@ -191,7 +191,7 @@ def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
 
 def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
     server = serve({"loops": 1, "limits": {"body": "2 MiB"}, "timeouts": {"body": "100ms"}})
-    assert exchange(server.address, post("long", LONG)).body == STORED
+    assert server.post("long", LONG) == STORED
     statuses = set()
     with contextlib.ExitStack() as stack:
         asking = clients(stack, server, LONG_REQUESTS)
@@ -202,4 +202,4 @@ def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
             statuses.add(client.receive().status)
     # Each request is answered or refused.
     assert statuses <= {200, 503} and 503 in statuses
-    assert exchange(server.address, get("nobody")).body == NOT_FOUND
+    assert server.get("nobody") == NOT_FOUND

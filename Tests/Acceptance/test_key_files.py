@@ -11,7 +11,7 @@ import pytest
 from access import api_request, bearer, bearer_settings, fetch, make_key
 from administration import ADMINISTRATION, HOST, ask
 from contract import NOT_FOUND, found
-from http_client import Connection, exchange, get, lines
+from http_client import Connection, exchange, lines
 from issuer import Issuer
 from server_process import NOBODY, SERVES, STOP_SECONDS, Server, binary, clean_environment, needs_root, run, until
 from storage_shim import compile_library
@@ -284,15 +284,14 @@ def test_an_audit_log_that_cannot_be_written_holds_up_only_what_it_records(serve
         until(lambda: hanging.hangs("write"))
         # The only loop goes on with what is not recorded, and with a token that is already stored.
         assert accepts(server, remote.key)
-        until(lambda: exchange(server.address, get("anna")).body == found("anna"))
+        until(lambda: server.get("anna") == found("anna"))
         with Connection(remote.control) as reloader:
             reloader.send(lines("POST /reload HTTP/1.1", HOST))
             # The answer waits for the disk only for a while.
             assert writer.receive().status == unrecorded
             assert "the audit log cannot be written: the disk of" in server.log()
             assert exchange(server.address, put("ben")).status == unrecorded
-            assert exchange(server.address, get("ben")).body == (
-                NOT_FOUND if required == "on" else found("ben"))
+            assert server.get("ben") == (NOT_FOUND if required == "on" else found("ben"))
             assert remote.is_alive() and accepts(server, remote.key)
             switch.unlink()
             assert reloader.receive().status == 200

@@ -32,7 +32,7 @@ def log_lines(server):
 
 def test_one_line_at_the_start_and_one_at_the_stop(serve):
     server = serve({"listen": ["127.0.0.1:0", "127.0.0.1:0"], "loops": 2})
-    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.post("a", "b") == STORED
     assert server.stop() == 0
     first, last = log_lines(server)
     version = run("--version").stdout.strip()
@@ -174,7 +174,7 @@ def test_a_trusted_proxys_id_is_taken_over_and_what_is_no_id_is_replaced(plain):
 def serve_unreadable_token(serve, settings):
     """A server whose only token, that of the id `a`, cannot be decrypted."""
     first = serve()
-    assert exchange(first.address, post("a", "b")).body == STORED
+    assert first.post("a", "b") == STORED
     assert first.stop() == 0
     with opened(first.data) as database:
         database.execute("UPDATE token SET value = x''")
@@ -183,7 +183,7 @@ def serve_unreadable_token(serve, settings):
 
 def test_a_fault_of_the_store_is_logged_with_the_requests_id(serve):
     server = serve_unreadable_token(serve, {"log_format": "json"})
-    assert exchange(server.address, get("a", "X-Request-Id: mine")).body == NOT_FOUND
+    assert server.get("a", "X-Request-Id: mine") == NOT_FOUND
     assert server.stop() == 0
     fault, = (entry for entry in map(json.loads, server.log().splitlines()) if entry["level"] == "error")
     assert fault["request_id"] == "mine" and "the store failed" in fault["message"]
@@ -218,7 +218,7 @@ def test_a_reader_of_the_access_log_that_does_not_read_stalls_no_request_and_no_
     with Connection(server.address) as connection:
         connection.send(get("nobody") * 2000)
         assert all(connection.receive().body == NOT_FOUND for _ in range(2000))
-    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.post("a", "b") == STORED
     server.send_signal()
     assert server.wait(20) == 0
     assert "the last lines of the access log are lost" in server.log()
@@ -229,7 +229,7 @@ def test_a_named_pipe_with_a_reader_takes_the_access_log(serve, tmp_path):
     os.mkfifo(path)
     with open(os.open(path, os.O_RDWR), encoding="utf-8") as reader:
         server = serve({**JSON, "access_log_file": str(path)})
-        exchange(server.address, get("a"))
+        server.get("a")
         assert json.loads(reader.readline())["status"] == 200
 
 
@@ -245,7 +245,7 @@ def reader_of(server):
 def test_a_reader_of_the_log_that_goes_away_does_not_end_the_server(serve):
     server = serve({"log_level": "trace"}, prefix=READ_BY_CAT)
     os.kill(reader_of(server), signal.SIGKILL)
-    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.post("a", "b") == STORED
     assert server.stop() == 0
 
 
@@ -340,7 +340,7 @@ def test_lines_are_appended_to_a_file_that_others_do_not_read(serve, tmp_path):
     new = tmp_path / "new.log"
     for path in file, new:
         server = serve({"access_log": "json", "access_log_file": str(path)})
-        exchange(server.address, get("a"))
+        server.get("a")
         assert server.stop() == 0 and server.output() == ""
     first, line = file.read_text().splitlines()
     assert first == "before" and json.loads(line)["status"] == 200

@@ -33,7 +33,7 @@ def measured_server(serve):
 
 
 def test_prometheus_accepts_them(server, promtool):
-    exchange(server.address, post("a", "b"))
+    server.post("a", "b")
     answer = fetched(server.administration[0], "/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert promtool("check", "metrics", input=answer.body.decode()) == ""
@@ -71,7 +71,7 @@ def test_requests_are_counted_by_method_status_and_code(server):
 def test_reads_and_writes_of_the_store_are_counted(server):
     ids = [fresh_id() for _ in range(3)]
     for unique_id in ids:
-        assert exchange(server.address, post(unique_id, "a")).body == STORED
+        assert server.post(unique_id, "a") == STORED
     with Connection(server.address) as connection:
         for unique_id in [ids[0]] * 5 + ["nobody"]:
             connection.exchange(get(unique_id))
@@ -99,7 +99,7 @@ def test_failures_are_counted_by_cause(serve):
     assert after['token_cache_store_failures_total{cause="vanished"}'] == 0
     assert after['token_cache_store_failures_total{cause="disk_full"}'] == 0
     until(lambda: metrics(server)["token_cache_ready"] == 1)
-    answers = [exchange(server.address, post(fresh_id(), "x" * 500_000)).body for _ in range(5)]
+    answers = [server.post(fresh_id(), "x" * 500_000) for _ in range(5)]
     assert metrics(server)['token_cache_store_failures_total{cause="limit"}'] == answers.count(WRITE_FAILED) > 0
 
 

@@ -151,7 +151,7 @@ def test_figures_move_under_load(server, page):
 
 
 def test_charts_have_what_was_before_and_show_any_moment(server, tmp_path):
-    exchange(server.address, get("a"))
+    server.get("a")
     until(lambda: sum(json.loads(fetched(server.administration[0], "/history").body)["figures"]["get"]) > 0)
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
         # All charts of a store on this machine
@@ -208,7 +208,7 @@ def test_the_page_tells_when_the_server_has_gone_and_when_it_is_back(serve, tmp_
         assert page.evaluate("document.title").startswith("! ")
         again = serve(settings)
         until(lambda: state(page) == "ready")
-        assert exchange(again.address, post("a", "b")).body == STORED
+        assert again.post("a", "b") == STORED
         until(lambda: figure(page, "tokens") == 1)
         assert not [problem for problem in page.problems if "Failed to load resource" not in problem]
 
@@ -217,8 +217,8 @@ def test_errors_and_settings_are_listed(serve, tmp_path):
     server = serve({**ADMINISTRATION, "limits": {"body": "3 MiB"}, "drain_timeout": "10s"})
     with opened(server, tmp_path / "browser", 1280, 800, "light") as page:
         rows = "[...document.querySelectorAll('#{} tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
-        exchange(server.address, post("", "a"))
-        exchange(server.address, get("a", path="/nowhere"))
+        server.post("", "a")
+        server.get("a", path="/nowhere")
         # Between what a code means and how many there were is their rate, which falls again.
         until(lambda: ["40400", "no such path", "1"] in [[*row[:2], row[3]] for row in page.evaluate(rows.format("errors"))])
         page.evaluate("byID('settings').open = true")

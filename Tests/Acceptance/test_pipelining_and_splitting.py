@@ -5,7 +5,7 @@ import time
 import pytest
 
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, found, fresh_id, unsupported
-from http_client import Connection, chunked_post, exchange, get, lines, post
+from http_client import Connection, chunked_post, get, lines, post
 
 HEAD = lines("HEAD /token HTTP/1.1", "Host: localhost")
 PUT = lines("PUT /token HTTP/1.1", "Host: localhost", "Content-Length: 3", body=b"abc")
@@ -69,7 +69,7 @@ def test_a_large_body_in_odd_pieces_arrives_as_sent(plain):
             connection.send_pieces([data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])])
             assert connection.receive().body == STORED
         expected, text = text, text[::-1]
-        assert exchange(plain.address, get(unique_id)).body == found(expected)
+        assert plain.get(unique_id) == found(expected)
 
 
 def test_a_mixed_pipeline_is_answered_in_order(plain):
@@ -123,7 +123,7 @@ def test_an_error_in_the_middle_of_a_pipeline_ends_it(plain):
         assert [connection.receive().body for _ in range(2)] == [NOT_FOUND, STORED]
         check_http_error(connection.receive(), 400)
         connection.expect_end()
-    assert exchange(plain.address, get(unique_id)).body == found("one")
+    assert plain.get(unique_id) == found("one")
 
 
 @pytest.mark.parametrize("pause", [0, 0.1], ids=["at once", "later"])

@@ -6,7 +6,7 @@ import pytest
 from administration import metrics
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, get, post
 from registers import Load
 from server_process import until
 
@@ -71,7 +71,7 @@ def test_a_bad_network_costs_time_only_while_it_is_bad(behind, proxy, is_long):
 @pytest.mark.parametrize("request_of", [get, lambda name: post(name, "x")], ids=["GET", "POST"])
 def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_of):
     server = behind.serve("server", {"store": {"timeout": "60s"}})
-    assert exchange(server.address, post("known", "x")).body == STORED
+    assert server.post("known", "x") == STORED
     vanish(proxy)
     until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
     names = [fresh_id() for _ in range(20)]
@@ -85,5 +85,5 @@ def test_requests_whose_clients_have_gone_are_never_sent(behind, proxy, request_
     until(lambda: metrics(server)["token_cache_database_waiting_requests"] == 0)
     assert metrics(server)["token_cache_database_dropped_requests_total"] == 20
     proxy.heal()
-    until(lambda: exchange(server.address, post("known", "y")).body == STORED)
-    assert {exchange(server.address, get(name)).body for name in names} == {NOT_FOUND}
+    until(lambda: server.post("known", "y") == STORED)
+    assert {server.get(name) for name in names} == {NOT_FOUND}

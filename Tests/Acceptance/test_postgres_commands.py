@@ -13,7 +13,7 @@ import psql
 from access import API, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found, fresh_id
 from doctor import advices, examine, said
-from http_client import exchange, get, post
+from http_client import exchange
 from postgres_programs import SUPERUSER
 from server_process import binary, clean_environment, run, until
 from storage_shim import StorageShim
@@ -65,14 +65,14 @@ def test_commands_work_beside_a_server_of_another_folder(serve, url, tmp_path):
     # With the folder of the server the command asks the server; with another one it asks the database.
     for name, environment in (("here", settings_of(url, server.data)), ("elsewhere", elsewhere)):
         assert printed(environment, "put", name, "a token") == "stored\n"
-        assert exchange(server.address, get(name)).body == found("a token")
+        assert server.get(name) == found("a token")
         assert printed(environment, "get", name) == "a token\n"
         assert printed(environment, "delete", name) == "removed 1 token\n"
-        assert exchange(server.address, get(name)).body == NOT_FOUND
+        assert server.get(name) == NOT_FOUND
         printed(environment, "delete", name, status=1)
-        assert exchange(server.address, post(name, "erased")).body == STORED
+        assert server.post(name, "erased") == STORED
         assert "erased a token" in printed(environment, "erase", name)
-        assert exchange(server.address, get(name)).body == NOT_FOUND
+        assert server.get(name) == NOT_FOUND
         assert "0 tokens checked\nthe store is sound" in printed(environment, "verify")
         assert json.loads(printed(environment, "stats", "--exact", "--json"))["tokens"] == 0
 
@@ -123,11 +123,11 @@ def test_while_a_copy_runs_no_server_uses_the_store_and_one_that_is_killed_leave
                   " WHERE locktype = 'advisory' AND datname = current_database()")
         until(lambda: postgres.value(locked) == "1" or process.poll() is not None)
         early = serve({"store": {"url": url, "timeout": "1s"}}, data=folder_beside(server.data, tmp_path))
-        assert exchange(early.address, post("a", "b")).body == WRITE_FAILED
+        assert early.post("a", "b") == WRITE_FAILED
         until(lambda: "token-cache copy fills the store" in early.log())
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
-    until(lambda: exchange(early.address, post("a", "b")).body == STORED)
+    until(lambda: early.post("a", "b") == STORED)
     assert printed(settings_of(url, early.data), "delete", "a") == "removed 1 token\n"
     assert early.stop() == 0
     postgres.sql("DELETE FROM token")
@@ -154,8 +154,8 @@ def failure(*command):
 def served(server):
     """Whether a server stores a token and then finds it."""
     name = fresh_id()
-    stored = exchange(server.address, post(name, "token")).body
-    return stored == STORED and exchange(server.address, get(name)).body == found("token")
+    stored = server.post(name, "token")
+    return stored == STORED and server.get(name) == found("token")
 
 
 @pytest.mark.usefixtures("pass_file")
@@ -261,17 +261,13 @@ def refused_by(server, *command):
 
 
 def stored(server, name):
-    return exchange(server.address, post(name, f"token of {name}")).body == STORED
-
-
-def answered(server, name):
-    return exchange(server.address, get(name)).body
+    return server.post(name, f"token of {name}") == STORED
 
 
 def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_goes(url, postgres, serve, tmp_path):
     first = serve(settings(url))
     second = serve(settings(url), data=folder_beside(first.data, tmp_path))
-    assert stored(first, "old") and answered(second, "old") == found("token of old")
+    assert stored(first, "old") and second.get("old") == found("token of old")
 
     assert "key 2 is in the key ring and waits" in of_server(first, "keyring", "add")
     assert "waits for keyring rotate" in of_server(first, "keyring", "list").splitlines()[1]
@@ -288,11 +284,11 @@ def test_a_new_key_is_brought_to_all_servers_and_told_to_seal_and_the_old_one_go
     for server in (first, second):
         until(lambda: "key 2 seals from now on" in server.log())
         assert stored(server, f"new on {server.address}")
-        assert answered(server, "old") == found("token of old")
+        assert server.get("old") == found("token of old")
     assert postgres.sql("SELECT key_number, count(*) FROM token GROUP BY 1 ORDER BY 1") == [("2", "4")]
     shutil.copy(second.data / "keys", first.data / "keys")
     until(lambda: len(of_server(first, "keyring", "list").splitlines()) == 1)
-    assert answered(first, "old") == found("token of old")
+    assert first.get("old") == found("token of old")
 
 
 # The doctor

@@ -5,7 +5,7 @@ No acknowledged write is missing, no read goes back, and no server is restarted.
 import pytest
 
 from contract import NOT_FOUND, STORED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, get
 from postgres_cluster import NamedDatabase
 from postgres_failover import FAULTS
 from postgres_store import PostgresStore
@@ -53,13 +53,13 @@ def test_an_old_primary_that_answers_gives_no_server_what_is_old(replicated_post
     with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as store:
         idle, busy = store.serve("idle"), store.serve("busy")
         for server in (idle, busy):
-            assert exchange(server.address, post("me", "before")).body == STORED
-            assert exchange(server.address, get("me")).body == found("before")
+            assert server.post("me", "before") == STORED
+            assert server.get("me") == found("before")
         old = databases.primary
         if fault == "freeze":
             old.freeze()
         databases.promote()
-        assert exchange(busy.address, post("me", "after")).body == STORED
+        assert busy.post("me", "after") == STORED
         old.thaw()
         with Connection(idle.address) as one, Connection(idle.address) as other:
             for connection in (one, other):
@@ -71,12 +71,12 @@ def test_a_later_primary_that_is_restarted_does_not_bring_the_former_one_back(re
     databases = replicated_postgres(standbys=2)
     with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as store:
         idle, busy = store.serve("idle"), store.serve("busy")
-        assert exchange(busy.address, post("me", "before")).body == STORED
-        assert exchange(idle.address, get("me")).body == found("before")
+        assert busy.post("me", "before") == STORED
+        assert idle.get("me") == found("before")
         failover = databases.failover("freeze")
-        assert exchange(busy.address, post("me", "after")).body == STORED
+        assert busy.post("me", "after") == STORED
         failover.old.thaw()
         failover.new.stop()
-        assert exchange(idle.address, get("me")).body == NOT_FOUND
+        assert idle.get("me") == NOT_FOUND
         failover.new.start()
-        until(lambda: exchange(idle.address, get("me")).body == found("after"))
+        until(lambda: idle.get("me") == found("after"))

@@ -11,7 +11,7 @@ from administration import metrics, readiness
 from certificates import certificate_until, make_certificate
 from chaos_proxy import ChaosProxy
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, post
 from own_names import OwnNames
 from postgres_cluster import NamedDatabase, Postgres
 from postgres_store import PostgresStore
@@ -23,14 +23,6 @@ def in_background(function, *arguments):
     """Runs a function in a thread beside the block; gives its future, and waits for it at the end."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         yield pool.submit(function, *arguments)
-
-
-def store(server, unique_id, value):
-    return exchange(server.address, post(unique_id, value)).body
-
-
-def fetch(server, unique_id):
-    return exchange(server.address, get(unique_id)).body
 
 
 @pytest.fixture(name="direct")
@@ -48,44 +40,44 @@ END_OF_A_WRITE = rb"INSERT 0 1\0.*?(Z\0\0\0\x05)"
 
 def test_a_commit_whose_answer_is_lost_is_repeated(behind, proxy, postgres):
     server = behind.serve("server")
-    assert store(server, "me", "first") == STORED
+    assert server.post("me", "first") == STORED
     lost = proxy.cut_at(END_OF_A_WRITE)
-    assert store(server, "me", "second") == STORED
+    assert server.post("me", "second") == STORED
     lost.wait()
-    assert fetch(server, "me") == found("second")
+    assert server.get("me") == found("second")
     assert postgres.value("SELECT count(*) FROM token") == "1"
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated_on_a_later_write(behind, direct, proxy):
     server, other = behind.serve("server"), direct.serve("other")
-    assert store(server, "me", "first") == STORED
+    assert server.post("me", "first") == STORED
     proxy.refuse()
     lost = proxy.cut_at(END_OF_A_WRITE)
-    with in_background(store, server, "me", "second") as second:
+    with in_background(server.post, "me", "second") as second:
         lost.wait()
-        assert store(other, "me", "third") == STORED
+        assert other.post("me", "third") == STORED
         proxy.heal()
         # Nobody can tell any longer whether it was stored.
         assert second.result() == WRITE_FAILED
-    assert fetch(server, "me") == fetch(other, "me") == found("third")
+    assert server.get("me") == other.get("me") == found("third")
 
 
 def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, proxy):
     """Meanwhile its client has left, and has stored something else through another server."""
     server, other = behind.serve("server"), direct.serve("other")
-    assert store(server, "me", "first") == STORED
+    assert server.post("me", "first") == STORED
     proxy.refuse()
     proxy.cut()
     with Connection(server.address) as connection:
         connection.send(post("me", "second"))
         began = time.monotonic()
         until(lambda: metrics(server)["token_cache_database_waiting_requests"])
-    assert store(other, "me", "third") == STORED
+    assert other.post("me", "third") == STORED
     until(lambda: time.monotonic() - began > 1.1)
     proxy.heal()
     # This is sent after the write that has waited.
-    assert store(server, "you", "x") == STORED
-    assert fetch(server, "me") == fetch(other, "me") == found("third")
+    assert server.post("you", "x") == STORED
+    assert server.get("me") == other.get("me") == found("third")
 
 
 def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated_postgres, postgres_binary, tmp_path):
@@ -95,14 +87,14 @@ def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated
     databases.primary.sql(f"ALTER ROLE {database.user} SET client_min_messages = 'error'")
     with PostgresStore(postgres_binary, tmp_path, database) as of_all:
         server = of_all.serve("server")
-        assert store(server, "me", "first") == STORED
+        assert server.post("me", "first") == STORED
         databases.standbys[0].freeze()
 
         def cancel_the_wait():
             # Operators do this when a standby is down.
             until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query NOT LIKE '%emit_message%'"))
 
-        with in_background(store, server, "me", "second") as second:
+        with in_background(server.post, "me", "second") as second:
             cancel_the_wait()
             assert second.result() == WRITE_FAILED
         # With `local`, a command does not try a commit before its own.
@@ -115,8 +107,8 @@ def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated
             r".*\(SQLSTATE 01000\)", line)
         assert metrics(server)["token_cache_database_unacknowledged_writes_total"] == 1
         databases.standbys[0].thaw()
-        assert store(server, "me", "third") == STORED
-        assert fetch(server, "me") == found("third")
+        assert server.post("me", "third") == STORED
+        assert server.get("me") == found("third")
 
 
 # Statements
@@ -126,14 +118,14 @@ def test_the_default_isolation_of_the_database_changes_nothing(direct, postgres,
     """With these levels a statement that has waited for a lock would fail, or not see what was committed meanwhile."""
     postgres.sql(f"ALTER ROLE {postgres.user} SET default_transaction_isolation = '{level}'")
     server = direct.serve("server")
-    assert store(server, "me", "first") == STORED
+    assert server.post("me", "first") == STORED
     with postgres.session() as session:
         session.sql("BEGIN; UPDATE token SET written_at = written_at")
-        with in_background(store, server, "me", "second") as second, postgres.session() as watch:
+        with in_background(server.post, "me", "second") as second, postgres.session() as watch:
             until(lambda: waits_for_a_lock(watch, postgres.user))
             session.sql("COMMIT")
             assert second.result() == STORED
-    assert fetch(server, "me") == found("second")
+    assert server.get("me") == found("second")
     assert metrics(server)['token_cache_database_retries_total{cause="40001"}'] == 0
     assert not troubles(server)
 
@@ -155,7 +147,7 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
     postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '2s'")
     server = direct.serve("server", {"loops": 1})
     for unique_id in ("one", "two"):
-        assert store(server, unique_id, "first") == STORED
+        assert server.post(unique_id, "first") == STORED
     # In the order in which the server locks them.
     first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
     with postgres.session() as session, postgres.session() as watch, \
@@ -184,17 +176,17 @@ BRIEF = {"store": {"timeout": "2s"}}
 def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postgres_binary, tmp_path):
     with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
         server = of_all.serve("server", {**BRIEF, "loops": 1})
-        until(lambda: (store(server, "me", "first"), fetch(server, "me")) == (STORED, found("first")))
+        until(lambda: (server.post("me", "first"), server.get("me")) == (STORED, found("first")))
         database.configure(default_transaction_read_only="on")
-        assert store(server, "me", "second") == WRITE_FAILED
+        assert server.post("me", "second") == WRITE_FAILED
         # Reads go on.
-        until(lambda: fetch(server, "me") == found("first"))
+        until(lambda: server.get("me") == found("first"))
         # Whatever came first is logged, perhaps a write that was too late; why it is so now is among the reasons.
-        until(lambda: store(server, "me", "second") == WRITE_FAILED
+        until(lambda: server.post("me", "second") == WRITE_FAILED
               and "default_transaction_read_only is on" in str(readiness(server)))
         assert any(line.startswith("error: tokens cannot be stored") for line in troubles(server))
         database.configure(default_transaction_read_only=None)
-        until(lambda: store(server, "me", "third") == STORED)
+        until(lambda: server.post("me", "third") == STORED)
 
 
 def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_binary, tmp_path):
@@ -211,15 +203,15 @@ def test_a_certificate_that_has_expired_is_refused_until_it_is_renewed(postgres_
         url = tables.url(sslmode="verify-full", sslrootcert=str(authorities)).replace("127.0.0.1", "localhost")
         with PostgresStore(postgres_binary, folders["store"], tables, url) as of_all:
             server = of_all.serve("server", BRIEF)
-            until(lambda: store(server, "me", "first") == STORED)
+            until(lambda: server.post("me", "first") == STORED)
             database.use_certificate(*expired)
             # Existing connections go on.
-            until(lambda: store(server, "me", "second") == STORED)
+            until(lambda: server.post("me", "second") == STORED)
             database.terminate()
-            assert (store(server, "me", "third"), fetch(server, "me")) == (WRITE_FAILED, NOT_FOUND)
+            assert (server.post("me", "third"), server.get("me")) == (WRITE_FAILED, NOT_FOUND)
             until(lambda: any("; the server's certificate has expired, or" in line for line in troubles(server)))
             database.use_certificate(*good)
-            until(lambda: store(server, "me", "third") == STORED)
+            until(lambda: server.post("me", "third") == STORED)
 
 
 def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
@@ -228,11 +220,11 @@ def test_a_name_that_has_moved_is_looked_up_again(direct, postgres, tmp_path):
     with ChaosProxy(postgres.server) as old, ChaosProxy(postgres.server, "127.0.0.2", old.port) as new:
         url = old.url(postgres.user, postgres.name, sslmode="disable").replace("127.0.0.1", "database.test")
         server = direct.serve("server", BRIEF, environment={"TOKEN_CACHE_STORE_URL": url}, prefix=names.prefix)
-        until(lambda: store(server, "me", "first") == STORED)
+        until(lambda: server.post("me", "first") == STORED)
         names.set("database.test", "127.0.0.2")
         # From now on nothing comes through, and connections are not closed.
         old.swallow()
         old.freeze()
-        until(lambda: store(server, "me", "second") == STORED)
+        until(lambda: server.post("me", "second") == STORED)
         assert new.connections > 0
-        until(lambda: fetch(server, "me") == found("second"))
+        until(lambda: server.get("me") == found("second"))

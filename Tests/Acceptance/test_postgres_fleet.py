@@ -3,7 +3,6 @@ import pytest
 
 from administration import metrics
 from contract import STORED
-from http_client import exchange, post
 from ports import free_ports
 from postgres_cluster import NamedDatabase
 from postgres_store import PostgresStore
@@ -101,7 +100,7 @@ def primary_with_two_standbys(replicated_postgres):
 def server_of_the_databases(databases, postgres_binary, tmp_path):
     with PostgresStore(postgres_binary, tmp_path / "store", NamedDatabase(databases)) as store:
         server = store.serve("server")
-        assert exchange(server.address, post("me", "first")).body == STORED
+        assert server.post("me", "first") == STORED
         yield server
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from administration import fetched, metrics, status
 from contract import STORED, found
-from http_client import exchange, get, post
 from postgres_cluster import NamedDatabase
 from postgres_store import PostgresStore
 from registers import Load
@@ -87,8 +86,8 @@ def name(node):
 def test_every_metric_of_a_database_is_used_and_counts(databases, store):
     server = store.serve("server", {"loops": 2, "store": {"connections": 3, "timeout": "30s"}})
     for number in range(5):
-        assert exchange(server.address, post("me", str(number))).body == STORED
-        assert exchange(server.address, get("me")).body == found(str(number))
+        assert server.post("me", str(number)) == STORED
+        assert server.get("me") == found(str(number))
     until(lambda: [remote(server)[f'connections{{state="{kind}"}}'] for kind in ("open", "pending", "wanted")] == [6, 0, 6])
     told = hosts(server)
     assert told.pop(name(databases.primary)) == ("primary", 6)
@@ -122,7 +121,7 @@ def check_end(taken, again, old, new):
 
 def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store):
     server = store.serve("server")
-    assert exchange(server.address, post(CANARY, CANARY)).body == STORED
+    assert server.post(CANARY, CANARY) == STORED
     with Load([server], clients=8) as load, Watch(server) as watch:
         # No request that is under way at the kill began before this.
         began = time.monotonic()
@@ -160,7 +159,7 @@ def check_silence(server, databases):
 
 def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     server = store.serve("server")
-    assert exchange(server.address, post(CANARY, CANARY)).body == STORED
+    assert server.post(CANARY, CANARY) == STORED
     old = databases.primary
     with Load([server], clients=8) as load, Watch(server) as watch:
         began = time.monotonic()

@@ -7,7 +7,7 @@ from postgres_cluster import NamedDatabase, Postgres
 from postgres_store import PostgresStore
 from server_process import until
 from small_disk import SmallDisk
-from test_postgres_faults import fetch, store, troubles
+from test_postgres_faults import troubles
 from test_postgres_start import reasons
 
 BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
@@ -16,7 +16,7 @@ BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
 def begin(server):
     """Stores a first token as soon as the server is connected."""
     until(lambda: not reasons(server))
-    until(lambda: store(server, "me", "first") == STORED)
+    until(lambda: server.post("me", "first") == STORED)
 
 
 # Settings of the database. DurabilityRulesTests has those that are unsafe.
@@ -33,12 +33,12 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
         until(lambda: text in reasons(server))
         # Until then, a write may be stored, though it is not acknowledged.
         until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
-        assert store(server, "me", "unsafe") == WRITE_FAILED
+        assert server.post("me", "unsafe") == WRITE_FAILED
         assert any(text in line for line in troubles(server))
         primary.configure(synchronous_standby_names=before)
         until(lambda: not reasons(server))
-        until(lambda: fetch(server, "me") == found("first"))
-        until(lambda: store(server, "me", "second") == STORED)
+        until(lambda: server.get("me") == found("first"))
+        until(lambda: server.post("me", "second") == STORED)
 
 
 # A full disk
@@ -51,12 +51,12 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(po
         server = of_all.serve("server", BRIEF)
         begin(server)
         database.disk.fill()
-        until(lambda: store(server, "me", "x" * 100_000) == WRITE_FAILED)
+        until(lambda: server.post("me", "x" * 100_000) == WRITE_FAILED)
         until(lambda: "SQLSTATE 53100" in reasons(server))
         database.disk.empty()
         until(lambda: not reasons(server))
         until(lambda: "tokens are stored again" in server.log())
-        until(lambda: store(server, "me", "y" * 100_000) == STORED)
+        until(lambda: server.post("me", "y" * 100_000) == STORED)
 
 
 # A slow network
@@ -84,7 +84,7 @@ def is_bounded(server, database, event, round_count=8):
     """Sends writes, which must fail; returns how many processes of the database have waited at the same time."""
     most = 0
     for number in range(round_count):
-        assert store(server, f"user {number}", "x") == WRITE_FAILED
+        assert server.post(f"user {number}", "x") == WRITE_FAILED
         most = max(most, waiting(database, event))
     return most
 
@@ -98,7 +98,7 @@ def test_commits_that_wait_for_a_standby_leave_few_processes_behind(replicated_p
         # The connection for writes, administration, and attempts to connect.
         assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
         databases.standbys[0].thaw()
-        until(lambda: store(server, "me", "second") == STORED)
+        until(lambda: server.post("me", "second") == STORED)
         until(lambda: waiting(databases.primary, "wait_event = 'SyncRep'") == 0)
         until(lambda: not reasons(server))
 
@@ -110,6 +110,6 @@ def test_writes_that_wait_for_a_lock_leave_few_processes_behind(postgres_binary,
         with database.session("tokens") as session:
             session.sql("BEGIN; LOCK TABLE token IN EXCLUSIVE MODE")
             assert is_bounded(server, database, "wait_event_type = 'Lock'") <= 8
-            until(lambda: fetch(server, "me") == found("first"))
-        until(lambda: store(server, "me", "second") == STORED)
+            until(lambda: server.get("me") == found("first"))
+        until(lambda: server.post("me", "second") == STORED)
         until(lambda: waiting(database, "wait_event_type = 'Lock'") == 0)

@@ -7,7 +7,6 @@ import pytest
 
 from administration import readiness
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from http_client import exchange, get, post
 from postgres_cluster import NamedDatabase, Postgres
 from postgres_programs import SUPERUSER
 from postgres_store import PostgresStore
@@ -34,7 +33,7 @@ def store_of_a_stopped_database(postgres_binary, database, tmp_path):
 
 def answers(server):
     """What a POST and a GET are answered."""
-    return exchange(server.address, post("me", "x")).body, exchange(server.address, get("me")).body
+    return server.post("me", "x"), server.get("me")
 
 
 def reasons(server):
@@ -63,8 +62,8 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
         database.start()
         for server in servers:
             until(lambda server=server: not reasons(server))
-    assert exchange(servers[0].address, post("me", "first")).body == STORED
-    assert exchange(servers[1].address, get("me")).body == found("first")
+    assert servers[0].post("me", "first") == STORED
+    assert servers[1].get("me") == found("first")
     assert store.run("get", "me", "--data-directory", str(servers[0].data)).stdout == "first\n"
     assert sum("made the key ring" in server.log() for server in servers) == 1
     for server in servers:

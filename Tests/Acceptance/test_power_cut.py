@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import Connection, ProtocolError, get, post
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
 from registers import number_of, value_of
 from server_process import UNSEALED, Server, beside, run, until
@@ -312,7 +312,7 @@ def test_the_server_starts_and_has_everything_after_a_power_cut(record, fast_fol
         server = Server(fast_folder / "starting", data=folder / "data")
         try:
             assert problem(fetch_all(server, acknowledged), acknowledged) is None, cut
-            assert exchange(server.address, post(fresh_id(), "after")).body == STORED
+            assert server.post(fresh_id(), "after") == STORED
         finally:
             server.kill()
 
@@ -340,7 +340,7 @@ def crash_and_repeat(shim, folder, start, requests, unique_id):
         server.kill()
         shim.set(sync_delay_microseconds=0)
         server = shim.serve(folder, UNSEALED)
-        looks_stored = exchange(server.address, get(unique_id)).body != NOT_FOUND
+        looks_stored = server.get(unique_id) != NOT_FOUND
         assert exchange_recorded(server, start + 1, requests, unique_id, 1) == STORED
         in_time = int(time.time()) == second
         # Stopped, not killed, because the answer is recorded just after it is sent.

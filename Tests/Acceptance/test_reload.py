@@ -102,9 +102,9 @@ def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
     server = serve({"loops": 1})
     file = tmp_path / "access.log"
     reload(server, access_log="json")
-    until(lambda: exchange(server.address, get("a")) and server.output())
+    until(lambda: server.get("a") and server.output())
     reload(server, access_log_file=str(file))
-    until(lambda: exchange(server.address, get("a")) and file.exists() and file.read_text())
+    until(lambda: server.get("a") and file.exists() and file.read_text())
     reload(server, access_log="off")
     # The loop may begin to answer the first of them before the reload has reached it.
     _, last = (exchange(server.address, get("a")).headers["x-request-id"] for _ in range(2))
@@ -114,19 +114,19 @@ def test_the_access_log_can_be_turned_on_moved_and_off(serve, tmp_path):
 def test_retention_can_be_turned_on_changed_and_off(serve):
     """The new time also applies to answers that are already in the cache."""
     server = serve({"cache": {"max_bytes": "1 MiB"}})
-    exchange(server.address, post("a", "old"))
-    assert exchange(server.address, get("a")).body == exchange(server.address, get("a")).body == found("old")
+    server.post("a", "old")
+    assert server.get("a") == server.get("a") == found("old")
     time.sleep(2.1)
     log = reload(server, retention={"after_written": "1s"})
     assert "retention.after_written from off to 1s" in log
-    assert exchange(server.address, get("a")).body == NOT_FOUND
+    assert server.get("a") == NOT_FOUND
     until(lambda: "expired token" in server.log())
     reload(server, retention={"after_written": "1h"})
-    exchange(server.address, post("a", "kept"))
+    server.post("a", "kept")
     time.sleep(2.1)
-    assert exchange(server.address, get("a")).body == found("kept")
+    assert server.get("a") == found("kept")
     reload(server, retention=None)
-    assert exchange(server.address, get("a")).body == found("kept")
+    assert server.get("a") == found("kept")
 
 
 def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
@@ -134,12 +134,12 @@ def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
     with StorageShim(shim_library, tmp_path / "shim") as shim:
         server = shim.serve(tmp_path / "server")
         try:
-            exchange(server.address, post("a", "1"))
+            server.post("a", "1")
             shim.set(sync_failures=ALWAYS)
             log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
             assert "no setting changes" in log and "json_bodies" not in log
             shim.heal()
-            until(lambda: exchange(server.address, post("a", "2")).body == STORED)
+            until(lambda: server.post("a", "2") == STORED)
             assert "retention.after_written from off to 1d" in reload(server)
         finally:
             server.kill()
@@ -152,7 +152,7 @@ def test_a_setting_that_needs_a_restart_is_named_each_time(serve):
         until(lambda: f"only a restart changes {key} from " in server.log())
         assert "no setting has changed yet" in log
     until(lambda: server.log().count(f"only a restart changes {key} from ") == 2)
-    assert exchange(server.address, post("a", "b")).body == STORED
+    assert server.post("a", "b") == STORED
 
 
 BAD = {

@@ -10,7 +10,7 @@ import pytest
 
 from administration import ADMINISTRATION, metrics
 from contract import STORED
-from http_client import Connection, exchange, post
+from http_client import Connection, post
 from server_process import run
 from small_disk import SmallDisk
 from store_files import command, opened, printed, refused
@@ -180,7 +180,7 @@ def test_the_stores_own_disk_keeps_room_for_the_store(serve):
         assert "MiB, and 16 MiB must stay free for the store on the same disk, but only" in refused(
             server.data, "backup", "--into", str(disk.folder / "backups"))
         assert os.listdir(disk.folder / "backups") == []
-        assert exchange(server.address, post("me", "x")).body == STORED
+        assert server.post("me", "x") == STORED
         server.stop()
     finally:
         disk.close()

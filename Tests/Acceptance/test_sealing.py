@@ -13,7 +13,7 @@ import pytest
 from administration import ADMINISTRATION, status
 from contract import NOT_FOUND, STORED, found
 from doctor import of, problems
-from http_client import Connection, exchange, get, post
+from http_client import Connection, get, post
 from server_process import AS_NOBODY, NOBODY, beside, run, until
 from store_files import command, opened, printed, refused
 
@@ -67,7 +67,7 @@ def test_a_changed_row_is_an_error_of_its_own(serve):
     """Here it has the value of another row; SealingTests has changes of each byte."""
     server = serve()
     for number in range(3):
-        assert exchange(server.address, post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}")).body == STORED
+        assert server.post(f"{SECRET_ID}{number}", f"{SECRET_INFO}{number}") == STORED
     server.stop()
     ids = [json.loads(line)["id"] for line in printed(server.data, "list", "--show-ids", "--json").splitlines()]
     with opened(server.data) as database:
@@ -78,8 +78,8 @@ def test_a_changed_row_is_an_error_of_its_own(serve):
             (slots[f"{SECRET_ID}1"], slots[f"{SECRET_ID}0"]))
     server = serve(data=server.data)
     for _ in range(50):
-        assert exchange(server.address, get(f"{SECRET_ID}0")).body == NOT_FOUND
-        assert exchange(server.address, get(f"{SECRET_ID}1")).body == found(f"{SECRET_INFO}1")
+        assert server.get(f"{SECRET_ID}0") == NOT_FOUND
+        assert server.get(f"{SECRET_ID}1") == found(f"{SECRET_INFO}1")
     # Logged once, not for each request, and without the id.
     told = [line for line in server.log().splitlines() if "the store failed" in line]
     assert 1 <= len(told) <= 2
@@ -88,15 +88,15 @@ def test_a_changed_row_is_an_error_of_its_own(serve):
     done = command(server.data, "verify")
     assert done.returncode == 1 and "1 time: a row" in done.stdout and "3 tokens checked" in done.stdout
     # The id can be written again.
-    assert exchange(server.address, post(f"{SECRET_ID}0", "new")).body == STORED
-    assert exchange(server.address, get(f"{SECRET_ID}0")).body == found("new")
+    assert server.post(f"{SECRET_ID}0", "new") == STORED
+    assert server.get(f"{SECRET_ID}0") == found("new")
     assert "the store is sound" in printed(server.data, "verify")
 
 
 def test_keys_are_replaced_while_the_server_works(serve):
     server = serve()
     # Whose key changes only by the rotation, however often the others are written meanwhile.
-    assert exchange(server.address, post("constant", "x")).body == STORED
+    assert server.post("constant", "x") == STORED
 
     def work(name, over):
         with Connection(server.address) as connection:
@@ -147,7 +147,7 @@ def test_a_rotation_that_is_cut_off_loses_nothing_and_can_go_on(serve):
     printed(server.data, "keyring", "add")
     assert "6,000 tokens checked" in printed(server.data, "keyring", "rotate")
     assert printed(server.data, "keyring", "list").startswith("5  ")
-    assert exchange(server.address, get("id5999")).body == found("value5999")
+    assert server.get("id5999") == found("value5999")
 
 
 def test_a_key_ring_is_made_before_the_first_start_and_never_replaced(tmp_path):
@@ -176,7 +176,7 @@ def server_whose_ring_lacks_a_key(serve):
     """A stopped server whose tokens are sealed with key 1; its ring has only key 2, and `whole.ring` beside it has both."""
     server = serve(ADMINISTRATION)
     for number in range(50):
-        assert exchange(server.address, post(f"id{number}", "hello")).body == STORED
+        assert server.post(f"id{number}", "hello") == STORED
     assert server.stop() == 0
     printed(server.data, "keyring", "add")
     shutil.copy(server.data / "keys", server.folder / "whole.ring")
@@ -193,13 +193,13 @@ def leave_out_the_first_key(ring):
 
 def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
     server = serve(ADMINISTRATION, data=lacking.data)
-    assert exchange(server.address, get("id7")).body == NOT_FOUND
+    assert server.get("id7") == NOT_FOUND
     error, = [line for line in server.log().splitlines() if MISSING[1] in line]
     assert "error" in error and "sealing.key_ring" in error
     told = status(server)
     assert any(MISSING[1] in warning["text"] for warning in told["warnings"])
     # New tokens are served, so it is ready, as on PostgreSQL.
-    assert told["ready"] and exchange(server.address, post("id7", "again")).body == STORED
+    assert told["ready"] and server.post("id7", "again") == STORED
     assert MISSING in problems(of(server))
     assert "1  is missing, although tokens are sealed with it" in printed(server.data, "keyring", "list")
     assert server.stop() == 0
@@ -215,7 +215,7 @@ def test_the_start_logs_an_error_and_the_status_warns(serve, lacking):
 def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(serve, tmp_path):
     """While the keys are still in the server's memory: after its end, nobody could read what it has stored."""
     server = serve(ADMINISTRATION)
-    assert exchange(server.address, post("me", "hello")).body == STORED
+    assert server.post("me", "hello") == STORED
     ring, earlier = server.data / "keys", (server.data / "keys").read_bytes()
     assert run("keyring", "rotate", "--data-directory", str(server.data)).returncode == 0
     present = ring.read_bytes()
@@ -233,7 +233,7 @@ def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(s
         report = of(server)
         assert [topic for topic, _ in problems(report)] == ["Key ring"] and re.search(fault, problems(report)[0][1]), report
         assert any("the next start would fail" in warning["text"] for warning in status(server)["warnings"])
-        assert exchange(server.address, get("me")).body == found("hello")
+        assert server.get("me") == found("hello")
         ring.write_bytes(present)
         ring.chmod(0o600)
         until(lambda: "the key ring's file can be used again" in server.log()[lines:])
@@ -243,7 +243,7 @@ def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(s
 def test_damaged_rows_keep_neither_the_server_from_starting_nor_the_keys_from_being_listed(serve):
     server = serve()
     for number in range(50):
-        assert exchange(server.address, post(f"id{number}", "hello" * 50)).body == STORED
+        assert server.post(f"id{number}", "hello" * 50) == STORED
     assert server.stop() == 0
     with opened(server.data) as database:
         size, = database.execute("PRAGMA page_size").fetchone()

@@ -118,18 +118,18 @@ def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
 def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp_path):
     server = serve()
     for user in ("anna", "berta"):
-        assert exchange(server.address, post(user, f"canary of {user}")).body == STORED
+        assert server.post(user, f"canary of {user}") == STORED
     printed(server.data, "access", "sessions", "add", "berta")
     backup = tmp_path / "backup.db"
     printed(server.data, "backup", str(backup))
     assert "erased a token and 0 sessions" in printed(server.data, "erase", "anna")
-    assert exchange(server.address, get("anna")).body == NOT_FOUND
+    assert server.get("anna") == NOT_FOUND
     assert server.stop() == 0
     restored = printed(server.data, "restore", str(backup))
     assert "restored 1 token" in restored
     assert "left out 1 user that had been erased" in restored
     assert "ended 1 session" in restored
     server = serve(data=server.data)
-    assert exchange(server.address, get("anna")).body == NOT_FOUND
-    assert exchange(server.address, get("berta")).body == found("canary of berta")
+    assert server.get("anna") == NOT_FOUND
+    assert server.get("berta") == found("canary of berta")
     assert "no session" in printed(server.data, "access", "sessions", "list", "berta")

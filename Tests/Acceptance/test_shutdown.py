@@ -5,7 +5,7 @@ import time
 import pytest
 
 from contract import NOT_FOUND, STORED, found, fresh_id
-from http_client import FORM, Connection, exchange, get, lines, post
+from http_client import FORM, Connection, get, lines, post
 from server_process import beside, until
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
@@ -71,7 +71,7 @@ def test_all_requests_received_before_the_signal_are_answered(serve):
     server = serve({"loops": 1, "drain_timeout": "3600s"})
     unique_id = fresh_id()
     # Answers so large that they wait for their reader after the requests were received.
-    assert exchange(server.address, post(unique_id, "\x01" * 900_000)).body == STORED
+    assert server.post(unique_id, "\x01" * 900_000) == STORED
     answer = found("\x01" * 900_000)
     with Connection(server.address, receive_buffer=4096) as connection:
         connection.send(get(unique_id) * 20)

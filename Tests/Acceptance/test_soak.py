@@ -21,7 +21,7 @@ from access import api_request, make_key
 from administration import metrics, steer
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED
-from http_client import TRUSTING, Connection, ProtocolError, exchange, get, lines, post
+from http_client import TRUSTING, Connection, ProtocolError, get, lines, post
 from registers import Load
 from server_process import beside, until
 from storage_shim import ALWAYS, StorageShim
@@ -260,7 +260,7 @@ def failing(soak, **faults):
     finally:
         soak.disk.heal()
         soak.disk.set(sync_delay_microseconds=0, error=0)
-        until(lambda: exchange(soak.server.address, post("recovered", "yes")).body == STORED, SECONDS)
+        until(lambda: soak.server.post("recovered", "yes") == STORED, SECONDS)
         until(lambda: metrics(soak.server)["token_cache_ready"] == 1, SECONDS)
         # Requests that were under way may still fail.
         soak.loads[-1].go_on(2)
@@ -338,7 +338,7 @@ def maintain(soak):
     for arguments in (["backup", backup], ["verify", backup], ["keyring", "rotate"], ["put", "operators", "x"], ["delete", "operators"],
                       ["erase", "operators"], ["stats"], ["list"], ["keyring"]):
         printed(data, *arguments, seconds=SECONDS)
-    assert exchange(soak.server.address, get("operators")).body == NOT_FOUND
+    assert soak.server.get("operators") == NOT_FOUND
     assert "the store is sound" in printed(data, "verify", seconds=SECONDS)
     for kept in data.glob("keys.retired-*"):
         shutil.move(kept, soak.folder)

@@ -15,7 +15,6 @@ import pytest
 
 from certificates import make_certificate
 from contract import STORED
-from http_client import exchange, post
 from ports import free_ports
 from server_process import AS_NOBODY, NOBODY, Server, binary, clean_environment, needs_root
 from store_files import make_audit_keys
@@ -52,7 +51,7 @@ class World:
         """The store of a server that has stored a token and ended."""
         server = Server(self.folder / "first", {"data_directory": str(self.data)})
         try:
-            assert exchange(server.address, post("an id", "a token")).body == STORED
+            assert server.post("an id", "a token") == STORED
             assert server.stop() == 0
         finally:
             server.kill()

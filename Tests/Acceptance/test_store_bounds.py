@@ -2,7 +2,7 @@
 import pytest
 
 from contract import STORED, WRITE_FAILED, found, fresh_id
-from http_client import Connection, exchange, get, post
+from http_client import Connection, post
 from server_process import UNSEALED, until
 from store_files import holds, printed
 
@@ -12,18 +12,18 @@ def test_beyond_the_size_new_ids_are_refused_and_known_ones_not(serve):
     ids = []
     while True:
         unique_id = fresh_id()
-        answer = exchange(server.address, post(unique_id, "x" * 50_000)).body
+        answer = server.post(unique_id, "x" * 50_000)
         if answer != STORED:
             break
         ids.append(unique_id)
     assert answer == WRITE_FAILED and 10 < len(ids) < 40
     for _ in range(50):
-        assert exchange(server.address, post(fresh_id(), "1")).body == WRITE_FAILED
-    assert exchange(server.address, post(ids[0], "small")).body == STORED
-    assert exchange(server.address, get(ids[0])).body == found("small")
+        assert server.post(fresh_id(), "1") == WRITE_FAILED
+    assert server.post(ids[0], "small") == STORED
+    assert server.get(ids[0]) == found("small")
     assert server.log().count("store.max_bytes") == 1
     printed(server.data, "delete", *ids[1:10])
-    assert exchange(server.address, post(fresh_id(), "1")).body == STORED
+    assert server.post(fresh_id(), "1") == STORED
     assert "new ids are accepted again" in server.log()
 
 
@@ -32,15 +32,15 @@ def test_what_is_deleted_or_replaced_is_in_no_file_any_more(serve, erase):
     server = serve(UNSEALED)
     small, large = "smallsecret4711", "largesecret4711" * 2_000
     for unique_id, value in (("small", small), ("large", large), ("other", "x" * 300)):
-        assert exchange(server.address, post(unique_id, value)).body == STORED
+        assert server.post(unique_id, value) == STORED
     assert holds(server.data, "secret4711")
     if erase == "delete":
         printed(server.data, "delete", "small", "large")
     else:
         for unique_id in ("small", "large"):
-            assert exchange(server.address, post(unique_id, "y")).body == STORED
+            assert server.post(unique_id, "y") == STORED
     until(lambda: holds(server.data, "secret4711") == [])
-    assert exchange(server.address, get("other")).body == found("x" * 300)
+    assert server.get("other") == found("x" * 300)
 
 
 def test_what_reads_the_whole_store_takes_little_memory_however_large_tokens_are(serve, tmp_path):

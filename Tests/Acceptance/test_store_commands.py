@@ -10,7 +10,7 @@ import pytest
 
 from administration import impostor
 from contract import STORED, found
-from http_client import exchange, get, post
+from http_client import exchange, post
 from server_process import AS_NOBODY, NOBODY, binary, clean_environment, needs_root, run
 from store_files import command, printed, refused
 
@@ -22,7 +22,7 @@ def data(request, serve):
     """The data folder of a server with three tokens, which keeps running or not."""
     server = serve()
     for number in range(3):
-        assert exchange(server.address, post(f"{SECRET}-{number}", f"info {number}")).body == STORED
+        assert server.post(f"{SECRET}-{number}", f"info {number}") == STORED
     if request.param == "stopped":
         assert server.stop() == 0
     return server.data
@@ -133,9 +133,9 @@ def test_what_a_command_stores_a_client_gets_at_once(serve):
     for number in range(20):
         printed(server.data, "put", "me", f"value{number}")
         for _ in range(3):
-            assert exchange(server.address, get("me")).body == found(f"value{number}")
+            assert server.get("me") == found(f"value{number}")
     printed(server.data, "delete", "me")
-    assert b"50002" in exchange(server.address, get("me")).body
+    assert b"50002" in server.get("me")
 
 
 @pytest.mark.parametrize("arguments", [
@@ -155,7 +155,7 @@ def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_
     data.mkdir(mode=0o700)
     if is_restored:
         server = serve()
-        assert exchange(server.address, post("me", "hello")).body == STORED
+        assert server.post("me", "hello") == STORED
         printed(server.data, "backup", str(tmp_path / "backup.db"))
         shutil.copy(server.data / "keys", data / "keys")
         os.chown(data / "keys", NOBODY, NOBODY)
@@ -211,7 +211,7 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
 
 def test_curl_can_ask_as_well(serve):
     server = serve()
-    assert exchange(server.address, post("me", "hello")).body == STORED
+    assert server.post("me", "hello") == STORED
 
     def ask(path, *arguments):
         return subprocess.run(

@@ -39,7 +39,7 @@ def ending(server):
 def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
     with ending(notified(tmp_path / "server", messages, {"drain_timeout": "20s"})) as server:
         messages.wait("READY")
-        assert exchange(server.address, post("me", "x")).body == STORED
+        assert server.post("me", "x") == STORED
 
         start = len(messages.all())
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
@@ -59,7 +59,7 @@ def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
     with ending(Server(tmp_path / "server", environment={"NOTIFY_SOCKET": "/nowhere/notify"})) as server:
         os.kill(server.process.pid, 1)
         until(lambda: "SIGHUP received" in server.log())
-        assert exchange(server.address, post("me", "x")).body == STORED
+        assert server.post("me", "x") == STORED
         assert server.stop() == 0
         assert server.log().count("the service manager could not be notified") == 1
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from contract import NOT_FOUND, STORED, check_http_error, fresh_id, found
-from http_client import FORM, Connection, chunked_post, exchange, get, lines, post
+from http_client import FORM, Connection, chunked_post, get, lines, post
 from server_process import until
 
 POST_HEAD = lines("POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 200")
@@ -106,7 +106,7 @@ def test_a_request_under_way_is_not_idle(brief):
 def large_answer(server, size):
     """An id whose answer is six times as long as its token, because each control character is escaped."""
     unique_id = fresh_id()
-    assert exchange(server.address, post(unique_id, "\x01" * size)).body == STORED
+    assert server.post(unique_id, "\x01" * size) == STORED
     return unique_id, found("\x01" * size)
 
 
@@ -122,21 +122,21 @@ def test_an_answer_that_is_read_slowly_is_not_cut_off_by_a_stray_line_end(plain)
 
 def test_a_flood_that_is_not_read_takes_bounded_memory(serve):
     server = serve({"loops": 1})
-    exchange(server.address, get("nobody"))
+    server.get("nobody")
     before = server.resident_bytes()
     flood = get("nobody") * 20_000
     with Connection(server.address, timeout=1.0, receive_buffer=4096) as stuck:
         with pytest.raises(TimeoutError):
             for _ in range(60):
                 stuck.send(flood)
-        assert exchange(server.address, get("nobody")).body == NOT_FOUND
+        assert server.get("nobody") == NOT_FOUND
         assert server.resident_bytes() - before < 32 << 20
 
 
 def test_a_flood_that_is_read_late_is_answered_completely(plain):
     with Connection(plain.address, receive_buffer=4096) as connection:
         connection.send(get("nobody") * 2_000)
-        assert exchange(plain.address, get("nobody")).body == NOT_FOUND
+        assert plain.get("nobody") == NOT_FOUND
         for _ in range(2_000):
             assert connection.receive().body == NOT_FOUND
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from contract import STORED, WRITE_FAILED, found
-from http_client import Connection, exchange, get, post
+from http_client import Connection, post
 from server_process import UNSEALED, binary, clean_environment, run, until
 from small_disk import SmallDisk
 from storage_shim import ALWAYS, StorageShim
@@ -76,7 +76,7 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
         (source / name).write_text(content)
         os.utime(source / name, (1_400_000_000, 1_400_000_000))
     server = serve()
-    assert exchange(server.address, post("me", "newer")).body == STORED
+    assert server.post("me", "newer") == STORED
     flags = ["--data-directory", str(server.data)]
     for stored, kept in ((3, 1), (0, 4)):
         done = run("import", str(source), *flags)
@@ -84,12 +84,12 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
         assert f"{stored} tokens stored" in done.stdout
         assert f"{kept} skipped: the store has this token already, or a newer one" in done.stdout
         assert "1 skipped: the file is empty" in done.stdout
-        assert exchange(server.address, get("old")).body == found("from php")
-        assert exchange(server.address, get("x")).body == found("o")
-        assert exchange(server.address, get("r")).body == found("raw")
-        assert exchange(server.address, get("me")).body == found("newer")
+        assert server.get("old") == found("from php")
+        assert server.get("x") == found("o")
+        assert server.get("r") == found("raw")
+        assert server.get("me") == found("newer")
     assert "4 tokens stored" in run("import", str(source), "--overwrite", *flags).stdout
-    assert exchange(server.address, get("me")).body == found("from php")
+    assert server.get("me") == found("from php")
     done = run("export", str(tmp_path / "out"), *flags)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "x.txt").read_text() == '"o"'
@@ -100,7 +100,7 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
 def test_of_a_file_and_a_token_of_the_same_second_the_token_stays(serve, tmp_path):
     """token.php's last answer for this id was before the app moved, so the app's token is the later one."""
     server = serve()
-    assert exchange(server.address, post("me", "newer")).body == STORED
+    assert server.post("me", "newer") == STORED
     flags = ["--data-directory", str(server.data)]
     written = json.loads(run("list", "--json", *flags).stdout)["written_at"]
     source = tmp_path / "data"
@@ -108,7 +108,7 @@ def test_of_a_file_and_a_token_of_the_same_second_the_token_stays(serve, tmp_pat
     (source / "me.txt").write_text('"from php"')
     os.utime(source / "me.txt", (written, written))
     assert run("import", str(source), *flags).returncode == 0
-    assert exchange(server.address, get("me")).body == found("newer")
+    assert server.get("me") == found("newer")
 
 
 # A control character takes six bytes of JSON.
@@ -133,7 +133,7 @@ def test_a_file_too_large_to_be_sent_is_named_and_the_others_are_imported(serve,
     assert "1,004 tokens stored" in done.stdout and "1 skipped: the file is too large to be sent" in done.stdout
     assert done.stderr.startswith("large.txt: the file is too large to be sent to a running server; stop the server")
     for number in range(1000):
-        assert exchange(server.address, get(f"small{number}")).body == found(str(number))
+        assert server.get(f"small{number}") == found(str(number))
     for number in range(4):
         assert run("get", f"middle{number}", *flags, seconds=60).stdout.startswith(f"{number}\x01")
     assert server.stop() == 0
@@ -143,7 +143,7 @@ def test_a_file_too_large_to_be_sent_is_named_and_the_others_are_imported(serve,
 
 def test_nothing_is_exported_into_a_file_that_somebody_has_open(serve, tmp_path):
     server = serve()
-    assert exchange(server.address, post("me", "secret4711")).body == STORED
+    assert server.post("me", "secret4711") == STORED
     folder, others = tmp_path / "out", tmp_path / "others"
     folder.mkdir()
     others.touch(0o666)
@@ -175,16 +175,16 @@ def test_tokens_whose_key_ring_is_lost_are_exported_while_the_disk_fails(shim_li
     with StorageShim(shim_library, tmp_path / "shim") as shim:
         server = shim.serve(tmp_path / "server")
         try:
-            assert exchange(server.address, post("me", "secret4711")).body == STORED
+            assert server.post("me", "secret4711") == STORED
             (server.data / "keys").unlink()
             shim.set(sync_failures=ALWAYS, error=errno.EIO)
-            assert exchange(server.address, post("other", "hello")).body == WRITE_FAILED
+            assert server.post("other", "hello") == WRITE_FAILED
             flags = ["--data-directory", str(server.data)]
             assert "written" in run("export", str(tmp_path / "out"), *flags).stdout
             assert (tmp_path / "out" / "me.txt").read_text() == '"secret4711"'
             assert "the store is sound" in run("verify", *flags).stdout
             shim.heal()
-            until(lambda: exchange(server.address, post("other", "hello")).body == STORED)
+            until(lambda: server.post("other", "hello") == STORED)
         finally:
             server.kill()
 
@@ -283,7 +283,7 @@ def test_a_full_disk_leaves_no_store(serve):
     try:
         server = serve(UNSEALED)
         for number in range(300):
-            assert exchange(server.address, post(f"id{number}", f"{number}" * 10_000)).body == STORED
+            assert server.post(f"id{number}", f"{number}" * 10_000) == STORED
         assert server.stop() == 0
         assert "disk is full" in refusal(server.data, disk.folder / "target")
         assert sorted(path.name for path in (disk.folder / "target").iterdir()) == ["keys", "lock"]

@@ -75,7 +75,7 @@ def test_the_service_is_exposed_little(unit):
 @pytest.mark.parametrize("after", ("", 'cp "$BACKUP_FILE" "$COPIES"'), ids=("alone", "with a command"))
 def test_the_command_of_the_backup_works_as_systemd_runs_it(serve, tmp_path, after):
     server = serve()
-    assert exchange(server.address, post("me", "x")).body == STORED
+    assert server.post("me", "x") == STORED
     backup = Unit(UNITS / "token-cache-backup.service")["Service"]
     variables = dict(value.split("=", 1) for value in backup["Environment"].splitlines())
     variables["BACKUP_AFTER"] = after

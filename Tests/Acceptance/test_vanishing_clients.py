@@ -2,7 +2,7 @@
 import pytest
 
 from contract import NOT_FOUND, STORED, fresh_id
-from http_client import FORM, Connection, chunked_post, exchange, get, lines, post
+from http_client import FORM, Connection, chunked_post, get, lines, post
 from server_process import shared_server, until
 
 POST_HEAD = lines("POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 100")
@@ -37,8 +37,8 @@ def descriptors(watched):
     """Checks after a test that all descriptors were closed and that the server serves."""
     # From now on, everything that the first reads and writes open is open.
     for _ in range(4):
-        exchange(watched.address, get("nobody"))
-        exchange(watched.address, post("somebody", "a"))
+        watched.get("nobody")
+        watched.post("somebody", "a")
     before = watched.open_sockets()
     yield
     until(lambda: watched.open_sockets() <= before)
@@ -63,7 +63,7 @@ def test_a_client_that_vanishes_leaves_nothing_behind(watched, data, leave):
 @pytest.mark.parametrize("leave", [Connection.close, Connection.reset], ids=["FIN", "RST"])
 def test_a_client_that_vanishes_in_the_middle_of_a_large_answer_leaves_nothing_behind(watched, leave):
     unique_id = fresh_id()
-    assert exchange(watched.address, post(unique_id, "\x01" * 900_000)).body == STORED
+    assert watched.post(unique_id, "\x01" * 900_000) == STORED
     clients = [Connection(watched.address, receive_buffer=4096) for _ in range(5)]
     for client in clients:
         client.send(get(unique_id) * 20)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from administration import is_ready
 from contract import STORED, found
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import Connection, ProtocolError, get, post
 from server_process import beside, run, until
 from store_files import damage_rows, printed
 
@@ -82,7 +82,7 @@ def test_reads_that_fail_make_the_server_unready(serve):
 
     def is_told():
         for unique_id in stored:
-            exchange(server.address, get(unique_id))
+            server.get(unique_id)
         return "tokens cannot be read" in server.log() and not is_ready(server)
 
     until(is_told)
@@ -90,14 +90,14 @@ def test_reads_that_fail_make_the_server_unready(serve):
     lines_before = server.log().count("tokens cannot be read")
     for _ in range(5):
         for unique_id in stored:
-            exchange(server.address, get(unique_id))
+            server.get(unique_id)
         assert not is_ready(server)
     assert server.log().count("tokens cannot be read") == lines_before
 
 
 def test_a_database_that_another_program_has_open_is_not_used(serve):
     server = serve()
-    assert exchange(server.address, post("kept", "1")).body == STORED
+    assert server.post("kept", "1") == STORED
     assert server.stop() == 0
     with contextlib.closing(sqlite3.connect(server.data / "tokens.db")) as intruder:
         assert intruder.execute("SELECT count(*) FROM token").fetchall() == [(1,)]
@@ -107,17 +107,17 @@ def test_a_database_that_another_program_has_open_is_not_used(serve):
         assert "tokens.db is open in another program" in refusal.stderr
         assert (server.data / "tokens.db-shm").exists(), "the other program's"
     again = serve(data=server.data)
-    assert exchange(again.address, get("kept")).body == found("1")
+    assert again.get("kept") == found("1")
 
 
 def test_there_is_no_shared_memory_file_that_could_be_cut(serve):
     """Truncating this file ends a server that has it mapped, with SIGBUS."""
     server = serve()
-    assert exchange(server.address, post("kept", "1")).body == STORED
+    assert server.post("kept", "1") == STORED
     server.kill()
     again = serve(data=server.data)
-    assert exchange(again.address, post("kept", "2")).body == STORED
-    assert exchange(again.address, get("kept")).body == found("2")
+    assert again.post("kept", "2") == STORED
+    assert again.get("kept") == found("2")
     printed(again.data, "stats")
     for name in ("tokens.db-shm", *(path.name for path in again.data.iterdir() if path.name.endswith("-shm"))):
         assert not (again.data / name).exists()

@@ -7,7 +7,7 @@ import pytest
 
 from administration import is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
-from http_client import Connection, ProtocolError, exchange, get, post
+from http_client import Connection, ProtocolError, get, post
 from server_process import until
 from storage_shim import StorageShim
 
@@ -48,8 +48,8 @@ def answer_to(name, client):
 def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tmp_path):
     limits = {"limits": {"buffers": "32 MiB"}, "store": {"queue": {"max_wait": "60s"}}}
     with serving(disk, tmp_path, limits) as server, contextlib.ExitStack() as stack:
-        assert exchange(server.address, post("known", "kept")).body == STORED
-        assert exchange(server.address, get("known")).body == found("kept")
+        assert server.post("known", "kept") == STORED
+        assert server.get("known") == found("kept")
         before = server.resident_bytes()
         disk.set(sync_delay_microseconds=STOPPED)
         clients = {f"id{number}": stack.enter_context(Connection(server.address, timeout=60)) for number in range(120)}
@@ -68,16 +68,16 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         assert server.resident_bytes() - before < 120 * MEBIBYTE
         # Reads are answered from the cache and from the disk.
         for _ in range(50):
-            assert exchange(server.address, get("known")).body == found("kept")
-            assert exchange(server.address, get("nobody")).body == NOT_FOUND
+            assert server.get("known") == found("kept")
+            assert server.get("nobody") == NOT_FOUND
         disk.set(sync_delay_microseconds=0)
         until(lambda: len(answers()) == 120)
         assert 8 <= list(answers().values()).count(STORED) <= 16
         # The answer matches the outcome.
         for name, answer in answers().items():
             if answer:
-                assert exchange(server.address, get(name)).body == (found(LARGE) if answer == STORED else NOT_FOUND)
-        assert exchange(server.address, post("later", "x")).body == STORED
+                assert server.get(name) == (found(LARGE) if answer == STORED else NOT_FOUND)
+        assert server.post("later", "x") == STORED
 
 
 def begin_write(disk, client):
@@ -94,15 +94,15 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
         second = stack.enter_context(Connection(server.address, timeout=60))
         assert second.exchange(post("second", "2")).body == WRITE_FAILED
         assert not is_ready(server)
-        assert exchange(server.address, post("third", "3")).body == WRITE_FAILED
+        assert server.post("third", "3") == WRITE_FAILED
         until(lambda: "store.queue.max_wait" in server.log())
         disk.set(sync_delay_microseconds=0)
         assert first.receive().body == STORED
         until(lambda: is_ready(server))
-        assert exchange(server.address, post("fourth", "4")).body == STORED
-        assert exchange(server.address, get("first")).body == found("1")
+        assert server.post("fourth", "4") == STORED
+        assert server.get("first") == found("1")
         for name in ("second", "third"):
-            assert exchange(server.address, get(name)).body == NOT_FOUND
+            assert server.get(name) == NOT_FOUND
 
 
 def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_path):
@@ -138,7 +138,7 @@ def test_answers_do_not_wait_for_a_write_behind_them(disk, tmp_path):
 
 def test_memory_of_large_requests_goes_back_to_the_system(serve):
     server = serve({"loops": 1})
-    assert exchange(server.address, get("nobody")).body == NOT_FOUND
+    assert server.get("nobody") == NOT_FOUND
     before = server.resident_bytes()
     # The C library keeps memory that the first round freed for the second.
     for _ in range(2):

@@ -9,32 +9,28 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
-import re
-import resource
 import socket
 import ssl
 import statistics
-import struct
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
-from client import ask
-from machine import BenchmarkError, choose_cores, raise_descriptor_limit
-from peers import Certificate
-from workloads import get, post
+from http_client import Connection, ProtocolError, exchange, get, lines, post
+from machine import choose_cores, raise_descriptor_limit
+from peers import make_certificate
+from server_process import Server, beside
+from service_manager import Messages
+from storage_shim import StorageShim, compile_library
 
 ATTACKERS = 3
 """Attacking processes; several, because each may open only so many files."""
-CONTROL_BYTES = 14 * 4
-"""Of `struct control` in storage_shim.c, whose second number is the delay of a sync in microseconds."""
 PERIOD_SECONDS = 8.0
 """Seconds between two requests of a connection for a long answer."""
-SERVES = re.compile(
-    r"serves on http://127\.0\.0\.1:(\d+)(?: https://127\.0\.0\.1:(\d+))?, administration on http://127\.0\.0\.1:(\d+)"
-)
+SETTINGS = {
+    "admin": {"listen": "127.0.0.1:0"}, "loops": "auto", "limits": {"connections": 19_000, "body": "4 MiB"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +50,27 @@ QUICK = Plan(long_answers=6_000, seconds=12, large_writes=2_000, handshakes=3_00
 
 @dataclasses.dataclass
 class Waits:
-    """The times of one kind of request, in seconds."""
+    """The times of one kind of request, in seconds, over one connection or over a new one each time."""
 
     name: str
+    address: tuple[str, int]
+    request: bytes
+    pause: float = 0.01
+    keeps: bool = False
     seconds: list[float] = dataclasses.field(default_factory=list)
     failures: int = 0
+
+    def ask(self, over: Event) -> None:
+        """Sends the request repeatedly, and measures how long it takes."""
+        with Connection(self.address, timeout=60) as kept:
+            send = kept.exchange if self.keeps else lambda request: exchange(self.address, request)
+            while not over.wait(self.pause):
+                begin = time.monotonic()
+                try:
+                    send(self.request)
+                    self.seconds.append(time.monotonic() - begin)
+                except (OSError, ProtocolError):
+                    self.failures += 1
 
     def __str__(self) -> str:
         if len(self.seconds) < 2:
@@ -70,111 +82,22 @@ class Waits:
         )
 
 
-def token(unique_id: str, token_info: bytes) -> bytes:
-    """A POST of an already encoded token info."""
-    return post(b"unique_id=" + unique_id.encode() + b"&token_info=" + token_info)
-
-
-class SlowDisk:
-    """A disk that delays each sync below a folder, with the library that acceptance tests use as well."""
-
-    def __init__(self, folder: Path) -> None:
-        library, self.control = folder / "storage_shim.so", folder / "storage-shim"
-        source = Path(__file__).parents[1] / "Acceptance/shim/storage_shim.c"
-        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(library), str(source), "-ldl"], check=True)
-        self.control.write_bytes(bytes(CONTROL_BYTES))
-        self.settings = {
-            "LD_PRELOAD": str(library), "STORAGE_SHIM_FOLDER": os.path.realpath(folder), "STORAGE_SHIM_CONTROL": str(self.control)}
-        """The environment variables of the server."""
-
-    def set(self, seconds: float) -> None:
-        """Changes the delay of each sync from now on; the file keeps its length, as the server has mapped it."""
-        with self.control.open("r+b") as file:
-            file.seek(4)
-            file.write(struct.pack("=I", round(seconds * 1e6)))
-
-
-class Target:
-    """A server under attack, with its watchdog notifications."""
-
-    def __init__(self, binary: Path, folder: Path, **variables: str) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self.signs: list[float] = []
-        self.notifications = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.notifications.bind(str(folder / "notify"))
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
-        environment |= {
-            "NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "2000000", "TOKEN_CACHE_LISTEN": "127.0.0.1:0",
-            "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0", "TOKEN_CACHE_DATA_DIRECTORY": str(folder / "data"),
-            "TOKEN_CACHE_LIMITS_CONNECTIONS": "19000", "TOKEN_CACHE_LIMITS_BODY": "4 MiB", **variables,
-        }
-        with open(folder / "log", "wb") as log:
-            self.process = subprocess.Popen([str(binary), "serve"], env=environment, stdout=log, stderr=log)
-        threading.Thread(target=self._listen, daemon=True).start()
-        deadline = time.monotonic() + 30
-        while not (found := SERVES.search((folder / "log").read_text())):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise BenchmarkError(f"the server does not start:\n{(folder / 'log').read_text()}")
-            time.sleep(0.01)
-        self.port, self.tls_port, self.administration = int(found[1]), int(found[2] or 0), int(found[3])
-
-    def _listen(self) -> None:
-        while message := self.notifications.recv(4096):
-            if b"WATCHDOG=1" in message:
-                self.signs.append(time.monotonic())
-
-    def longest_silence(self, since: float) -> float:
-        """The times between two watchdog notifications, in seconds."""
-        moments = [since, *(sign for sign in self.signs if sign > since), time.monotonic()]
-        return max(later - earlier for earlier, later in zip(moments, moments[1:]))
-
-    def resident_mebibytes(self) -> float:
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * resource.getpagesize() / (1 << 20)
-
-    def ask(self, request: bytes) -> bytes:
-        """Sends a request over its own connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
-            return ask(connection, request)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+def asking(*waits: Waits) -> contextlib.AbstractContextManager[None]:
+    """Measures during the block."""
+    return beside(Waits.ask, waits)
 
 
 @contextlib.contextmanager
-def asking(waits: Waits, port: int, request: bytes, pause: float, keeps: bool = False) -> Iterator[None]:
-    """Sends a request repeatedly, over one connection or over a new one each time, and measures how long it takes."""
-    ended = threading.Event()
-
-    def run() -> None:
-        if keeps:
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                while not ended.wait(pause):
-                    begin = time.monotonic()
-                    ask(connection, request)
-                    waits.seconds.append(time.monotonic() - begin)
-            return
-        while not ended.wait(pause):
-            begin = time.monotonic()
-            try:
-                with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                    ask(connection, request)
-                waits.seconds.append(time.monotonic() - begin)
-            except OSError:
-                waits.failures += 1
-
-    thread = threading.Thread(target=run)
-    thread.start()
+def running(server: Server) -> Iterator[Server]:
+    """Stores what others ask for, and ends the server after the block."""
     try:
-        yield
+        server.post("other", "x")
+        yield server
     finally:
-        ended.set()
-        thread.join()
+        server.kill()
 
 
-def demand(port: int, count: int, seconds: float, data: bytes) -> None:
+def demand(address: tuple[str, int], count: int, seconds: float, data: bytes) -> None:
     """Opens this many connections in each period, which replace the previous ones and send the data once."""
     raise_descriptor_limit()
     slots: list[socket.socket | None] = [None] * count
@@ -188,19 +111,19 @@ def demand(port: int, count: int, seconds: float, data: bytes) -> None:
             old.close()
         slots[slot] = None
         with contextlib.suppress(OSError):
-            new = socket.create_connection(("127.0.0.1", port), timeout=5)
+            new = socket.create_connection(address, timeout=5)
             new.sendall(data)
             slots[slot] = new
         turn += 1
 
 
-def flood(port: int, count: int, seconds: float, data: bytes) -> None:
+def flood(address: tuple[str, int], count: int, seconds: float, data: bytes) -> None:
     """Opens this many connections, which send the data as far as the server reads it and stay open."""
     raise_descriptor_limit()
     begin, pending, answered = time.monotonic(), {}, []
     for _ in range(count):
         with contextlib.suppress(OSError):
-            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+            connection = socket.create_connection(address, timeout=5)
             connection.setblocking(False)
             pending[connection] = 0
     while time.monotonic() - begin < seconds:
@@ -220,10 +143,10 @@ def flood(port: int, count: int, seconds: float, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def attacked(attack: Callable[..., None], port: int, count: int, seconds: float, data: bytes) -> Iterator[None]:
+def attacked(attack: Callable[..., None], address: tuple[str, int], count: int, seconds: float, data: bytes) -> Iterator[None]:
     """Runs the block while processes attack."""
     share = count // ATTACKERS
-    processes = [multiprocessing.Process(target=attack, args=(port, share, seconds, data)) for _ in range(ATTACKERS)]
+    processes = [multiprocessing.Process(target=attack, args=(address, share, seconds, data)) for _ in range(ATTACKERS)]
     for process in processes:
         process.start()
     try:
@@ -237,56 +160,50 @@ def attacked(attack: Callable[..., None], port: int, count: int, seconds: float,
 
 def long_answers(binary: Path, folder: Path, plan: Plan) -> None:
     """Measures how long other clients wait while long answers are requested."""
-    target = Target(binary, folder / "long-answers")
-    try:
-        for name, first in (("POST and GET", token("small", b"x")), ("GET", b"")):
-            target.ask(token("long", b"%01" * 1_048_000))
-            target.ask(token("other", b"x"))
-            others, health = Waits("others' GET"), Waits("/healthz")
-            begin = time.monotonic()
-            with (
-                attacked(demand, target.port, plan.long_answers, plan.seconds, first + get("long")),
-                asking(others, target.port, get("other"), 0.01),
-                asking(health, target.administration, get("x").replace(b"/token?unique_id=x", b"/healthz"), 0.1),
-            ):
-                time.sleep(plan.seconds)
-            print(
-                f"long answers, {name}, {plan.long_answers} connections: {others}; {health}; "
-                f"longest time without a watchdog notification {target.longest_silence(begin):.1f} s; "
-                f"resident {target.resident_mebibytes():.0f} MiB",
-                flush=True,
-            )
-    finally:
-        target.close()
+    with Messages(str(folder / "notify")) as messages:
+        watched = {"NOTIFY_SOCKET": messages.address, "WATCHDOG_USEC": "2000000"}
+        with running(Server(folder / "long-answers", SETTINGS, environment=watched, program=binary)) as server:
+            server.post("long", "%01" * 1_048_000)
+            for name, first in (("POST and GET", post("small", "x")), ("GET", b"")):
+                others = Waits("others' GET", server.address, get("other"))
+                health = Waits("/healthz", server.administration[0], lines("GET /healthz HTTP/1.1", "Host: localhost"), 0.1)
+                begin = time.monotonic()
+                with attacked(demand, server.address, plan.long_answers, plan.seconds, first + get("long")), asking(others, health):
+                    while time.monotonic() - begin < plan.seconds:
+                        messages.signs()
+                        time.sleep(0.02)
+                moments = [begin, *(sign for sign in messages.signs() if sign > begin), time.monotonic()]
+                silence = max(later - earlier for earlier, later in zip(moments, moments[1:]))
+                print(
+                    f"long answers, {name}, {plan.long_answers} connections: {others}; {health}; "
+                    f"longest time without a watchdog notification {silence:.1f} s; "
+                    f"resident {server.resident_bytes() >> 20} MiB",
+                    flush=True,
+                )
 
 
 def large_writes(binary: Path, folder: Path, plan: Plan) -> None:
     """Measures memory, and reads, while large writes wait for a stopped disk."""
-    disk = SlowDisk(folder)
-    target = Target(binary, folder / "large-writes", TOKEN_CACHE_LIMITS_BUFFERS="256 MiB", **disk.settings)
-    try:
-        target.ask(token("other", b"x"))
-        print(f"large writes: resident before {target.resident_mebibytes():.0f} MiB", flush=True)
-        calm, others = Waits("GET before"), Waits("GET meanwhile")
-        with asking(calm, target.port, get("other"), 0.01):
+    settings = {**SETTINGS, "limits": {**SETTINGS["limits"], "buffers": "256 MiB"}}
+    with (
+        StorageShim(compile_library(folder), folder / "slow-disk") as disk,
+        running(disk.serve(folder / "large-writes", settings, program=binary)) as server,
+    ):
+        print(f"large writes: resident before {server.resident_bytes() >> 20} MiB", flush=True)
+        calm, others = (Waits(name, server.address, get("other")) for name in ("GET before", "GET meanwhile"))
+        with asking(calm):
             time.sleep(5)
-        disk.set(plan.seconds)
-        peak = 0.0
-        with (
-            attacked(flood, target.port, plan.large_writes, plan.seconds, token("large", b"x" * 1_000_000)),
-            asking(others, target.port, get("other"), 0.01),
-        ):
-            end = time.monotonic() + plan.seconds
-            while time.monotonic() < end:
-                peak = max(peak, target.resident_mebibytes())
-                time.sleep(0.1)
-        disk.set(0)
-        print(f"large writes, {plan.large_writes} connections: at most {peak:.0f} MiB resident; {calm}; {others}", flush=True)
+        disk.set(sync_delay_microseconds=round(plan.seconds * 1e6))
+        data = post("large", "x" * 1_000_000)
+        with attacked(flood, server.address, plan.large_writes, plan.seconds, data), asking(others):
+            time.sleep(plan.seconds)
+        disk.set(sync_delay_microseconds=0)
+        print(
+            f"large writes, {plan.large_writes} connections: at most {server.peak_resident_bytes() >> 20} MiB resident; "
+            f"{calm}; {others}", flush=True)
         for seconds in (10, 50):
             time.sleep(seconds)
-            print(f"{seconds} s later: {target.resident_mebibytes():.0f} MiB resident", flush=True)
-    finally:
-        target.close()
+            print(f"{seconds} s later: {server.resident_bytes() >> 20} MiB resident", flush=True)
 
 
 def client_hello() -> bytes:
@@ -307,48 +224,31 @@ def long_hello() -> bytes:
 
 def handshakes(binary: Path, folder: Path, plan: Plan) -> None:
     """Measures memory with many handshakes that have begun, and waits while new ones begin at a steady rate."""
-    certificate = Certificate.make(folder)
+    certificate, key = make_certificate(folder)
     settings = {
-        "TOKEN_CACHE_LISTEN": "127.0.0.1:0,https://127.0.0.1:0", "TOKEN_CACHE_TLS_CERTIFICATE": str(certificate.chain),
-        "TOKEN_CACHE_TLS_PRIVATE_KEY": str(certificate.key), "TOKEN_CACHE_LOOPS": "1",
+        **SETTINGS, "listen": ["127.0.0.1:0", "https://127.0.0.1:0"], "tls": {"certificate": certificate, "private_key": key},
+        "loops": 1,
     }
     for name, data in (("one byte", b"\x16"), ("112 KiB of a hello", long_hello()), ("a whole hello", client_hello())):
-        target = Target(binary, folder / f"handshakes-{len(data)}", **settings)
-        try:
-            target.ask(token("other", b"x"))
-            before, peak, others = target.resident_mebibytes(), 0.0, Waits("GET meanwhile")
-            with (
-                attacked(flood, target.tls_port, plan.handshakes, plan.seconds, data),
-                asking(others, target.port, get("other"), 0.01),
-            ):
-                end = time.monotonic() + plan.seconds
-                while time.monotonic() < end:
-                    peak = max(peak, target.resident_mebibytes())
-                    time.sleep(0.05)
+        with running(Server(folder / f"handshakes-{len(data)}", settings, program=binary)) as server:
+            before, others = server.resident_bytes(), Waits("GET meanwhile", server.address, get("other"))
+            with attacked(flood, server.addresses[1], plan.handshakes, plan.seconds, data), asking(others):
+                time.sleep(plan.seconds)
             print(
-                f"handshakes, {name}, {plan.handshakes} connections: resident before {before:.0f} MiB, "
-                f"at most {peak:.0f} MiB; {others}", flush=True,
+                f"handshakes, {name}, {plan.handshakes} connections: resident before {before >> 20} MiB, "
+                f"at most {server.peak_resident_bytes() >> 20} MiB; {others}", flush=True,
             )
-        finally:
-            target.close()
-    target = Target(binary, folder / "hellos", **settings)
-    try:
+    with running(Server(folder / "hellos", settings, program=binary)) as server:
         core, _ = choose_cores()
-        for task in Path(f"/proc/{target.process.pid}/task").iterdir():
+        for task in Path(f"/proc/{server.process.pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {core})
-        target.ask(token("other", b"x"))
-        kept, new, writes = Waits("kept connection's GET"), Waits("new connections' GET"), Waits("new connections' POST")
+        kept = Waits("kept connection's GET", server.address, get("other"), keeps=True)
+        new = Waits("new connections' GET", server.address, get("other"))
+        writes = Waits("new connections' POST", server.address, post("other", "x"))
         count = int(plan.hellos_a_second * PERIOD_SECONDS)
-        with (
-            attacked(demand, target.tls_port, count, plan.seconds, client_hello()),
-            asking(kept, target.port, get("other"), 0.01, keeps=True),
-            asking(new, target.port, get("other"), 0.01),
-            asking(writes, target.port, token("other", b"x"), 0.01),
-        ):
+        with attacked(demand, server.addresses[1], count, plan.seconds, client_hello()), asking(kept, new, writes):
             time.sleep(plan.seconds)
         print(f"handshakes, {plan.hellos_a_second} hellos a second: {kept}; {new}; {writes}", flush=True)
-    finally:
-        target.close()
 
 
 def measure(binary: Path, folder: Path, plan: Plan) -> None:

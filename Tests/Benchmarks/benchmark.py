@@ -13,18 +13,18 @@ import redis
 import stores
 import workloads
 from client import CONNECTIONS, ask_all
+from instructions import UNCACHED
 from machine import BenchmarkError, note
 from measurement import Result, Wrk, WrkBeside
 from memory import Memory
 from nginx import Nginx, PhpFpm, php_fpm_program
-from peers import Certificate, Peer, TokenCache
+from peers import Peer, TokenCache, make_certificate
 from redis import Redis
 from stores import Store
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE, TOKEN_COUNT, Workload
 
 IDLE_CONNECTIONS = 5_000
 IDLE_TLS_CONNECTIONS = 2_000
-UNCACHED = {"TOKEN_CACHE_CACHE_MAX_BYTES": "0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Benchmark:
         self.plan = plan
         self.folder = folder
         self.server_core, self.client_core = machine.choose_cores()
-        self.certificate = Certificate.make(folder)
+        self.certificate = make_certificate(folder)
         self.wrk = Wrk(self.client_core, self.server_core, folder, plan.seconds)
 
     def measure(self) -> Report:

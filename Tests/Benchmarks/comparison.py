@@ -13,7 +13,7 @@ import machine
 import measurement
 from machine import BenchmarkError, note
 from measurement import Result, Wrk
-from peers import Certificate, TokenCache
+from peers import TokenCache, make_certificate
 from report import described, table
 from workloads import GET_HIT, GET_MISS, GET_UNCACHED, POST, TLS_GET, TLS_HANDSHAKE
 
@@ -72,7 +72,7 @@ class Comparison:
         self.plan, self.folder = plan, folder
         self.reference = reference
         self.server_core, self.client_core = machine.choose_cores()
-        self.certificate = Certificate.make(folder)
+        self.certificate = make_certificate(folder)
         self.binaries = {"this": binary, "before": other}
 
     def measure(self) -> Report:

@@ -7,7 +7,7 @@ from pathlib import Path
 import machine
 from client import ask_all
 from machine import BenchmarkError
-from peers import Certificate, RunningPeer, TokenCache
+from peers import RunningPeer, TokenCache, make_certificate
 from workloads import GET_HIT, GET_UNCACHED, LOADING, POST, TLS_GET, Workload
 
 # Both counts have the same connections, so their difference is that of the requests alone.
@@ -59,7 +59,7 @@ def measure(binary: Path, folder: Path) -> dict[str, float]:
     """Instructions a request by the name of the row; the files are in a new folder."""
     folder.mkdir()
     core, _ = machine.choose_cores()
-    certificate = Certificate.make(folder)
+    certificate = make_certificate(folder)
     store(TokenCache(core, folder, binary, certificate))
     server = CallgrindTokenCache(core, folder, binary, certificate)
     counts = {}

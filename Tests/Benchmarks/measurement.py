@@ -23,7 +23,6 @@ class Figures:
     failed: int
     p50_microseconds: int
     p99_microseconds: int
-    max_microseconds: int
 
     @property
     def requests_per_second(self) -> float:
@@ -161,7 +160,7 @@ def together(parts: list[Figures]) -> Figures:
 
     return Figures(
         total("requests"), worst("microseconds"), total("received_bytes"), total("failed"),
-        worst("p50_microseconds"), worst("p99_microseconds"), worst("max_microseconds"),
+        worst("p50_microseconds"), worst("p99_microseconds"),
     )
 
 

@@ -43,7 +43,7 @@ class Nginx(Peer):
                 access_log off; keepalive_requests 1000000000; default_type application/json; {places}
                 server {{
                     listen 127.0.0.1:{port} {"ssl" if workload.is_tls else ""} {sharing}; ssl_protocols TLSv1.2 TLSv1.3;
-                    ssl_certificate {self.certificate.chain}; ssl_certificate_key {self.certificate.key};
+                    ssl_certificate {self.certificate[0]}; ssl_certificate_key {self.certificate[1]};
                     {self.location(workload)}
                 }}
             }}

@@ -15,11 +15,14 @@ from machine import CLOCK_TICKS, BenchmarkError
 from workloads import Workload
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "Acceptance"))
+from certificates import make_certificate
 from ports import free_ports
 
 if typing.TYPE_CHECKING:
     from measurement import Wrk
 
+Certificate = tuple[str, str]
+"""The paths of a certificate and its key."""
 START_SECONDS = 10
 STOP_SECONDS = 15
 
@@ -93,11 +96,6 @@ class Peer:
         """The processes whose cost counts."""
         return [process.pid]
 
-    def settle(self, running: RunningPeer, workload: Workload) -> None:
-        """Waits until what clients have left behind is done: their writes may still be queued, and be synced one by one."""
-        with connect(running.port, workload.is_tls) as connection:
-            ask(connection, workload.requests[0])
-
     def driver(self, wrk: "Wrk") -> "Wrk":
         """What drives this peer: wrk, unless it speaks something other than HTTP."""
         return wrk
@@ -131,31 +129,16 @@ class Peer:
         deadline = time.monotonic() + self.start_limit
         while True:
             try:
-                with connect(port, workload.is_tls) as connection:
-                    return ask(connection, workload.requests[0])
+                return self.ask(port, workload)
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise BenchmarkError(f"{self.name} does not start:\n{output.read_text()}") from None
                 time.sleep(0.000_2)
 
-
-@dataclasses.dataclass(frozen=True)
-class Certificate:
-    """A self-signed certificate with a key on P-256."""
-
-    chain: Path
-    key: Path
-
-    @staticmethod
-    def make(folder: Path) -> "Certificate":
-        """Makes a certificate for the time of the benchmark."""
-        made = Certificate(folder / "certificate.pem", folder / "key.pem")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", "/CN=localhost", "-out", str(made.chain), "-keyout", str(made.key)],
-            check=True, capture_output=True,
-        )
-        return made
+    def ask(self, port: int, workload: Workload) -> bytes:
+        """Sends a request, and returns the answer."""
+        with connect(port, workload.is_tls) as connection:
+            return ask(connection, workload.requests[0])
 
 
 def stop(process: subprocess.Popen) -> None:
@@ -188,6 +171,15 @@ class TokenCache(Peer):
         others = {name: value for name, value in os.environ.items() if not name.startswith("TOKEN_CACHE_")}
         return {
             **others, "TOKEN_CACHE_LOOPS": str(len(self.cores)), "TOKEN_CACHE_ADMIN_LISTEN": "off",
-            "TOKEN_CACHE_TLS_CERTIFICATE": str(self.certificate.chain),
-            "TOKEN_CACHE_TLS_PRIVATE_KEY": str(self.certificate.key), **self.settings,
+            "TOKEN_CACHE_TLS_CERTIFICATE": self.certificate[0], "TOKEN_CACHE_TLS_PRIVATE_KEY": self.certificate[1],
+            **self.settings,
         }
+
+    def run(self, *arguments: str) -> None:
+        """Runs a command to its end; it shows its progress on a terminal."""
+        errors = None if sys.stderr.isatty() else subprocess.PIPE
+        done = subprocess.run(
+            [str(self.binary), *arguments], env=self.environment(), stdout=subprocess.DEVNULL, stderr=errors, text=True,
+            check=False)
+        if done.returncode != 0:
+            raise BenchmarkError(f"token-cache {arguments[0]} failed:\n{done.stderr or ''}")

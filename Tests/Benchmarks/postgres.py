@@ -20,11 +20,12 @@ from client import CONNECTIONS, ask_all
 from machine import BenchmarkError, note
 from measurement import Wrk
 from nginx import Nginx
-from peers import Certificate, RunningPeer, TokenCache
-from postgres_server import ROLE, WAL_BYTES, PostgresServer, programs, settings
+from peers import RunningPeer, TokenCache, make_certificate
+from postgres_programs import environment, programs
+from postgres_server import ROLE, WAL_BYTES, PostgresServer, settings
 from report import Goal
 from stores import Store
-from workloads import ID_FORMAT, NUMBERED_INFO, SEED, Numbered, form, get, post
+from workloads import ID_FORMAT, NUMBERED_INFO, SEED, Numbered, form, numbered_gets, post
 
 FEW_ROWS = 100_000
 # For each row, in PostgreSQL's files, in its WAL and in the store from which it is copied.
@@ -114,17 +115,11 @@ class OnPostgres(TokenCache):
         self.cores = cores
         self.name = database
         self.data = self.folder / database
+        self.url = server.url(ROLE, database, sslmode="disable")
         self.settings = {
-            "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_STORE_URL": server.url(database), "PGPASSWORD": server.password,
+            "TOKEN_CACHE_LOOPS": "1", "TOKEN_CACHE_STORE_URL": self.url, "PGPASSWORD": server.passwords[ROLE],
             "TOKEN_CACHE_SEALING_KEY_RING": str(store.data / "keys"),
         }
-
-    def run(self, *arguments: str) -> None:
-        """Runs a command to its end."""
-        done = subprocess.run(
-            [str(self.binary), *arguments], env=self.environment(), capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise BenchmarkError(f"token-cache {arguments[0]} failed:\n{done.stderr}{done.stdout}")
 
 
 class PostgresBenchmark:
@@ -133,7 +128,7 @@ class PostgresBenchmark:
     def __init__(self, binary: Path, plan: Plan, folder: Path, server: PostgresServer) -> None:
         self.binary, self.plan, self.folder, self.server = binary, plan, folder, server
         self.cores = sorted(os.sched_getaffinity(0))
-        self.certificate = Certificate.make(folder)
+        self.certificate = make_certificate(folder)
         self.wrk = Wrk(",".join(map(str, self.cores)), self.cores[0], folder, plan.seconds)
 
     def measure(self) -> Report:
@@ -156,8 +151,8 @@ class PostgresBenchmark:
                 f"All programs share the cores {', '.join(map(str, self.cores))}; token-cache with one loop behind wrk with "
                 f"{CONNECTIONS} keep-alive connections, pgbench -M prepared -c {CONNECTIONS} -j 1, all over TCP on this "
                 f"machine; {FEW_ROWS:,} sealed tokens of {len(NUMBERED_INFO)} bytes; medians of {self.plan.rounds} rounds of "
-                f"{self.plan.seconds} s each, in turn. PostgreSQL's settings: {own}; all others are its defaults, so fsync, "
-                "full_page_writes and synchronous_commit are on"
+                f"{self.plan.seconds} s each, in turn. PostgreSQL's settings: {own}; fsync, "
+                "full_page_writes and synchronous_commit are on, as by default"
             ),
             rows=rows | more_rows, many_rows=self.plan.many_rows, row_bytes=int(total) / self.plan.many_rows,
             index_bytes=int(index) / self.plan.many_rows, wal_bytes=wal_bytes,
@@ -169,9 +164,9 @@ class PostgresBenchmark:
         store = Store(self.cores[0], self.folder, self.binary, self.certificate, count)
         store.make()
         peer = OnPostgres(self.cores, store, self.server, database)
-        self.server.create_database(database)
+        self.server.create_database(database, ROLE)
         peer.run("migrate", "--data-directory", str(peer.data))
-        peer.run("copy", "--from", str(store.data), "--to", self.server.url(database), "--data-directory", str(peer.data))
+        peer.run("copy", "--from", str(store.data), "--to", peer.url, "--data-directory", str(peer.data))
         store.database.unlink()
         self.server.sql("VACUUM ANALYZE token", database)
         return peer
@@ -225,9 +220,9 @@ class PostgresBenchmark:
             TRUNCATE token;
             INSERT INTO token (key, version, written_at, key_number, value)
             SELECT ({10**18} + number)::text::bytea, 0, 0, 1, rpad(md5(number::text), {value_bytes}, md5(number::text))::bytea
-            FROM generate_series(0, {FEW_ROWS - 1}) AS number ORDER BY md5(number::text)
+            FROM generate_series(0, {FEW_ROWS - 1}) AS number ORDER BY md5(number::text);
+            VACUUM ANALYZE token
             """, "pgbench")
-        self.server.sql("VACUUM ANALYZE token", "pgbench")
         bench = PgBench(self.server, self.folder, value_bytes)
         before = self.cpu(None)
         bench.run("get", SEED, "-t1")
@@ -292,7 +287,8 @@ class PgBench:
              f"--random-seed={seed}", "-h", "127.0.0.1", "-p", str(self.server.port), "-U", ROLE,
              *(f"--define={name}={value}" for name, value in variables.items()), "-f", str(self.folder / f"{kind}.sql"),
              "pgbench"],
-            env=self.server.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            env={**environment(), "PGPASSWORD": self.server.passwords[ROLE]}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False)
         processed = re.search(r"transactions actually processed: (\d+)", done.stdout)
         rate = re.search(r"tps = ([\d.]+) ", done.stdout)
         if done.returncode != 0 or not processed or not rate or "failed transactions: 0 " not in done.stdout:
@@ -304,7 +300,7 @@ class PgBench:
 
 def gets(count: int) -> Numbered:
     """GET requests for numbered tokens."""
-    return Numbered("GET", [get(ID_FORMAT % 0)], 0, b'"token_info":', count=count)
+    return dataclasses.replace(numbered_gets(count), name="GET")
 
 
 def posts(count: int) -> Numbered:

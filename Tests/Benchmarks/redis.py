@@ -1,12 +1,11 @@
 """Redis, which writes each SET to its append-only file and syncs it before it answers."""
 
 import csv
-import socket
 import subprocess
-import time
 from pathlib import Path
 
 import machine
+from client import connect
 from machine import BenchmarkError, stolen_seconds
 from measurement import Sample, Wrk
 from peers import Peer, RunningPeer
@@ -45,23 +44,13 @@ class Redis(Peer):
         options = (part for name, value in settings.items() for part in (f"--{name}", value))
         return [machine.program("redis-server"), *options]
 
-    def settle(self, running: RunningPeer, workload: Workload) -> None:
-        """Nothing is left behind: its load ends when all requests have their answers."""
-
     def driver(self, wrk: Wrk) -> Wrk:
         return RedisBenchmark(wrk.core, wrk.server_core, wrk.folder, wrk.seconds, wrk.connections)
 
-    def first_answer(self, process: subprocess.Popen, port: int, workload: Workload, output: Path) -> bytes:
-        deadline = time.monotonic() + self.start_limit
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-                    connection.sendall(workload.requests[0])
-                    return connection.recv(100)
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise BenchmarkError(f"{self.name} does not start:\n{output.read_text()}") from None
-                time.sleep(0.01)
+    def ask(self, port: int, workload: Workload) -> bytes:
+        with connect(port) as connection:
+            connection.sendall(workload.requests[0])
+            return connection.recv(100)
 
 
 class RedisBenchmark(Wrk):

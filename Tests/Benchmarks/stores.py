@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,14 +65,7 @@ class Store(TokenCache):
         self.insert_rows()
         clear = self.data.with_name(f"{self.data.name}-clear")
         self.data.rename(clear)
-        # Shows its progress on a terminal.
-        command = [str(self.binary), "copy", "--from", str(clear), "--to", str(self.data)]
-        errors = None if sys.stderr.isatty() else subprocess.PIPE
-        result = subprocess.run(
-            command, env=self.environment(), stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False
-        )
-        if result.returncode != 0:
-            raise BenchmarkError(f"the store of {self.name} could not be sealed:\n{result.stderr or ''}")
+        self.run("copy", "--from", str(clear), "--to", str(self.data))
         shutil.rmtree(clear)
         self.making_seconds = time.monotonic() - begin
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from certificates import make_pair
 from http_client import Connection
 from ports import free_ports
+from process_tree import Closeable
 from server_process import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -47,7 +48,7 @@ class Certificate:
         return Connection(("127.0.0.1", port), context=self.context, host=HOST, **options)
 
 
-class Proxy:
+class Proxy(Closeable):
     """A running proxy with its own folder; a subclass for each program."""
     configuration = ""
     own = ()
@@ -77,11 +78,8 @@ class Proxy:
                 self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
                 env={**os.environ, **self.environment()}, start_new_session=True,
             )
-        try:
+        with self.closed_on_failure():
             until(self._accepts, START_SECONDS)
-        except BaseException:
-            self.stop()
-            raise
 
     def command(self):
         """Writes the configuration and returns the program with its arguments."""
@@ -123,7 +121,7 @@ class Proxy:
     def is_running(self):
         return self.process.poll() is None
 
-    def stop(self):
+    def close(self):
         """Ends the proxy and its workers."""
         if self.process.poll() is None:
             self.process.terminate()
@@ -217,8 +215,8 @@ class HAProxy(Proxy):
         """The whole configuration."""
         return self.deployed(replacements)
 
-    def stop(self):
-        super().stop()
+    def close(self):
+        super().close()
         self.system_log.close()
 
 

@@ -71,7 +71,7 @@ class Site:
 
     def close(self):
         crashed = not self.proxy.is_running()
-        self.proxy.stop()
+        self.proxy.close()
         finish(self.server)
         assert not crashed, f"the proxy ended by itself: {self.proxy.log()[-2000:]}"
 

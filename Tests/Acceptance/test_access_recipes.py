@@ -179,7 +179,7 @@ def site_with_login(request, serve, tmp_path, proxy_certificate):
         return proxy_certificate.connect(proxy.https_port)
 
     yield server, login, proxy, connect
-    proxy.stop()
+    proxy.close()
     login.close()
 
 
@@ -317,9 +317,8 @@ def asked(proxy, context, path, *fields, method="GET"):
 
 def test_nginx_asks_operators_for_a_password(serve, tmp_path, proxy_certificate):
     server = serve(ADMINISTRATION)
-    proxy = NginxForOperators(tmp_path / "proxy", server.administration[0][1], proxy_certificate)
     right, wrong = (f"Authorization: Basic {base64.b64encode(text).decode()}" for text in (b"anna:secret", b"anna:other"))
-    try:
+    with NginxForOperators(tmp_path / "proxy", server.administration[0][1], proxy_certificate) as proxy:
         for fields in (), (wrong,), ("Authorization: Bearer secret",):
             assert asked(proxy, proxy_certificate.context, "/status", *fields)[0] == 401
         for path, start in ("/", b"<!DOCTYPE html>"), ("/status", b'{"'), ("/metrics", b"# HELP"), ("/readyz", b'{"ready":true'):
@@ -327,20 +326,15 @@ def test_nginx_asks_operators_for_a_password(serve, tmp_path, proxy_certificate)
             assert status == 200 and start in body[:40], path
         status, body = asked(proxy, proxy_certificate.context, "/reload", right, "Content-Length: 0", method="POST")
         assert status == 403 and b"only on control.sock" in body
-    finally:
-        proxy.stop()
 
 
 def test_nginx_asks_operators_for_a_certificate(serve, tmp_path, proxy_certificate):
     server = serve(ADMINISTRATION)
-    proxy = NginxForCertificates(tmp_path / "proxy", server.administration[0][1], proxy_certificate)
-    try:
+    with NginxForCertificates(tmp_path / "proxy", server.administration[0][1], proxy_certificate) as proxy:
         assert asked(proxy, proxy_certificate.context, "/status")[0] == 400
         context = ssl.create_default_context(cafile=str(proxy_certificate.file))
         context.load_cert_chain(proxy_certificate.file, proxy_certificate.key)
         assert asked(proxy, context, "/status")[0] == 200
-    finally:
-        proxy.stop()
 
 
 # Certificates

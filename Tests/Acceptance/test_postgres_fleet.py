@@ -61,7 +61,7 @@ class Fleet:
 
     def close(self):
         is_running = self.proxy.is_running()
-        self.proxy.stop()
+        self.proxy.close()
         assert is_running, f"the proxy ended by itself: {self.proxy.log()[-2000:]}"
 
 

@@ -291,15 +291,12 @@ def test_no_id_gets_into_a_log_if_the_socket_of_the_server_is_missing(tmp_path, 
         def deployed(self, replacements):
             return super().deployed({**replacements, address: socket})
 
-    proxy = OnSocket(tmp_path, 0, proxy_certificate)
-    try:
+    with OnSocket(tmp_path, 0, proxy_certificate) as proxy:
         with proxy_certificate.connect(proxy.https_port) as connection:
             connection.send(lines(f"GET /token?unique_id={CANARY} HTTP/1.1", f"Host: {HOST}", "Connection: close", f"Referer: /{CANARY}"))
             assert re.match(rb"HTTP/1\.[01] 50[23] ", connection.receive_to_end())
         until(lambda: re.search(r"\b50[23]\b", proxy.log()))
         assert CANARY not in proxy.log()
-    finally:
-        proxy.stop()
 
 
 CHOSEN = "chosen-by-a-client"

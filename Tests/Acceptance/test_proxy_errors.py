@@ -98,13 +98,9 @@ def test_a_server_that_does_not_answer_gives_an_error_in_the_contracts_shape(tmp
     port, = free_ports(1)
     hasty = type("Hasty", (PROXIES[name],), {
         "deployed": lambda self, replacements: PROXIES[name].deployed(self, {**replacements, old: new})})
-    with Silence(port):
-        proxy = hasty(tmp_path / "proxy", port, proxy_certificate)
-        try:
-            with proxy_certificate.connect(proxy.https_port) as connection:
-                response = raw_answer(connection, lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}"))
-        finally:
-            proxy.stop()
+    with Silence(port), hasty(tmp_path / "proxy", port, proxy_certificate) as proxy:
+        with proxy_certificate.connect(proxy.https_port) as connection:
+            response = raw_answer(connection, lines("GET /token?unique_id=a HTTP/1.1", f"Host: {HOST}"))
     assert response.status in (502, 504)
     check_error(response, response.status)
 

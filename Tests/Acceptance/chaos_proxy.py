@@ -25,6 +25,7 @@ import time
 
 from ports import free_ports
 from postgres_cluster import database_url
+from process_tree import Closeable
 
 # As much as a proxy buffers for a direction of a connection before it stops reading.
 BUFFER = 1 << 18
@@ -85,7 +86,7 @@ class Link:
             end.close()
 
 
-class ChaosProxy:
+class ChaosProxy(Closeable):
     """A proxy for a server with `address` and `port`, on an address and a port, which is a free one if it is not given."""
 
     def __init__(self, target, address="127.0.0.1", port=None):
@@ -104,12 +105,6 @@ class ChaosProxy:
         self.is_closing = False
         self.thread = threading.Thread(target=self._run, name="chaos proxy", daemon=True)
         self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def url(self, user, database, **parameters):
         """A URL for libpq that leads here."""

@@ -15,7 +15,7 @@ import failing_calls
 from certificates import make_certificate
 from chaos_proxy import ChaosProxy
 from contract import STORED
-from postgres_cluster import Database, Postgres
+from postgres_cluster import Database, NamedDatabase, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import PostgresStore, TablesForFolders
 from proxies import PROXIES, Certificate, install_packages
@@ -203,6 +203,21 @@ def store_behind_a_proxy(postgres_binary, postgres, proxy, tmp_path):
     url = proxy.url(postgres.user, postgres.name, sslmode="disable")
     with PostgresStore(postgres_binary, tmp_path / "store", postgres, url) as of_all:
         yield of_all
+
+
+@pytest.fixture(name="direct")
+def store_without_a_proxy(postgres_binary, postgres, tmp_path):
+    """A store on the test's database; that of `behind`, if a test has both, has the same tokens and keys."""
+    with PostgresStore(postgres_binary, tmp_path / "store", postgres) as of_all:
+        yield of_all
+
+
+@pytest.fixture
+def store_on(postgres_binary, tmp_path):
+    """A function that makes a store on a test's own database servers: `store_on(databases).serve("server")`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda databases: stack.enter_context(
+            PostgresStore(postgres_binary, tmp_path / "store", NamedDatabase(databases)))
 
 
 @pytest.fixture(scope="module")

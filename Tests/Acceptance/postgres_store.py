@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-from administration import metrics
+from administration import ADMINISTRATION, metrics
 from postgres_cluster import NamedDatabase
 from server_process import Server, finish, run, until
 
@@ -66,7 +66,7 @@ class PostgresStore:
     def serve(self, name, settings=None, *flags, environment=None, **options):
         """Starts a server: a `Server` with its own folder, and with administration; waits until it has tried to connect."""
         server = Server(
-            self.folder / name, {"admin": {"listen": "127.0.0.1:0"}, **(settings or {})}, *flags, environment={**self.environment, **(environment or {})},
+            self.folder / name, {**ADMINISTRATION, **(settings or {})}, *flags, environment={**self.environment, **(environment or {})},
             program=self.program, **options)
         self.servers.append(server)
         until(lambda: has_tried_to_connect(server))

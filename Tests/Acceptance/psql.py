@@ -8,6 +8,7 @@ import subprocess
 import threading
 
 from postgres_programs import SUPERUSER, environment, programs
+from process_tree import Closeable
 
 SECONDS = 30
 # Lines with which psql tells what is no row, and what belongs to an error.
@@ -57,7 +58,7 @@ def run_sql(server, text, database="postgres", user=SUPERUSER, seconds=SECONDS):
     return rows_of(done.stdout)
 
 
-class Session:
+class Session(Closeable):
     """A connection that stays open between statements."""
     END = "\x1e"
 
@@ -73,12 +74,6 @@ class Session:
         self.reader.start()
         # Returns when there is a connection.
         self.sql("SELECT 1")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def _read(self):
         for line in self.process.stdout:

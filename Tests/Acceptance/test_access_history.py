@@ -14,7 +14,6 @@ import pytest
 from access import API, api_request, bearer, fetch, session_settings, store
 from contract import NOT_FOUND, STORED
 from http_client import Connection
-from postgres_store import PostgresStore
 from server_process import until
 
 
@@ -158,37 +157,35 @@ def test_nothing_is_answered_after_an_acknowledged_revocation_or_erasure(serve, 
     History([server], key, users=4, rounds=600 if is_long else 80).run()
 
 
-def test_what_one_server_has_acknowledged_is_so_on_all(postgres_binary, postgres, tmp_path, is_long):
+def test_what_one_server_has_acknowledged_is_so_on_all(direct, tmp_path, is_long):
     settings, key = session_settings(tmp_path / "keys")
-    with PostgresStore(postgres_binary, tmp_path, postgres) as store:
-        servers = [store.serve(f"server{number}", settings) for number in range(3)]
-        History(servers, key, users=4, rounds=600 if is_long else 80).run()
+    servers = [direct.serve(f"server{number}", settings) for number in range(3)]
+    History(servers, key, users=4, rounds=600 if is_long else 80).run()
 
 
-def test_a_read_that_waits_does_not_find_what_was_stored_after_its_session_had_ended(postgres_binary, postgres, tmp_path):
+def test_a_read_that_waits_does_not_find_what_was_stored_after_its_session_had_ended(direct, postgres, tmp_path):
     settings, key = session_settings(tmp_path / "keys")
     settings.update({"loops": 1, "store": {"timeout": "30s", "connections": 2}})
-    with PostgresStore(postgres_binary, tmp_path, postgres) as of_all:
-        one, other = [of_all.serve(f"server{number}", settings) for number in range(2)]
-        api = API(other, key)
-        made = api.make_session("anna")
-        assert api.put("anna", "new").status == 200
-        postgres.sql("CREATE TABLE later AS SELECT * FROM token")
-        # Now all connections to the database are used, so that none has to be prepared while the table is locked.
-        assert API(one, key).put("anna", "old", "If-Match: *").status == 200
-        assert json.loads(api.get("anna").body)["token_info"] == "old"
-        with postgres.session() as session, Connection(one.address) as connection:
-            request = fetch(bearer(made["session"]))
-            assert json.loads(connection.exchange(request).body)["token_info"] == "old"
-            session.sql("BEGIN; LOCK TABLE token")
-            connection.send(request)
-            # It has found the session, and waits for the token; after a while also on another connection.
-            until(lambda: postgres.value(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
-                "AND query LIKE '%octet_length(value)%'") != "0")
-            api.end(made["id"])
-            # What another device stores. A server would have to wait for the lock as well.
-            session.sql("DELETE FROM token; INSERT INTO token SELECT * FROM later; COMMIT")
-            response = connection.receive()
-            assert response.status == 401, response
-        assert json.loads(api.get("anna").body)["token_info"] == "new"
+    one, other = [direct.serve(f"server{number}", settings) for number in range(2)]
+    api = API(other, key)
+    made = api.make_session("anna")
+    assert api.put("anna", "new").status == 200
+    postgres.sql("CREATE TABLE later AS SELECT * FROM token")
+    # Now all connections to the database are used, so that none has to be prepared while the table is locked.
+    assert API(one, key).put("anna", "old", "If-Match: *").status == 200
+    assert json.loads(api.get("anna").body)["token_info"] == "old"
+    with postgres.session() as session, Connection(one.address) as connection:
+        request = fetch(bearer(made["session"]))
+        assert json.loads(connection.exchange(request).body)["token_info"] == "old"
+        session.sql("BEGIN; LOCK TABLE token")
+        connection.send(request)
+        # It has found the session, and waits for the token; after a while also on another connection.
+        until(lambda: postgres.value(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' "
+            "AND query LIKE '%octet_length(value)%'") != "0")
+        api.end(made["id"])
+        # What another device stores. A server would have to wait for the lock as well.
+        session.sql("DELETE FROM token; INSERT INTO token SELECT * FROM later; COMMIT")
+        response = connection.receive()
+        assert response.status == 401, response
+    assert json.loads(api.get("anna").body)["token_info"] == "new"

@@ -4,8 +4,6 @@ import time
 import pytest
 
 from patroni_cluster import LEASE_SECONDS, PatroniCluster
-from postgres_cluster import NamedDatabase
-from postgres_store import PostgresStore
 from psql import SQLError
 from registers import Load
 from server_process import until
@@ -55,37 +53,37 @@ def wait_for_follower(cluster, new):
     return time.monotonic()
 
 
-def test_patroni_replaces_the_primary_and_nothing_is_lost(cluster, postgres_binary, tmp_path):
-    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(cluster)) as store:
-        servers = [store.serve(f"server{number}") for number in range(SERVERS)]
-        with Load(servers) as load:
-            for fault in FAULTS * ROUNDS:
-                old = cluster.wait_until_whole()
-                load.go_on()
-                broken = time.monotonic()
-                if fault == "switch":
-                    cluster.ask_to_switch(old)
-                else:
-                    getattr(old, fault)()
-                new, promoted = wait_for_promotion(cluster, old)
-                followed = wait_for_follower(cluster, new)
-                measured, own = load.outages(promoted), load.outages(followed)
-                print(
-                    f"{fault}: promoted {promoted - broken:.2f} s after the fault, followed by a standby {followed - promoted:.2f} s "
-                    f"later; the longest outage of a server after the promotion: writes {measured['writes']:.2f} s, "
-                    f"reads {measured['reads']:.2f} s, after a standby followed: writes {own['writes']:.2f} s, "
-                    f"reads {own['reads']:.2f} s; {load.failed_writes} writes and {load.failed_reads} reads failed so far; "
-                    f"{sum(load.counts)} answers")
-                # 2 s is what is promised, on a machine that has nothing else to do.
-                assert max(own.values()) < 5
-                # The old leader goes on as it was, and does not know yet what has happened.
-                if fault == "kill":
-                    old.start()
-                old.thaw()
-                load.go_on()
-                load.check()
-            cluster.wait_until_whole()
+def test_patroni_replaces_the_primary_and_nothing_is_lost(cluster, store_on):
+    store = store_on(cluster)
+    servers = [store.serve(f"server{number}") for number in range(SERVERS)]
+    with Load(servers) as load:
+        for fault in FAULTS * ROUNDS:
+            old = cluster.wait_until_whole()
             load.go_on()
-        load.raise_mistakes()
-        load.check()
-        assert all(server.is_running() for server in servers)
+            broken = time.monotonic()
+            if fault == "switch":
+                cluster.ask_to_switch(old)
+            else:
+                getattr(old, fault)()
+            new, promoted = wait_for_promotion(cluster, old)
+            followed = wait_for_follower(cluster, new)
+            measured, own = load.outages(promoted), load.outages(followed)
+            print(
+                f"{fault}: promoted {promoted - broken:.2f} s after the fault, followed by a standby {followed - promoted:.2f} s "
+                f"later; the longest outage of a server after the promotion: writes {measured['writes']:.2f} s, "
+                f"reads {measured['reads']:.2f} s, after a standby followed: writes {own['writes']:.2f} s, "
+                f"reads {own['reads']:.2f} s; {load.failed_writes} writes and {load.failed_reads} reads failed so far; "
+                f"{sum(load.counts)} answers")
+            # 2 s is what is promised, on a machine that has nothing else to do.
+            assert max(own.values()) < 5
+            # The old leader goes on as it was, and does not know yet what has happened.
+            if fault == "kill":
+                old.start()
+            old.thaw()
+            load.go_on()
+            load.check()
+        cluster.wait_until_whole()
+        load.go_on()
+    load.raise_mistakes()
+    load.check()
+    assert all(server.is_running() for server in servers)

@@ -25,13 +25,6 @@ def in_background(function, *arguments):
         yield pool.submit(function, *arguments)
 
 
-@pytest.fixture(name="direct")
-def store_without_a_proxy(postgres_binary, postgres, tmp_path):
-    """A store on the same database, with the same keys."""
-    with PostgresStore(postgres_binary, tmp_path / "store", postgres) as of_all:
-        yield of_all
-
-
 # Commits
 
 # A statement has stored something, and then the database is ready again: it was committed.
@@ -80,35 +73,34 @@ def test_a_write_that_has_waited_does_not_land_on_a_later_one(behind, direct, pr
     assert server.get("me") == other.get("me") == found("third")
 
 
-def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated_postgres, postgres_binary, tmp_path):
+def test_a_commit_that_the_standby_has_not_acknowledged_is_no_success(replicated_postgres, store_on):
     databases = replicated_postgres(standbys=1)
-    database = NamedDatabase(databases)
+    of_all = store_on(databases)
     # With this alone, the server would not be warned.
-    databases.primary.sql(f"ALTER ROLE {database.user} SET client_min_messages = 'error'")
-    with PostgresStore(postgres_binary, tmp_path, database) as of_all:
-        server = of_all.serve("server")
-        assert server.post("me", "first") == STORED
-        databases.standbys[0].freeze()
+    databases.primary.sql(f"ALTER ROLE {of_all.database.user} SET client_min_messages = 'error'")
+    server = of_all.serve("server")
+    assert server.post("me", "first") == STORED
+    databases.standbys[0].freeze()
 
-        def cancel_the_wait():
-            # Operators do this when a standby is down.
-            until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query NOT LIKE '%emit_message%'"))
+    def cancel_the_wait():
+        # Operators do this when a standby is down.
+        until(lambda: databases.primary.cancel("wait_event = 'SyncRep' AND query NOT LIKE '%emit_message%'"))
 
-        with in_background(server.post, "me", "second") as second:
-            cancel_the_wait()
-            assert second.result() == WRITE_FAILED
-        # With `local`, a command does not try a commit before its own.
-        with in_background(lambda: of_all.run("put", "you", "by a command", prefix=["env", "TOKEN_CACHE_STORE_DURABILITY=local"])) as put:
-            cancel_the_wait()
-            assert put.result().returncode == 1 and "canceling wait for synchronous replication" in put.result().stderr
-        (line,) = [line for line in troubles(server) if "committed the write" in line]
-        assert re.match(
-            r"error: tokens cannot be stored.* committed the write with a warning, so it may not be on a second machine: "
-            r".*\(SQLSTATE 01000\)", line)
-        assert metrics(server)["token_cache_database_unacknowledged_writes_total"] == 1
-        databases.standbys[0].thaw()
-        assert server.post("me", "third") == STORED
-        assert server.get("me") == found("third")
+    with in_background(server.post, "me", "second") as second:
+        cancel_the_wait()
+        assert second.result() == WRITE_FAILED
+    # With `local`, a command does not try a commit before its own.
+    with in_background(lambda: of_all.run("put", "you", "by a command", prefix=["env", "TOKEN_CACHE_STORE_DURABILITY=local"])) as put:
+        cancel_the_wait()
+        assert put.result().returncode == 1 and "canceling wait for synchronous replication" in put.result().stderr
+    (line,) = [line for line in troubles(server) if "committed the write" in line]
+    assert re.match(
+        r"error: tokens cannot be stored.* committed the write with a warning, so it may not be on a second machine: "
+        r".*\(SQLSTATE 01000\)", line)
+    assert metrics(server)["token_cache_database_unacknowledged_writes_total"] == 1
+    databases.standbys[0].thaw()
+    assert server.post("me", "third") == STORED
+    assert server.get("me") == found("third")
 
 
 # Statements
@@ -173,9 +165,9 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
 BRIEF = {"store": {"timeout": "2s"}}
 
 
-def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(postgres_binary, tmp_path):
-    with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
-        server = of_all.serve("server", {**BRIEF, "loops": 1})
+def test_a_primary_that_is_read_only_fails_writes_until_it_is_not_any_more(store_on, tmp_path):
+    with Postgres(tmp_path) as database:
+        server = store_on(database).serve("server", {**BRIEF, "loops": 1})
         until(lambda: (server.post("me", "first"), server.get("me")) == (STORED, found("first")))
         database.configure(default_transaction_read_only="on")
         assert server.post("me", "second") == WRITE_FAILED

@@ -1,11 +1,11 @@
 """Three servers on one database behind HAProxy: they are restarted one after the other, and no request fails."""
+import contextlib
+
 import pytest
 
 from administration import metrics
 from contract import STORED
 from ports import free_ports
-from postgres_cluster import NamedDatabase
-from postgres_store import PostgresStore
 from proxies import HAProxyForSeveral
 from registers import SECONDS, Load
 from server_process import until
@@ -66,13 +66,9 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(postgres, postgres_binary, tmp_path, proxy_certificate):
-    with PostgresStore(postgres_binary, tmp_path / "store", postgres) as store:
-        servers = Fleet(store, tmp_path, proxy_certificate)
-        try:
-            yield servers
-        finally:
-            servers.close()
+def fleet(direct, tmp_path, proxy_certificate):
+    with contextlib.closing(Fleet(direct, tmp_path, proxy_certificate)) as servers:
+        yield servers
 
 
 def check(load):
@@ -97,11 +93,10 @@ def primary_with_two_standbys(replicated_postgres):
 
 
 @pytest.fixture(name="server")
-def server_of_the_databases(databases, postgres_binary, tmp_path):
-    with PostgresStore(postgres_binary, tmp_path / "store", NamedDatabase(databases)) as store:
-        server = store.serve("server")
-        assert server.post("me", "first") == STORED
-        yield server
+def server_of_the_databases(databases, store_on):
+    server = store_on(databases).serve("server")
+    assert server.post("me", "first") == STORED
+    return server
 
 
 @pytest.fixture(name="page")
@@ -121,7 +116,7 @@ def panels(page):
     return page.evaluate("[...document.querySelectorAll('.panel:not([hidden]) h2')].map(title => title.textContent)")
 
 
-def test_the_page_shows_the_database_and_its_failover(databases, server, page, tmp_path):
+def test_the_page_shows_the_database_and_its_failover(databases, server, page):
     old = databases.primary
     assert [title for title in panels(page) if "atabase" in title] == [
         "POST, until the database has it", "To the database and back", "Waiting for the database"]

@@ -1,17 +1,15 @@
 """What operators see of a running server whose tokens are in PostgreSQL: /metrics, /readyz, /status, and the log."""
+import contextlib
 import json
 import re
-import threading
 import time
 
 import pytest
 
-from administration import fetched, metrics, status
+from administration import fetched, metrics, readiness, status
 from contract import STORED, found
-from postgres_cluster import NamedDatabase
-from postgres_store import PostgresStore
 from registers import Load
-from server_process import until
+from server_process import beside, until
 from test_metrics import REMOTE, check_uses
 
 # How long a server is ready in spite of trouble with its database, in seconds (StoreHealth.grace).
@@ -37,33 +35,26 @@ def log_lines(server):
     return re.findall(r"(?m)^\S+ ((?:notice|warning|error|critical): (?!made the key ring).*)$", server.log())
 
 
-class Watch:
-    """Asks a server again and again whether it is ready."""
+@contextlib.contextmanager
+def watched(server):
+    """Asks a server again and again whether it is ready: gives when each answer came, and its reasons if it was not."""
+    answers = []
 
-    def __init__(self, server):
-        self.server, self.over = server, threading.Event()
-        # For each answer: when it came, its status and its body.
-        self.answers = []
-        self.thread = threading.Thread(target=self._run, daemon=True)
+    def ask(pause, over):
+        while not over.wait(pause):
+            ready, answer = readiness(server)
+            answers.append((time.monotonic(), None if ready == 200 else " ".join(answer["reasons"])))
 
-    def __enter__(self):
-        self.thread.start()
-        return self
+    with beside(ask, [0.02]):
+        yield answers
 
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
 
-    def _run(self):
-        while not self.over.wait(0.02):
-            answer = fetched(self.server.administration[0], "/readyz")
-            self.answers.append((time.monotonic(), answer.status, answer.body.decode()))
+def refusals(answers):
+    return [(moment, reasons) for moment, reasons in answers if reasons is not None]
 
-    def refusals(self):
-        return [(moment, body) for moment, code, body in self.answers if code != 200]
 
-    def is_ready(self):
-        return self.answers and self.answers[-1][1] == 200
+def is_ready_again(server, answers):
+    return "(timeline 2), after" in server.log() and answers[-1][1] is None
 
 
 @pytest.fixture(name="databases")
@@ -72,9 +63,8 @@ def primary_with_two_standbys(replicated_postgres):
 
 
 @pytest.fixture(name="store")
-def store_of_the_databases(databases, postgres_binary, tmp_path):
-    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
-        yield of_all
+def store_of_the_databases(databases, store_on):
+    return store_on(databases)
 
 
 def name(node):
@@ -122,18 +112,18 @@ def check_end(taken, again, old, new):
 def test_a_short_failover_takes_no_server_out_and_is_told_once(databases, store):
     server = store.serve("server")
     assert server.post(CANARY, CANARY) == STORED
-    with Load([server], clients=8) as load, Watch(server) as watch:
+    with Load([server], clients=8) as load, watched(server) as answers:
         # No request that is under way at the kill began before this.
         began = time.monotonic()
         load.go_on()
         failover = databases.failover("kill")
         load.first_good(server, failover.promoted)
         load.first_good(server, failover.promoted, "reads")
-        until(lambda: "(timeline 2), after" in server.log() and watch.is_ready())
+        until(lambda: is_ready_again(server, answers))
         load.go_on()
     load.check()
     # There are none, unless this machine is so slow that the failover takes longer than the grace.
-    assert all(moment - began >= GRACE for moment, _ in watch.refusals())
+    assert all(moment - began >= GRACE for moment, _ in refusals(answers))
     begun, lost, *others, taken, again = log_lines(server)
     assert begun.startswith("notice: connected to PostgreSQL ") and begun.endswith(" (timeline 1)")
     assert lost.startswith(f"warning: the connection to PostgreSQL at {name(failover.old)} is lost, looking for the primary: ")
@@ -161,22 +151,21 @@ def test_an_outage_is_told_once_with_its_reason_and_its_end(databases, store):
     server = store.serve("server")
     assert server.post(CANARY, CANARY) == STORED
     old = databases.primary
-    with Load([server], clients=8) as load, Watch(server) as watch:
+    with Load([server], clients=8) as load, watched(server) as answers:
         began = time.monotonic()
         load.go_on()
         old.kill()
-        until(watch.refusals)
-        moment, body = watch.refusals()[0]
+        moment, told = until(lambda: refusals(answers))[0]
         assert moment - began >= GRACE
-        assert "PostgreSQL has no primary: " in body and f"{name(old)}: " in body
-        assert all(f"{name(node)} is a standby" in body for node in databases.standbys)
+        assert "PostgreSQL has no primary: " in told and f"{name(old)}: " in told
+        assert all(f"{name(node)} is a standby" in told for node in databases.standbys)
         assert remote(server)["connections{state=\"open\"}"] == 0 and hosts(server)[name(old)] == ("unreachable", 0)
         until(lambda: len(log_lines(server)) >= 3)
         # Clients are told so.
         until(lambda: load.failed_reads and load.failed_writes)
         promoted, _ = databases.promote()
         load.first_good(server, promoted)
-        until(lambda: "(timeline 2), after" in server.log() and watch.is_ready())
+        until(lambda: is_ready_again(server, answers))
         load.go_on()
     load.check()
     _, lost, gone, *others, taken, again = log_lines(server)

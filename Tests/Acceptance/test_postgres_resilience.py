@@ -3,8 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from administration import metrics
 from contract import STORED, WRITE_FAILED, found
-from postgres_cluster import NamedDatabase, Postgres
-from postgres_store import PostgresStore
+from postgres_cluster import Postgres
 from server_process import until
 from small_disk import SmallDisk
 from test_postgres_faults import troubles
@@ -21,34 +20,30 @@ def begin(server):
 
 # Settings of the database. DurabilityRulesTests has those that are unsafe.
 
-def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(replicated_postgres, postgres_binary, tmp_path):
+def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(replicated_postgres, store_on):
     databases = replicated_postgres(standbys=1)
     primary = databases.primary
-    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
-        server = of_all.serve("server", BRIEF)
-        begin(server)
-        before, text = primary.settings.get("synchronous_standby_names"), "synchronous_standby_names is empty on"
-        primary.configure(synchronous_standby_names="")
-        # The server notices this although no client asks for anything.
-        until(lambda: text in reasons(server))
-        # Until then, a write may be stored, though it is not acknowledged.
-        until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
-        assert server.post("me", "unsafe") == WRITE_FAILED
-        assert any(text in line for line in troubles(server))
-        primary.configure(synchronous_standby_names=before)
-        until(lambda: not reasons(server))
-        until(lambda: server.get("me") == found("first"))
-        until(lambda: server.post("me", "second") == STORED)
+    server = store_on(databases).serve("server", BRIEF)
+    begin(server)
+    before, text = primary.settings.get("synchronous_standby_names"), "synchronous_standby_names is empty on"
+    primary.configure(synchronous_standby_names="")
+    # The server notices this although no client asks for anything.
+    until(lambda: text in reasons(server))
+    # Until then, a write may be stored, though it is not acknowledged.
+    until(lambda: metrics(server)['token_cache_database_connections{state="open"}'] == 0)
+    assert server.post("me", "unsafe") == WRITE_FAILED
+    assert any(text in line for line in troubles(server))
+    primary.configure(synchronous_standby_names=before)
+    until(lambda: not reasons(server))
+    until(lambda: server.get("me") == found("first"))
+    until(lambda: server.post("me", "second") == STORED)
 
 
 # A full disk
 
-def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(postgres_binary, tmp_path):
-    with (
-        Postgres(tmp_path, disk=SmallDisk()) as database,
-        PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all,
-    ):
-        server = of_all.serve("server", BRIEF)
+def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(store_on, tmp_path):
+    with Postgres(tmp_path, disk=SmallDisk()) as database:
+        server = store_on(database).serve("server", BRIEF)
         begin(server)
         database.disk.fill()
         until(lambda: server.post("me", "x" * 100_000) == WRITE_FAILED)
@@ -89,23 +84,22 @@ def is_bounded(server, database, event, round_count=8):
     return most
 
 
-def test_commits_that_wait_for_a_standby_leave_few_processes_behind(replicated_postgres, postgres_binary, tmp_path):
+def test_commits_that_wait_for_a_standby_leave_few_processes_behind(replicated_postgres, store_on):
     databases = replicated_postgres(standbys=1)
-    with PostgresStore(postgres_binary, tmp_path, NamedDatabase(databases)) as of_all:
-        server = of_all.serve("server", BRIEF)
-        begin(server)
-        databases.standbys[0].freeze()
-        # The connection for writes, administration, and attempts to connect.
-        assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
-        databases.standbys[0].thaw()
-        until(lambda: server.post("me", "second") == STORED)
-        until(lambda: waiting(databases.primary, "wait_event = 'SyncRep'") == 0)
-        until(lambda: not reasons(server))
+    server = store_on(databases).serve("server", BRIEF)
+    begin(server)
+    databases.standbys[0].freeze()
+    # The connection for writes, administration, and attempts to connect.
+    assert is_bounded(server, databases.primary, "wait_event = 'SyncRep'") <= 6
+    databases.standbys[0].thaw()
+    until(lambda: server.post("me", "second") == STORED)
+    until(lambda: waiting(databases.primary, "wait_event = 'SyncRep'") == 0)
+    until(lambda: not reasons(server))
 
 
-def test_writes_that_wait_for_a_lock_leave_few_processes_behind(postgres_binary, tmp_path):
-    with Postgres(tmp_path) as database, PostgresStore(postgres_binary, tmp_path, NamedDatabase(database)) as of_all:
-        server = of_all.serve("server", BRIEF)
+def test_writes_that_wait_for_a_lock_leave_few_processes_behind(store_on, tmp_path):
+    with Postgres(tmp_path) as database:
+        server = store_on(database).serve("server", BRIEF)
         begin(server)
         with database.session("tokens") as session:
             session.sql("BEGIN; LOCK TABLE token IN EXCLUSIVE MODE")

@@ -7,9 +7,8 @@ import pytest
 
 from administration import readiness
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
-from postgres_cluster import NamedDatabase, Postgres
+from postgres_cluster import Postgres
 from postgres_programs import SUPERUSER
-from postgres_store import PostgresStore
 from server_process import run, until
 from service_manager import Messages
 from test_postgres_faults import troubles
@@ -25,10 +24,10 @@ def own_server(tmp_path):
 
 
 @pytest.fixture(name="store")
-def store_of_a_stopped_database(postgres_binary, database, tmp_path):
-    with PostgresStore(postgres_binary, tmp_path / "store", NamedDatabase(database)) as of_all:
-        database.stop()
-        yield of_all
+def store_of_a_stopped_database(database, store_on):
+    store = store_on(database)
+    database.stop()
+    return store
 
 
 def answers(server):

@@ -9,6 +9,7 @@ from access import API, DENIED, INVALID_TOKEN, api_request, bearer, fetch, make_
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, get, post
 from server_process import run, until
+from store_files import printed
 
 
 @pytest.fixture(name="start")
@@ -242,24 +243,27 @@ def test_the_api_shows_versions_in_mode_open_and_the_contract_does_not(serve, tm
 
 # Erasure
 
-def test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service(serve, tmp_path):
+def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp_path):
+    """Here by the source of a credential; SessionUpkeepTests know where the erasures are found without one."""
     source = tmp_path / "credentials" / "token-cache.keys"
     source.parent.mkdir()
     done = run("keyring", "create", str(source))
     assert done.returncode == 0, done.stderr
     as_a_service = {"CREDENTIALS_DIRECTORY": str(source.parent)}
     server = serve(environment=as_a_service)
-    for user in ("anna", "ben"):
-        assert server.post(user, "hello") == STORED
+    for user in ("anna", "berta"):
+        assert server.post(user, f"canary of {user}") == STORED
+    printed(server.data, "access", "sessions", "add", "berta")
     backup = tmp_path / "backup.db"
-    folder = ["--data-directory", str(server.data)]
-    for command in (["backup", str(backup)], ["erase", "anna"]):
-        done = run(*command, *folder)
-        assert done.returncode == 0, done.stderr
+    printed(server.data, "backup", str(backup))
+    assert "erased a token and 0 sessions" in printed(server.data, "erase", "anna")
+    assert server.get("anna") == NOT_FOUND
     assert server.stop() == 0
     assert (server.data / "erasures").exists()
-    done = run("restore", str(backup), *folder, environment={"TOKEN_CACHE_SEALING_KEY_RING": str(source)})
-    assert done.returncode == 0, done.stderr
+    restored = printed(server.data, "restore", str(backup), environment={"TOKEN_CACHE_SEALING_KEY_RING": str(source)})
+    for told in ("restored 1 token", "left out 1 user that had been erased", "ended 1 session"):
+        assert told in restored
     server = serve(data=server.data, environment=as_a_service)
     assert server.get("anna") == NOT_FOUND
-    assert server.get("ben") == found("hello")
+    assert server.get("berta") == found("canary of berta")
+    assert "no session" in printed(server.data, "access", "sessions", "list", "berta")

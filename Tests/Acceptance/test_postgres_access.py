@@ -10,4 +10,4 @@ from test_access_sessions import *
 pytestmark = pytest.mark.usefixtures("tables_for_folders")
 # Their commands are those of the other program, and have no URL in their settings.
 del test_commands_make_list_and_end_sessions_of_a_running_server
-del test_a_restore_by_the_source_of_a_credential_follows_the_erasures_of_the_service
+del test_an_erased_user_stays_erased_when_an_older_backup_is_restored

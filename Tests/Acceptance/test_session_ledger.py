@@ -113,23 +113,3 @@ def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
         server.kill()
     assert all(ledger.absent for ledger in ledgers) and sum(ledger.erasures for ledger in ledgers) > 0
     assert "sound" in printed(data, "verify")
-
-
-def test_an_erased_user_stays_erased_when_an_older_backup_is_restored(serve, tmp_path):
-    server = serve()
-    for user in ("anna", "berta"):
-        assert server.post(user, f"canary of {user}") == STORED
-    printed(server.data, "access", "sessions", "add", "berta")
-    backup = tmp_path / "backup.db"
-    printed(server.data, "backup", str(backup))
-    assert "erased a token and 0 sessions" in printed(server.data, "erase", "anna")
-    assert server.get("anna") == NOT_FOUND
-    assert server.stop() == 0
-    restored = printed(server.data, "restore", str(backup))
-    assert "restored 1 token" in restored
-    assert "left out 1 user that had been erased" in restored
-    assert "ended 1 session" in restored
-    server = serve(data=server.data)
-    assert server.get("anna") == NOT_FOUND
-    assert server.get("berta") == found("canary of berta")
-    assert "no session" in printed(server.data, "access", "sessions", "list", "berta")

@@ -257,7 +257,8 @@ with_file("API keys of another user's", "scd", "file", API, "", owner=0)
 with_file("JWT keys that others may write", "scd", "can be changed by other users", JWT, "{}", 0o666)
 with_file("an access log", "", "", ACCESS_LOG, "")
 with_file("an access log of another user's", "scd", "file", ACCESS_LOG, "", owner=0)
-simple("an audit log without a key", "scd", "running key .* does not exist", audit={"file": "FOLDER/audit"})
+simple("an audit log without a key", "scd", "running key .*/data/audit-key does not exist; make it with token-cache audit key FILE",
+       audit={"file": "FOLDER/audit"})
 
 
 @case("a pipe as key ring", "scd", "pipe.*is no regular file")

@@ -4,9 +4,8 @@ import json
 import socket
 import threading
 
-from http_client import Connection, exchange, lines
+from http_client import HOST, Connection, exchange, lines, post_of
 
-HOST = "Host: localhost"
 ADMINISTRATION = {"admin": {"listen": "127.0.0.1:0"}}
 
 
@@ -26,7 +25,7 @@ def last_line(data, path, request=None, timeout=20):
     body = json.dumps(request or {}).encode()
     try:
         with Connection(data / "control.sock", timeout=timeout) as connection:
-            connection.send(lines(f"POST {path} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body))
+            connection.send(post_of(body, path=path))
             found = connection.receive_to_end().partition(b"\r\n\r\n")[2].splitlines()
     except (ConnectionError, FileNotFoundError):
         return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 FIELD_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?([\t\x20-\x7e]*)")
 STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9][0-9]) ([A-Za-z -]+)")
 DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+HOST = "Host: localhost"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # TLS of a client that accepts any certificate.
 TRUSTING = ssl.create_default_context()
@@ -215,7 +216,7 @@ def lines(*head, body=b""):
 
 def get(unique_id, *fields, path="/token"):
     """A GET for an id that needs no encoding."""
-    return lines(f"GET {path}?unique_id={unique_id} HTTP/1.1", "Host: localhost", *fields)
+    return lines(f"GET {path}?unique_id={unique_id} HTTP/1.1", HOST, *fields)
 
 
 def form(unique_id, token_info):
@@ -228,8 +229,12 @@ FORM = "Content-Type: application/x-www-form-urlencoded"
 
 def post(unique_id, token_info, *fields, path="/token"):
     """A POST of values that need no encoding."""
-    body = form(unique_id, token_info)
-    return lines(f"POST {path} HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(body)}", *fields, body=body)
+    return post_of(form(unique_id, token_info), FORM, *fields, path=path)
+
+
+def post_of(body, *fields, path="/token"):
+    """A POST of any body, whose type is among the fields."""
+    return lines(f"POST {path} HTTP/1.1", HOST, f"Content-Length: {len(body)}", *fields, body=body)
 
 
 def chunks(body, size):
@@ -242,4 +247,4 @@ def chunks(body, size):
 def chunked_post(unique_id, token_info, *fields, size=7):
     """A POST whose body comes in chunks."""
     body = chunks(form(unique_id, token_info), size)
-    return lines("POST /token HTTP/1.1", "Host: localhost", FORM, "Transfer-Encoding: chunked", *fields, body=body)
+    return lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", *fields, body=body)

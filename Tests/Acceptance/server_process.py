@@ -75,6 +75,16 @@ def until(condition, seconds=30.0, pause=0.02):
         time.sleep(pause)
 
 
+def wait_until_serving(process, log_file):
+    """Waits until a server has logged that it serves; returns the match of `SERVES`."""
+    def log():
+        return log_file.read_text(errors="replace")
+
+    line = until(lambda: SERVES.search(log()) or process.poll() is not None, START_SECONDS, 0.005)
+    assert line is not True, f"the server ended with {process.returncode}: {log()}"
+    return line
+
+
 @contextlib.contextmanager
 def beside(function, arguments):
     """Calls a function with each of the arguments and an event, all of them beside the block; raises the first error of a call.
@@ -140,8 +150,7 @@ class Server:
 
     def _wait_until_ready(self):
         try:
-            line = until(lambda: SERVES.search(self.log()) or self.process.poll() is not None, START_SECONDS, 0.005)
-            assert line is not True, f"the server ended with {self.process.returncode}: {self.log()}"
+            line = wait_until_serving(self.process, self.log_file)
         except BaseException:
             self.kill()
             raise

@@ -8,14 +8,15 @@ import subprocess
 import time
 from pathlib import Path
 
-from server_process import NO_ADMINISTRATION, STOP_SECONDS, binary, clean_environment, until
+from process_tree import Closeable
+from server_process import NO_ADMINISTRATION, STOP_SECONDS, binary, clean_environment, until, wait_until_serving
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 # The shell executes the server, which keeps its process id; SERVER stands for that id.
 SHELL = 'for name in $SERVER; do export "$name=$$"; done; unset SERVER; exec "$0" "$@"'
 
 
-class Messages:
+class Messages(Closeable):
     """A socket for sd_notify(3), with the messages received so far: a dictionary for each, and when it arrived."""
 
     def __init__(self, address):
@@ -24,10 +25,7 @@ class Messages:
         self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
         self.received = []
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         self.socket.close()
 
     def all(self):
@@ -50,7 +48,7 @@ class Messages:
         return [moment for moment, message in self.received if "WATCHDOG" in message]
 
 
-class Service:
+class Service(Closeable):
     """A server started as by systemd, with sockets and variables; SERVER in a variable stands for its process id."""
 
     def __init__(self, folder, *arguments, sockets=(), variables=None, prefix=()):
@@ -80,10 +78,7 @@ class Service:
         for number in numbers:
             os.close(number)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         self.process.kill()
         self.process.wait(STOP_SECONDS)
 
@@ -91,8 +86,7 @@ class Service:
         return self.log_file.read_text(errors="replace")
 
     def wait_until_serving(self):
-        until(lambda: "serves on" in self.log() or self.process.poll() is not None, pause=0.005)
-        assert self.process.poll() is None, self.log()
+        wait_until_serving(self.process, self.log_file)
         return self
 
     def stop(self):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from access import API, api_request, bearer, fetch, session_settings
+from administration import ADMINISTRATION
 from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, get
 from server_process import run
@@ -17,7 +18,7 @@ from server_process import run
 @pytest.fixture(name="api")
 def server_with_api(serve, tmp_path):
     settings, key = session_settings(tmp_path / "keys")
-    return API(serve({**settings, "admin": {"listen": "127.0.0.1:0"}}), key)
+    return API(serve({**settings, **ADMINISTRATION}), key)
 
 
 # Users whose paths need escapes

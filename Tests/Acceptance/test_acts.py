@@ -11,9 +11,9 @@ import signal
 import pytest
 
 from access import make_key
-from administration import steer
+from administration import ADMINISTRATION, steer
 from server_process import run, until
-from store_files import audit_events, verify_audit
+from store_files import audit_events, command, verify_audit
 
 USER, TOKEN = "canary-user-4711", "canary-token-4711"
 BY_COMMAND = re.compile(rf"requested by uid {os.getuid()}, process \d+ over control\.sock")
@@ -31,7 +31,7 @@ class Place:
         self.keys = folder / "api-keys"
         make_key(self.keys, "anna")
         self.settings.write_text(json.dumps({
-            "data_directory": str(self.data), "admin": {"listen": "127.0.0.1:0"},
+            "data_directory": str(self.data), **ADMINISTRATION,
             "access": {"api": {"keys_file": str(self.keys)}}, "audit": {"file": str(self.audit), **audit}}))
         self.run("audit", "key", self.first_key)
 
@@ -219,7 +219,7 @@ def test_a_command_that_cannot_be_recorded_changes_nothing(tmp_path, fault, requ
 def test_a_command_without_the_settings_says_that_it_is_not_recorded(place):
     place.run("put", USER, TOKEN)
     before = place.audit.read_bytes()
-    done = run("delete", USER, "--data-directory", str(place.data))
+    done = command(place.data, "delete", USER)
     assert done.returncode == 0 and "give commands the server's settings with --config" in done.stderr
     assert f"this is recorded nowhere: audit.file is not set, although {place.data}/audit-key shows that" in done.stderr
     assert place.audit.read_bytes() == before

@@ -8,9 +8,8 @@ import subprocess
 import pytest
 
 from contract import NOT_FOUND, STORED, check_http_error, found, fresh_id
-from http_client import FORM, Connection, exchange, form, get, lines, post
+from http_client import FORM, HOST, Connection, exchange, form, get, lines, post
 
-HOST = "Host: localhost"
 
 
 @pytest.mark.parametrize("path", ["/token", "/token.php"])

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from contract import STORED
-from http_client import FORM, exchange, lines
+from http_client import FORM, exchange, post_of
 from server_process import Server, binary
 
 LENGTH = 32 << 10
@@ -65,7 +65,7 @@ def post(first, repeated):
     """A POST of a body of the common length."""
     info = (first + repeated * LENGTH)[:LENGTH]
     body = f"unique_id=a&token_info={info}".encode()
-    return lines("POST /token HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(body)}", body=body)
+    return post_of(body, FORM)
 
 
 def test_no_body_costs_much_more_than_a_plain_one(counted):

@@ -15,14 +15,15 @@ import pytest
 
 from access import API, api_request, bearer, bearer_settings, fetch, session_settings, store, unknown_session
 from access_worlds import HEADER
+from administration import ADMINISTRATION
 from certificates import make_certificate
 from contract import STORED, found
-from http_client import FORM, TRUSTING, Connection, ProtocolError, exchange, get, lines, post
+from http_client import FORM, HOST, TRUSTING, Connection, ProtocolError, exchange, get, lines, post, post_of
 from issuer import Issuer
 from server_process import AS_NOBODY, NO_ADMINISTRATION, NOBODY, Server, needs_root, run, until
 from store_files import make_audit_keys
+from test_tls import tls_settings
 
-HOST = "Host: localhost"
 CANARY = "canary4711"
 USER, TOKEN = "canary-user-4711", "canary-token-4711"
 
@@ -156,8 +157,7 @@ for _name in HEADERS:
 
 def with_body(content_type, body):
     """A POST with any body."""
-    return lines("POST /token HTTP/1.1", HOST, f"Content-Type: {content_type}", f"Content-Length: {len(body)}",
-                 body=body.encode()), 200
+    return post_of(body.encode(), f"Content-Type: {content_type}"), 200
 
 
 def part(disposition, value):
@@ -266,19 +266,18 @@ def ask_administration(server):
     assert not traces([CANARY], raw_answer(server.administration[0], f"{CANARY}\r\n\r\n".encode()))
     for name in ("stats", "keyring/list", "get", "page", "delete"):
         body = f'{{"ids": "{CANARY}", "{CANARY}": "{CANARY}"}}'.encode()
-        request = lines(f"POST /store/{name} HTTP/1.1", HOST, f"Content-Length: {len(body)}", body=body)
+        request = post_of(body, path=f"/store/{name}")
         assert not traces([CANARY], raw_answer(server.data / "control.sock", request)), name
 
 
 @pytest.mark.parametrize("logs, goes_to_file", [("text", False), ("json", True)])
 def test_nothing_of_what_clients_send_is_told_to_anybody_else(serve, tmp_path, logs, goes_to_file):
-    chain, key = make_certificate(tmp_path)
     access_file = tmp_path / "access.log"
     server = serve({
-        **LOGS[logs], "admin": {"listen": "127.0.0.1:0"}, "json_bodies": "on",
+        **tls_settings(make_certificate(tmp_path)),
+        **LOGS[logs], **ADMINISTRATION, "json_bodies": "on",
         "access_log_file": str(access_file) if goes_to_file else "",
         "listen": ["127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required", "https://127.0.0.1:0"],
-        "tls": {"certificate": chain, "private_key": key},
         # Forwarded headers contain canaries, and must not cause redirects here.
         "https": {"mode": "off"},
     })
@@ -335,7 +334,7 @@ def test_a_failing_store_is_logged_without_what_it_failed_on(serve):
 def telling(tmp_path, logs):
     """Settings with which the server writes everything that it can write, and the options for them."""
     make_audit_keys(tmp_path / "first.key", tmp_path / "data")
-    return {**logs, "admin": {"listen": "127.0.0.1:0"}, "access_log_file": str(tmp_path / "access.log"),
+    return {**logs, **ADMINISTRATION, "access_log_file": str(tmp_path / "access.log"),
             "audit": {"file": str(tmp_path / "audit.ndjson"), "events": "all"}}
 
 

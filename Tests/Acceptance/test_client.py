@@ -11,7 +11,7 @@ import pytest
 from administration import is_ready, last_line
 from contract import STORED, fresh_id
 from devices import CACHED, LOGGED_IN, MODES, REPOSITORY, Devices, DevicesWithSessions
-from http_client import FORM, exchange, lines
+from http_client import FORM, exchange, post_of
 from server_process import until
 from store_files import damage_rows
 
@@ -164,9 +164,7 @@ def test_what_the_guides_sample_has_stored_is_read(serve, tmp_path):
               (REPOSITORY / "Tests" / "Fixtures" / "sample-bodies.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(bodies) == 8
     for body in bodies:
-        data = body["body"].encode()
-        request = lines("POST /token.php HTTP/1.1", "Host: localhost", FORM, f"Content-Length: {len(data)}", body=data)
-        assert exchange(server.address, request).body == STORED
+        assert exchange(server.address, post_of(body["body"].encode(), FORM, path="/token.php")).body == STORED
         user = body["body"].split("&")[0].partition("=")[2]
         expected = "no token" if body["expires"] is None else body["body"].split('TokenKey":"')[1].split('"')[0]
         assert Devices(tmp_path / "devices", server, user).run("A", "fetch") == [expected]

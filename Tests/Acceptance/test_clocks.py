@@ -8,7 +8,8 @@ from access import session_settings
 from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
-from server_process import Server, run, until
+from server_process import Server, until
+from store_files import command
 
 HOUR, DAY = 3600, 86_400
 
@@ -81,7 +82,7 @@ def test_a_session_that_the_command_makes_by_a_clock_that_is_behind_is_valid(clo
     settings, _ = session_settings(tmp_path / "keys", max_age="1d")
     server = serve_by(settings)
     clock.set_clock(-400 * DAY)
-    made = run("access", "sessions", "add", "anna", "--data-directory", str(server.data))
+    made = command(server.data, "access", "sessions", "add", "anna")
     assert body(server, f"/token?unique_id={made.stdout.strip()}", b"token_info=token") == STORED, made.stderr
 
 

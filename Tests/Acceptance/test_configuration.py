@@ -6,7 +6,7 @@ import re
 import pytest
 
 from contract import INVALID_INPUT, STORED, check_http_error, found, fresh_id
-from http_client import exchange, get, lines
+from http_client import exchange, get, lines, post_of
 from server_process import NO_ADMINISTRATION, run
 
 
@@ -41,8 +41,7 @@ def test_other_paths_may_be_served(serve):
 def test_json_bodies_are_read_when_that_is_set(serve, plain):
     server, unique_id = serve({"json_bodies": "on"}), fresh_id()
     body = json.dumps({"unique_id": unique_id, "token_info": {"a": "ä"}}).encode()
-    request = lines("POST /token HTTP/1.1", "Host: localhost", "Content-Type: application/json; charset=utf-8",
-                    f"Content-Length: {len(body)}", body=body)
+    request = post_of(body, "Content-Type: application/json; charset=utf-8")
     assert exchange(server.address, request).body == STORED
     assert server.get(unique_id) == found('{"a": "\\u00e4"}')
     assert exchange(plain.address, request).body == INVALID_INPUT

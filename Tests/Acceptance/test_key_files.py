@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from access import api_request, bearer, bearer_settings, fetch, make_key
-from administration import ADMINISTRATION, HOST, ask
+from administration import ADMINISTRATION, ask
 from contract import NOT_FOUND, found
-from http_client import Connection, exchange, lines
+from http_client import HOST, Connection, exchange, lines
 from issuer import Issuer
 from server_process import NOBODY, SERVES, STOP_SECONDS, Server, binary, clean_environment, needs_root, run, until
 from storage_shim import compile_library
-from store_files import audit_events, make_audit_keys, verify_audit
+from store_files import audit_events, command, make_audit_keys, verify_audit
 from test_reload import reload
 
 GROUP = 20001
@@ -26,6 +26,11 @@ def accepts(server, key):
     status = exchange(server.address, api_request(key, "GET", "/v1/users/nobody/token")).status
     assert status in (200, 401)
     return status == 200
+
+
+def change_keys(server, file, *arguments):
+    """Runs `token-cache access keys` on the file of API keys of a server."""
+    return command(server.data, "access", "keys", *arguments, environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(file)})
 
 
 class World:
@@ -51,8 +56,7 @@ class World:
 
     def change(self, *arguments):
         """Runs `token-cache access keys` as root."""
-        return run("access", "keys", *arguments, "--data-directory", str(self.server.data),
-                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(self.file)})
+        return change_keys(self.server, self.file, *arguments)
 
 
 @needs_root
@@ -143,8 +147,7 @@ class Remote:
 
     def change(self, *arguments):
         """Runs `token-cache access keys`, which must succeed, and returns what it prints."""
-        done = run("access", "keys", *arguments, "--data-directory", str(self.server.data),
-                   environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(self.file)})
+        done = change_keys(self.server, self.file, *arguments)
         assert done.returncode == 0, done
         return done.stdout.strip()
 

@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from administration import metrics
+from administration import ADMINISTRATION, metrics
 from certificates import make_certificate
 from conftest import SMALL_LIMITS
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, fresh_id
-from http_client import FORM, Connection, ProtocolError, chunks, exchange, form, get, lines
+from http_client import FORM, HOST, Connection, ProtocolError, chunks, exchange, form, get, lines, post_of
 from server_process import until
+from test_tls import tls_settings
 
-HOST = "Host: localhost"
 
 
 @pytest.fixture(params=["small", "plain"], ids=["set limits", "default limits"])
@@ -71,7 +71,7 @@ def test_a_hundred_fields_are_served_and_one_more_gets_431(plain):
 def posted(framing, body):
     """A POST of a form body, framed in one way or the other."""
     if framing == "length":
-        return lines("POST /token HTTP/1.1", HOST, FORM, f"Content-Length: {len(body)}", body=body)
+        return post_of(body, FORM)
     data = chunks(body, 1000 if framing == "chunked" else 1)
     return lines("POST /token HTTP/1.1", HOST, FORM, "Transfer-Encoding: chunked", body=data)
 
@@ -169,10 +169,9 @@ def test_idle_connections_keep_no_client_out(serve, loops):
 
 
 def test_connections_that_never_begin_their_handshake_keep_no_client_out(serve, tmp_path):
-    certificate, key = make_certificate(tmp_path)
-    server = serve({"listen": ["127.0.0.1:0", "https://127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required"],
-                    "tls": {"certificate": certificate, "private_key": key}, "limits": {"connections": 20},
-                    "admin": {"listen": "127.0.0.1:0"}})
+    listen = ["127.0.0.1:0", "https://127.0.0.1:0", "127.0.0.1:0?proxy-protocol=required"]
+    server = serve({
+        **ADMINISTRATION, **tls_settings(make_certificate(tmp_path)), "listen": listen, "limits": {"connections": 20}})
     silent = [Connection(address) for address in server.addresses[1:] for _ in range(20)]
     until(lambda: metrics(server)["token_cache_connections_accepted_total"] == len(silent))
     for _ in range(3):

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from administration import metrics
+from administration import ADMINISTRATION, metrics
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED, fresh_id
-from http_client import Connection, exchange, get, lines, post
+from http_client import HOST, Connection, exchange, get, lines, post
 from server_process import beside, run, until
 from store_files import opened
 from test_reload import hang_up
+from test_tls import tls_settings
 
-HOST = "Host: localhost"
 JSON = {"access_log": "json"}
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
@@ -133,11 +133,9 @@ def test_the_error_code_is_that_of_the_answer(serve):
 
 
 def test_the_listener_and_the_version_of_tls_are_told(serve, tmp_path):
-    chain, key = make_certificate(tmp_path)
     socket = tmp_path / 'a "b" c.sock'
-    server = serve({
-        **JSON, "listen": ["127.0.0.1:0", "https://127.0.0.1:0", f"unix:{socket}"],
-        "tls": {"certificate": chain, "private_key": key}})
+    listen = ["127.0.0.1:0", "https://127.0.0.1:0", f"unix:{socket}"]
+    server = serve({**JSON, **tls_settings(make_certificate(tmp_path)), "listen": listen})
     plain, secure = server.addresses[:2]
     exchange(plain, get("a"))
     for version in "1.2", "1.3":
@@ -264,7 +262,7 @@ def stop_reading(server):
 
 
 def test_a_reader_of_the_log_that_does_not_read_stalls_no_request_and_no_stop(serve):
-    settings = {"loops": 1, "admin": {"listen": "127.0.0.1:0"}, "retention": {"after_written": "1s"}, "drain_timeout": "500ms"}
+    settings = {"loops": 1, **ADMINISTRATION, "retention": {"after_written": "1s"}, "drain_timeout": "500ms"}
     server = serve(settings, prefix=READ_BY_CAT)
     with Connection(server.address) as connection:
         assert connection.exchange(get("nobody")).body == NOT_FOUND

@@ -18,7 +18,7 @@ from contract import STORED, WRITE_FAILED, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
 from issuer import Issuer
 from server_process import run, until
-from store_files import failing_writes
+from store_files import command, failing_writes, printed
 from test_reload import rewrite
 from test_tls import tls_settings
 
@@ -121,8 +121,7 @@ def test_connections_are_counted(serve):
 
 
 def test_handshakes_are_counted_by_what_came_of_them(serve, tmp_path):
-    chain, key = make_certificate(tmp_path)
-    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
+    server = serve({**ADMINISTRATION, **tls_settings(make_certificate(tmp_path))})
     host, port = server.address
     subprocess.run(["curl", "-sSk", f"https://{host}:{port}/token"], capture_output=True, timeout=20, check=True)
     assert exchange(server.address, get("a")).status == 400
@@ -159,7 +158,7 @@ def test_a_reload_is_told_of_with_its_time(serve, tmp_path):
 
     def reload(succeeds):
         until(lambda: time.time() >= first + 1)
-        assert (run("reload", "--data-directory", server.data).returncode == 0) == succeeds
+        assert (command(server.data, "reload").returncode == 0) == succeeds
         after = metrics(server)
         assert after[RELOADED] == succeeds and (after[RELOAD_TIME] > first) == succeeds
 
@@ -180,7 +179,7 @@ def test_a_backup_is_remembered_over_restarts(serve, tmp_path):
     server, began = serve(ADMINISTRATION), int(time.time())
     times = []
     for after, succeeds in (("true", 1), ("false", 0)):
-        assert (run("backup", tmp_path / "tokens.db", "--after", after, "--data-directory", server.data).returncode == 0) == succeeds
+        assert (command(server.data, "backup", tmp_path / "tokens.db", "--after", after).returncode == 0) == succeeds
         told = metrics(server)
         assert told[BACKED_UP] == succeeds and began <= told[BACKUP_TIME] <= time.time()
         assert status(server)["backup"]["last_success"] == told[BACKUP_TIME]
@@ -246,10 +245,9 @@ def test_prometheus_can_read_every_query_of_the_dashboard(promtool, tmp_path):
 
 
 def test_every_metric_and_label_that_is_asked_for_exists(serve, tmp_path):
-    chain, key = make_certificate(tmp_path)
-    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": {"certificate": chain, "private_key": key}})
+    server = serve({**ADMINISTRATION, **tls_settings(make_certificate(tmp_path))})
     # Some metrics are there after a backup only, and some in one mode of access.
-    assert run("backup", tmp_path / "tokens.db", "--data-directory", server.data).returncode == 0
+    printed(server.data, "backup", tmp_path / "tokens.db")
     users = serve({**ADMINISTRATION, **bearer_settings(tmp_path / "jwks.json", Issuer())})
     check_uses([*metrics(server), *metrics(users)], lambda name: not name.startswith(REMOTE))
 

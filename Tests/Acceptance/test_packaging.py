@@ -14,7 +14,7 @@ import pytest
 from contract import STORED, found
 from copied_machine import CopiedMachine
 from http_client import exchange, get, post
-from server_process import AS_NOBODY, SERVES, binary, run, until
+from server_process import AS_NOBODY, binary, run, wait_until_serving
 from test_contract_vectors import CASES, check
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -230,9 +230,7 @@ def service(machine, folder, **variables):
             machine.command(*AS_NOBODY, *command, "--listen", "127.0.0.1:0"), stderr=log, cwd="/",
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TOKEN_CACHE_ADMIN_LISTEN": "127.0.0.1:0", **variables})
         try:
-            line = until(
-                lambda: SERVES.search((folder / "log").read_text()) or process.poll() is not None, pause=0.01)
-            assert line is not True, (folder / "log").read_text()
+            line = wait_until_serving(process, folder / "log")
             yield ("127.0.0.1", int(line["addresses"].rsplit(":", 1)[1]))
             # The process that we started is nsenter; the server's id is in its lock file.
             owner = machine.output("cat", "/var/lib/token-cache/lock").strip()

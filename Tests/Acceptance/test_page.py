@@ -12,8 +12,8 @@ from browser import PROGRAM, Browser
 from contract import STORED, fresh_id
 from http_client import Connection, exchange, get, post
 from ports import free_ports
-from server_process import UNSEALED, run, until
-from store_files import failing_writes
+from server_process import UNSEALED, until
+from store_files import command, failing_writes, printed
 from test_reload import rewrite
 
 AXE = "axe-playwright-python==0.1.8"
@@ -186,11 +186,11 @@ def test_faults_are_told_marked_and_listed_until_they_are_over(server, page):
     until(lambda: state(page) == "ready" and "Not ready" not in text(page, "notes"))
     until(lambda: "recovery" in page.evaluate("eventList.textContent"))
     rewrite(server, json_bodies="perhaps")
-    assert run("reload", "--data-directory", str(server.data)).returncode != 0
+    assert command(server.data, "reload").returncode != 0
     until(lambda: "reload" in page.evaluate("eventList.querySelector('li:first-child.failed')?.textContent ?? ''"))
     until(lambda: "Warning: the last reload of the settings was refused; no setting changes: " in text(page, "notes"))
     rewrite(server, json_bodies="on")
-    assert run("reload", "--data-directory", str(server.data)).returncode == 0
+    printed(server.data, "reload")
     until(lambda: page.evaluate("eventList.firstChild.className === '' && byID('notes').hidden"))
     # Each chart has two kinds of marks: for failures, and for all other events.
     marks = "chart.events.map(path => path.getAttribute('d').split('M').length - 1)"

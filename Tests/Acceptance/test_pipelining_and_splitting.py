@@ -5,7 +5,7 @@ import time
 import pytest
 
 from contract import INVALID_INPUT, NOT_FOUND, STORED, check_http_error, found, fresh_id, unsupported
-from http_client import Connection, chunked_post, get, lines, post
+from http_client import Connection, chunked_post, get, lines, post, post_of
 
 HEAD = lines("HEAD /token HTTP/1.1", "Host: localhost")
 PUT = lines("PUT /token HTTP/1.1", "Host: localhost", "Content-Length: 3", body=b"abc")
@@ -19,10 +19,7 @@ def multipart_post(unique_id, token_info):
         for name, value in [("unique_id", unique_id), ("token_info", token_info)]
     )
     body = f"{parts}--limit--\r\n".encode()
-    return lines(
-        "POST /token HTTP/1.1", "Host: localhost", "Content-Type: multipart/form-data; boundary=limit",
-        f"Content-Length: {len(body)}", body=body,
-    )
+    return post_of(body, "Content-Type: multipart/form-data; boundary=limit")
 
 
 # Requests for an id, and the answers to them on an empty store

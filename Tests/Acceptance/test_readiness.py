@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from administration import ADMINISTRATION, HOST, ask, impostor, readiness
+from administration import ADMINISTRATION, ask, impostor, readiness
 from contract import STORED, fresh_id
-from http_client import Connection, exchange, get, lines, post
+from http_client import HOST, Connection, exchange, get, lines, post
 from server_process import run, until
 
 

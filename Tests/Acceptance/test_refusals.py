@@ -6,13 +6,11 @@ RequestBodyTests and ByteClassTests have further ones, for the same reasons.
 import pytest
 
 from contract import NOT_FOUND, check_http_error, unsupported
-from http_client import Connection, exchange, get, lines
+from http_client import FORM, HOST, Connection, exchange, get, lines
 
 CANARY = "canary4711"
-HOST = "Host: localhost"
 GET = f"GET /token?unique_id={CANARY} HTTP/1.1"
 POST = "POST /token HTTP/1.1"
-FORM = "Content-Type: application/x-www-form-urlencoded"
 CHUNKED = "Transfer-Encoding: chunked"
 FOLLOWER = get("follower")
 

@@ -13,7 +13,7 @@ import pytest
 
 from contract import STORED
 from http_client import exchange, post
-from server_process import SERVES, binary, needs_root, run, until
+from server_process import binary, needs_root, run, wait_until_serving
 
 CHECKOUT = Path(__file__).parents[2]
 # Runs a command in the folder of the image's files as another user, with what containers get from their host, too.
@@ -145,8 +145,7 @@ def test_a_server_runs_in_the_image_with_nothing_but_its_files(image, tmp_path):
         server = subprocess.Popen(
             [*inside, *image.config["Entrypoint"], *image.config["Cmd"]], stderr=log, cwd="/", env=environment)
         try:
-            line = until(lambda: SERVES.search((tmp_path / "log").read_text()) or server.poll() is not None)
-            assert line is not True, (tmp_path / "log").read_text()
+            line = wait_until_serving(server, tmp_path / "log")
             assert exchange(("127.0.0.1", int(line["addresses"].rsplit(":", 1)[1])), post("me", "x")).body == STORED
             assert health() == 0
             server.terminate()

@@ -162,9 +162,9 @@ def test_a_key_ring_is_made_before_the_first_start_and_never_replaced(tmp_path):
         assert done.returncode == 1 and "is never replaced" in done.stderr
     assert ring.read_bytes() == content and not (tmp_path / "nothing").exists()
     environment = {"TOKEN_CACHE_SEALING_KEY_RING": str(ring)}
-    assert run("put", "me", "x", "--data-directory", str(tmp_path / "data"), environment=environment).returncode == 0
+    printed(tmp_path / "data", "put", "me", "x", environment=environment)
     assert not (tmp_path / "data" / "keys").exists()
-    assert run("get", "me", "--data-directory", str(tmp_path / "data"), environment=environment).stdout == "x\n"
+    assert printed(tmp_path / "data", "get", "me", environment=environment) == "x\n"
     assert "folder does not exist" in run("keyring", "create", str(tmp_path / "none" / "ring")).stderr
 
 
@@ -217,7 +217,7 @@ def test_a_key_ring_that_is_lost_or_replaced_while_the_server_runs_is_reported(s
     server = serve(ADMINISTRATION)
     assert server.post("me", "hello") == STORED
     ring, earlier = server.data / "keys", (server.data / "keys").read_bytes()
-    assert run("keyring", "rotate", "--data-directory", str(server.data)).returncode == 0
+    printed(server.data, "keyring", "rotate")
     present = ring.read_bytes()
     assert run("keyring", "create", str(tmp_path / "other")).returncode == 0
     for content, fault in [

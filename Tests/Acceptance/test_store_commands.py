@@ -11,7 +11,7 @@ import pytest
 from administration import impostor
 from contract import STORED, found
 from http_client import exchange, post
-from server_process import AS_NOBODY, NOBODY, binary, clean_environment, needs_root, run
+from server_process import AS_NOBODY, NOBODY, binary, clean_environment, needs_root
 from store_files import command, printed, refused
 
 SECRET = "secret4711"
@@ -172,7 +172,7 @@ def test_what_root_makes_in_somebody_elses_folder_is_theirs(serve, tmp_path, is_
 @pytest.mark.parametrize("arguments", [["stats"], ["put", "a", "b"], ["restore", "/etc/hostname"]],
                          ids=lambda arguments: arguments[0])
 def test_a_folder_of_somebody_elses_is_for_root_or_the_server(of_root, arguments):
-    done = run(*arguments, "--data-directory", f"{of_root}/data", prefix=AS_NOBODY, folder="/")
+    done = command(f"{of_root}/data", *arguments, prefix=AS_NOBODY, folder="/")
     assert done.returncode == 1 and "run this as root or as the server's user" in done.stderr, done.stderr
     assert "give the server's user" not in done.stderr
 
@@ -205,7 +205,7 @@ def test_an_answer_that_cannot_be_read_is_not_called_missing(serve, answer, faul
         connection.sendall(answer)
 
     with impostor(path, reply):
-        done = run("delete", "anna", "--data-directory", str(server.data))
+        done = command(server.data, "delete", "anna")
     assert done.returncode == 1 and fault in done.stderr, done
 
 
@@ -229,7 +229,7 @@ def test_curl_can_ask_as_well(serve):
 
 def test_commands_say_how_to_rescue_the_tokens_and_that_works(small_disk, tmp_path):
     data = small_disk / "data"
-    assert run("put", "me", "hello", "--data-directory", str(data)).returncode == 0
+    printed(data, "put", "me", "hello")
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     for arguments in (["stats"], ["get", "me"], ["backup", str(tmp_path / "backup.db")], ["restore", str(tmp_path / "x.db")]):
         message = refused(data, *arguments)

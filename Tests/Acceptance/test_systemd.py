@@ -85,15 +85,12 @@ def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, messages, loop):
 
 # Sockets
 
-def listening(family=socket.AF_INET, address=("127.0.0.1", 0)):
-    listener = socket.socket(family)
-    listener.bind(address)
-    listener.listen(16)
-    return listener
+def listening():
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def test_passed_sockets_take_the_place_of_the_configured_address(tmp_path):
-    with listening() as listener, socket.create_server(("127.0.0.1", 0)) as taken:
+    with listening() as listener, listening() as taken:
         # The configured address is in use: a server that bound it would not start.
         configured = f"127.0.0.1:{taken.getsockname()[1]}"
         with Service(tmp_path / "service", "--listen", configured, sockets=[listener]) as service:
@@ -106,16 +103,14 @@ def test_the_file_of_a_passed_unix_socket_stays_and_serves_again(tmp_path):
     link = f"/tmp/token-cache-test-{os.getpid()}"
     os.symlink(tmp_path, link)
     try:
-        with listening(socket.AF_UNIX, f"{link}/http.sock") as listener:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{link}/http.sock")
+            listener.listen()
             for _ in range(2):
                 with Service(tmp_path / "service", sockets=[listener]) as service:
                     service.wait_until_serving()
                     assert f"unix:{link}/http.sock" in service.log()
-                    with socket.socket(socket.AF_UNIX) as client:
-                        client.settimeout(20)
-                        client.connect(f"{link}/http.sock")
-                        client.sendall(get("nobody"))
-                        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200")
+                    assert exchange(f"{link}/http.sock", get("nobody")).status == 200
                     assert service.stop() == 0
                 assert (tmp_path / "http.sock").is_socket()
     finally:

@@ -4,14 +4,14 @@ import os
 import sqlite3
 from pathlib import Path
 
-from administration import is_ready
+from administration import ADMINISTRATION, is_ready
 from contract import STORED, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import beside, run, until
 from store_files import damage_rows, printed
 
 # Without the cache, so that each GET reads the database.
-UNCACHED = {"cache": {"max_bytes": 0}, "admin": {"listen": "127.0.0.1:0"}}
+UNCACHED = {"cache": {"max_bytes": 0}, **ADMINISTRATION}
 # Documented in token-cache(8) and deploy/systemd/README.md.
 LOST_STORE = 74
 

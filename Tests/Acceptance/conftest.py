@@ -15,6 +15,7 @@ import failing_calls
 from certificates import make_certificate
 from chaos_proxy import ChaosProxy
 from contract import STORED
+from http_client import Connection
 from postgres_cluster import Database, NamedDatabase, Postgres
 from postgres_failover import ReplicatedPostgres
 from postgres_store import PostgresStore, TablesForFolders
@@ -22,7 +23,7 @@ from proxies import PROXIES, Certificate, install_packages
 from proxy_site import Site
 from server_process import Server, binary, finish, shared_server
 from small_disk import SmallDisk
-from storage_shim import compile_library
+from storage_shim import StorageShim, compile_library
 
 
 def pytest_addoption(parser):
@@ -119,9 +120,23 @@ def public_folder():
 
 
 @pytest.fixture
+def connect():
+    """A function that makes a `Connection`, with its arguments, which is closed after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(Connection(*arguments, **options))
+
+
+@pytest.fixture
+def shim(shim_library, tmp_path):
+    """A disk that can fail, and the servers on it; see `StorageShim`."""
+    with StorageShim(shim_library, tmp_path / "shim") as disk:
+        yield disk
+
+
+@pytest.fixture
 def small_disk():
-    """A file system of 4 MiB."""
-    with contextlib.closing(SmallDisk(4)) as disk:
+    """A file system of 4 MiB. Named before `serve` among a test's arguments, it lasts longer than the servers on it."""
+    with SmallDisk(4) as disk:
         yield disk.folder
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import caretaker
+from process_tree import Closeable
 from server_process import until
 
 SECONDS = 60
 FULL_SECONDS = 10
 
 
-class SmallDisk:
+class SmallDisk(Closeable):
     """A tmpfs(5) of its own; only root can make one, so the test is skipped for others. It uses no more memory than its files."""
 
     def __init__(self, megabytes=4096):

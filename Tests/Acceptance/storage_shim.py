@@ -5,6 +5,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+from process_tree import Closeable
 from server_process import Server
 
 SOURCE = Path(__file__).parent / "shim" / "storage_shim.c"
@@ -29,8 +30,8 @@ def compile_library(folder, source=SOURCE):
     return library
 
 
-class StorageShim:
-    """A simulated disk in its own folder, the controls of its faults, and the servers that run on it."""
+class StorageShim(Closeable):
+    """A simulated disk in its own folder, the controls of its faults, and the servers that run on it, which end with it."""
 
     def __init__(self, library, folder, is_recorded=False, seed=1):
         folder = Path(os.path.realpath(folder))
@@ -43,11 +44,11 @@ class StorageShim:
         self.control.write_bytes(struct.pack(f"<{len(FIELDS)}I", seed, *[0] * (len(FIELDS) - 1)))
         with open(self.control, "r+b") as file:
             self.knobs = mmap.mmap(file.fileno(), 0)
+        self.servers = []
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
+        for server in self.servers:
+            server.kill()
         self.knobs.close()
 
     def get(self, field):
@@ -79,4 +80,6 @@ class StorageShim:
 
     def serve(self, folder, settings=None, *flags, **options):
         """A server whose data folder is on this disk."""
-        return Server(folder, settings, *flags, environment=self.environment, data=self.data, **options)
+        server = Server(folder, settings, *flags, environment=self.environment, data=self.data, **options)
+        self.servers.append(server)
+        return server

@@ -1,5 +1,4 @@
 """What the audit log says of requests, and what clients are answered when it cannot be written."""
-import contextlib
 import signal
 
 import pytest
@@ -8,10 +7,11 @@ from access import (
     API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, make_key, session_settings, store, token_of,
     unknown_session,
 )
+from administration import ADMINISTRATION
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
 from server_process import until
-from storage_shim import ALWAYS, StorageShim
+from storage_shim import ALWAYS
 from store_files import audit_events, make_audit_keys, verify_audit
 from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
@@ -83,33 +83,30 @@ def test_each_request_is_in_the_log_once_it_is_answered(start, tmp_path):
     assert not [secret for secret in (session, unknown, key, "anna", made["session"][4:]) if secret in text]
 
 
-def test_each_change_that_fails_is_in_the_log(shim_library, tmp_path):
+def test_each_change_that_fails_is_in_the_log(shim, tmp_path):
     access, key = session_settings(tmp_path / "keys")
     log = tmp_path / "audit.ndjson"
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        make_audit_keys(tmp_path / "first.key", shim.data)
-        server = shim.serve(tmp_path / "server", {**access, "audit": {"file": str(log)}})
-        try:
-            session = API(server, key).make_session("anna")
-            shim.set(sync_failures=ALWAYS)
-            for method, path, body, action in (
-                    ("POST", "/v1/sessions", {"user": "anna"}, "create_session"),
-                    ("DELETE", f"/v1/sessions/{session['id']}", None, "end_session"),
-                    ("DELETE", "/v1/users/anna/sessions", None, "end_sessions"),
-                    ("PUT", "/v1/users/anna/token", {"token_info": "x"}, "store_token"),
-                    ("DELETE", "/v1/users/anna/token", None, "remove_token"),
-                    ("DELETE", "/v1/users/anna", None, "erase_user")):
-                before = len(events(log))
-                headers = ["If-None-Match: *"] if method == "PUT" else []
-                exchange(server.address, api_request(key, method, path, body, *headers))
-                event, = events(log)[before:]
-                assert (event["action"], event["outcome"], event["actor"]) == (action, "failed", "api_key"), (path, event)
-        finally:
-            server.kill()
+    make_audit_keys(tmp_path / "first.key", shim.data)
+    server = shim.serve(tmp_path / "server", {**access, "audit": {"file": str(log)}})
+    session = API(server, key).make_session("anna")
+    shim.set(sync_failures=ALWAYS)
+    for method, path, body, action in (
+            ("POST", "/v1/sessions", {"user": "anna"}, "create_session"),
+            ("DELETE", f"/v1/sessions/{session['id']}", None, "end_session"),
+            ("DELETE", "/v1/users/anna/sessions", None, "end_sessions"),
+            ("PUT", "/v1/users/anna/token", {"token_info": "x"}, "store_token"),
+            ("DELETE", "/v1/users/anna/token", None, "remove_token"),
+            ("DELETE", "/v1/users/anna", None, "erase_user")):
+        before = len(events(log))
+        headers = ["If-None-Match: *"] if method == "PUT" else []
+        exchange(server.address, api_request(key, method, path, body, *headers))
+        event, = events(log)[before:]
+        assert (event["action"], event["outcome"], event["actor"]) == (action, "failed", "api_key"), (path, event)
+    server.kill()
     verify_audit(log, key=tmp_path / "first.key")
 
 
-def fill(server, session, log):
+def fill(server, session):
     """Reads until no further line fits into the file, which may not grow beyond a limit."""
     data = fetch(bearer(session)) * 50
     with Connection(server.address) as connection:
@@ -122,12 +119,12 @@ def fill(server, session, log):
 LIMIT = 400 << 10
 
 
-def test_what_cannot_be_recorded_is_not_answered(start, tmp_path):
+def test_what_cannot_be_recorded_is_not_answered(start):
     # One loop, as a reload reaches one after the other.
-    server, api, log = start({"admin": {"listen": "127.0.0.1:0"}, "loops": 1}, file_size=LIMIT)
+    server, api, log = start({**ADMINISTRATION, "loops": 1}, file_size=LIMIT)
     session = api.session("anna")
     assert exchange(server.address, store(token_of("anna"), bearer(session))).body == STORED
-    fill(server, session, log)
+    fill(server, session)
     unavailable = Outcome(503)
     with Connection(server.address) as connection:
         unavailable.check(connection.exchange(fetch(bearer(session))))
@@ -162,7 +159,7 @@ def test_changes_of_keys_are_recorded_once_that_is_possible_again(start, tmp_pat
     names = [f"key{number}" for number in range(9)]
     for name in names:
         make_key(tmp_path / "more", name)
-    fill(server, session, log)
+    fill(server, session)
     # All at once: their lines are longer than what may be left of the file.
     keys = tmp_path / "keys" / "api-keys"
     with open(keys, "a", encoding="utf-8") as file:
@@ -207,13 +204,12 @@ def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, t
     assert sum(event.get("lost_events", 0) for event in audit_events(log)) > 0, log.read_text()[:2000]
 
 
-def test_without_room_for_more_a_read_is_answered_as_the_log_says(start):
+def test_without_room_for_more_a_read_is_answered_as_the_log_says(start, connect):
     server, api, log = start(SCARCE_BUFFERS)
     session = api.session("anna")
-    with contextlib.ExitStack() as stack:
-        reader = stack.enter_context(Connection(server.address))
-        assert reader.exchange(store("x" * 2000, unique_id=session)).body == STORED
-        use_up_buffers(server, stack)
-        # The second one from memory.
-        assert [reader.exchange(fetch(unique_id=session)).body for _ in range(2)] == [found("x" * 2000)] * 2
+    reader = connect(server.address)
+    assert reader.exchange(store("x" * 2000, unique_id=session)).body == STORED
+    use_up_buffers(server, connect)
+    # The second one from memory.
+    assert [reader.exchange(fetch(unique_id=session)).body for _ in range(2)] == [found("x" * 2000)] * 2
     assert [event["outcome"] for event in events(log) if event["action"] == "read_token"] == ["ok", "ok"]

@@ -2,17 +2,18 @@
 import contextlib
 import json
 import os
-import socket
 from pathlib import Path
 
 import pytest
 
-from administration import ADMINISTRATION, HOST, ask, fetched, readiness, steer
+from administration import ADMINISTRATION, ask, fetched, readiness, steer
 from certificates import make_certificate
 from contract import STORED, check_http_error, fresh_id
-from http_client import Connection, exchange, lines
-from server_process import AS_NOBODY, needs_root, run, until
+from http_client import HOST, Connection, exchange, lines, post_of
+from server_process import AS_NOBODY, needs_root, until
 from service_manager import StoppedThread
+from store_files import command, printed
+from test_tls import tls_settings
 
 PATHS = ("/", "/status", "/history", "/settings", "/metrics", "/healthz", "/readyz", "/reload")
 
@@ -20,12 +21,6 @@ PATHS = ("/", "/status", "/history", "/settings", "/metrics", "/healthz", "/read
 @pytest.fixture(name="server")
 def administrated_server(serve):
     return serve(ADMINISTRATION)
-
-
-def test_a_server_that_serves_is_alive_and_ready(server):
-    assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
-    assert readiness(server) == (200, {"ready": True, "reasons": []})
-    assert ask(server.administration[0], "HEAD", "/readyz") == (200, None)
 
 
 def test_clients_reach_none_of_it(server):
@@ -43,7 +38,7 @@ def test_clients_reach_none_of_it(server):
 ])
 def test_other_paths_and_methods_are_refused(server, method, path, status):
     assert ask(server.administration[0], method, path)[0] == status
-    assert readiness(server)[0] == 200
+    assert ask(server.administration[0], "HEAD", "/readyz") == (200, None)
 
 
 def test_a_request_that_breaks_the_rules_is_refused_and_the_connection_closed(server):
@@ -115,41 +110,39 @@ def test_an_address_that_others_reach_is_warned_of(serve):
 # Reloads, by requests over the control socket and by the command
 
 def test_reloading_tells_what_came_of_it(serve, tmp_path):
-    chain, key = make_certificate(tmp_path)
-    files = {"certificate": chain, "private_key": key}
-    server = serve({**ADMINISTRATION, "listen": "https://127.0.0.1:0", "tls": files})
+    pair = make_certificate(tmp_path)
+    server = serve({**ADMINISTRATION, **tls_settings(pair)})
     status, answer = steer(server, "/reload")
     assert (status, answer["reloaded"]) == (200, True) and "certificates reloaded" in answer["outcome"]
-    Path(chain).write_text("no certificate")
+    Path(pair[0]).write_text("no certificate")
     status, answer = steer(server, "/reload")
     assert (status, answer["reloaded"]) == (500, False) and "in use stay" in answer["outcome"]
     assert f"reload requested by uid {os.getuid()}, process {os.getpid()} over control.sock: " in server.log()
 
 
-def command(server, name, *flags):
-    done = run(name, "--data-directory", str(server.data), *flags)
+def outcome(server, *arguments):
+    done = command(server.data, *arguments)
     return done.returncode, done.stdout.strip(), done.stderr.strip()
 
 
 def test_the_command_reload(serve):
     server = serve()
-    assert command(server, "reload") == (0, "reloaded: no setting has changed", "")
-    assert json.loads(command(server, "reload", "--json")[1]) == {"outcome": "no setting has changed", "reloaded": True}
+    assert outcome(server, "reload") == (0, "reloaded: no setting has changed", "")
+    assert json.loads(outcome(server, "reload", "--json")[1]) == {"outcome": "no setting has changed", "reloaded": True}
     (server.folder / "token-cache.yaml").write_text("loops: many")
-    status, printed, fault = command(server, "reload")
-    assert (status, fault) == (1, "") and "no setting changes" in printed and "loops is" in printed
+    status, told, fault = outcome(server, "reload")
+    assert (status, fault) == (1, "") and "no setting changes" in told and "loops is" in told
     assert server.stop() == 0
     assert server.log().splitlines()[-1].endswith("token-cache has stopped: SIGTERM received")
-    status, printed, fault = command(server, "reload")
-    assert (status, printed) == (1, "") and f"no server uses the data folder {server.data}" in fault
+    status, told, fault = outcome(server, "reload")
+    assert (status, told) == (1, "") and f"no server uses the data folder {server.data}" in fault
 
 
 @needs_root
 def test_another_user_cannot_have_it_do_anything(server):
     server.folder.chmod(0o755)
     server.data.chmod(0o755)
-    done = run("reload", "--data-directory", str(server.data),
-               prefix=AS_NOBODY)
+    done = command(server.data, "reload", prefix=AS_NOBODY)
     assert done.returncode == 1 and "this user may not connect to" in done.stderr, done
     assert readiness(server)[0] == 200
 
@@ -165,65 +158,53 @@ LEFT_WAITING = {
 
 
 @pytest.mark.parametrize("sent", LEFT_WAITING.values(), ids=LEFT_WAITING)
-def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(serve, sent):
+def test_connections_that_are_left_waiting_keep_no_probe_from_its_answer(serve, connect, sent):
     server = serve({**ADMINISTRATION, "drain_timeout": "1s"})
-    with contextlib.ExitStack() as stack:
-        for _ in range(200):
-            connection = stack.enter_context(Connection(server.administration[0], receive_buffer=4096))
-            connection.send_while_possible(sent)
-        for _ in range(3):
-            assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
-        # Abandoned connections are closed, whatever they have asked for.
-        until(lambda: server.open_sockets() < 100)
-        assert server.post(fresh_id(), "a") == STORED
-        assert server.stop() == 0
+    for _ in range(200):
+        connect(server.administration[0], receive_buffer=4096).send_while_possible(sent)
+    for _ in range(3):
+        assert ask(server.administration[0], "GET", "/healthz") == (200, {"alive": True})
+    # Abandoned connections are closed, whatever they have asked for.
+    until(lambda: server.open_sockets() < 100)
+    assert server.post(fresh_id(), "a") == STORED
+    assert server.stop() == 0
 
 
-def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server):
-    with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(Connection(server.administration[0])) for _ in range(64)]
-        request = lines("GET /healthz HTTP/1.1", HOST)
-        for connection in connections:
-            assert connection.exchange(request).status == 200
-        # Now the second connection has been idle for the longest time.
-        assert connections[0].exchange(request).status == 200
-        with Connection(server.administration[0]) as surplus:
-            assert surplus.exchange(request).status == 200
-        connections[1].expect_end()
-        for connection in (connections[0], *connections[2:]):
-            assert connection.exchange(request).status == 200
+def test_one_connection_too_many_ends_the_one_that_is_idle_for_longest(server, connect):
+    connections = [connect(server.administration[0]) for _ in range(64)]
+    request = lines("GET /healthz HTTP/1.1", HOST)
+    for connection in connections:
+        assert connection.exchange(request).status == 200
+    # Now the second connection has been idle for the longest time.
+    assert connections[0].exchange(request).status == 200
+    with Connection(server.administration[0]) as surplus:
+        assert surplus.exchange(request).status == 200
+    connections[1].expect_end()
+    for connection in (connections[0], *connections[2:]):
+        assert connection.exchange(request).status == 200
 
 
-def test_no_request_of_a_command_is_given_up_for_another_one(server):
+def test_no_request_of_a_command_is_given_up_for_another_one(server, connect):
     """One connection too many is closed if requests have begun on all others."""
-    path = str(server.data / "control.sock")
-    body = json.dumps({"id": "nobody"}).encode()
-    head = ["POST /store/get HTTP/1.1", HOST, f"Content-Length: {len(body)}"]
-    with contextlib.ExitStack() as stack:
-        def connect():
-            client = stack.enter_context(socket.socket(socket.AF_UNIX))
-            client.settimeout(20)
-            client.connect(path)
-            return client
+    path, body = server.data / "control.sock", json.dumps({"id": "nobody"}).encode()
 
-        def surplus_is_closed():
-            client = connect()
-            try:
-                client.sendall(lines(*head, body=body))
-                return client.recv(1) == b""
-            except ConnectionError:
-                return True
+    def surplus_is_closed():
+        with contextlib.suppress(ConnectionError):
+            client = connect(path)
+            client.send(post_of(body, path="/store/get"))
+            return not client.receive_more()
+        return True
 
-        begun = [connect() for _ in range(8)]
-        for client in begun:
-            client.sendall(lines(*head, "Expect: 100-continue"))
-            # Its request has been read now; until then its connection could be closed.
-            assert client.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
-        assert all(surplus_is_closed() for _ in range(3))
-        for client in begun:
-            client.sendall(body)
-        for client in begun:
-            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    begun = [connect(path) for _ in range(8)]
+    for client in begun:
+        client.send(post_of(body, "Expect: 100-continue", path="/store/get").removesuffix(body))
+        # Its request has been read now; until then its connection could be closed.
+        assert client.receive().status == 100
+    assert all(surplus_is_closed() for _ in range(3))
+    for client in begun:
+        client.send(body)
+    for client in begun:
+        assert client.receive_any().status == 200
 
 
 def test_it_is_answered_whatever_clients_have_the_server_do(server):
@@ -234,5 +215,5 @@ def test_it_is_answered_whatever_clients_have_the_server_do(server):
         assert ask(server.administration[0], "GET", "/status")[1]["ready"]
         text = fetched(server.administration[0], "/metrics").body.decode()
         assert "\ntoken_cache_ready 1\n" in text and "\ntoken_cache_connections_open 0\n" in text
-        assert run("stats", "--data-directory", str(server.data)).returncode == 0
+        printed(server.data, "stats")
     assert server.post(fresh_id(), "a") == STORED

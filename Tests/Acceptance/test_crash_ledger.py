@@ -9,7 +9,7 @@ import pytest
 from contract import STORED, fresh_id
 from registers import Load
 from server_process import binary, clean_environment, until
-from storage_shim import ALWAYS, StorageShim
+from storage_shim import ALWAYS
 
 MOST_LOG_LINES = 20
 
@@ -28,13 +28,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture
-def shim(shim_library, tmp_path):
-    """A disk that can fail."""
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        yield shim
-
-
 def make_load():
     return Load([], clients=6, registers_of_each=4, longest=200_000)
 
@@ -45,22 +38,16 @@ def test_every_acknowledged_write_survives_kill_9(shim, tmp_path, is_long, kinds
     for _ in range((200 if is_long else 25) // (1 + len(kinds) // 2)):
         server = shim.serve(tmp_path / "server")
         load.servers = [server]
-        try:
-            load.check()
-            shim.set(**FAULTS[generator.choice(kinds)] if kinds else {})
-            with load:
-                load.go_on(1)
-                time.sleep(generator.uniform(0.0, 0.2))
-                load.over.set()
-                server.kill()
-        finally:
-            server.kill()
-            shim.heal()
-    load.servers = [shim.serve(tmp_path / "server")]
-    try:
         load.check()
-    finally:
-        load.servers[0].kill()
+        shim.set(**FAULTS[generator.choice(kinds)] if kinds else {})
+        with load:
+            load.go_on(1)
+            time.sleep(generator.uniform(0.0, 0.2))
+            load.over.set()
+            server.kill()
+        shim.heal()
+    load.servers = [shim.serve(tmp_path / "server")]
+    load.check()
     assert bool(shim.faults()) == bool(kinds)
     assert kinds or all(register.certain for registers in load.registers for register in registers), "every id was written"
 
@@ -80,44 +67,38 @@ def check_recovery(load, server):
 def test_a_failing_disk_loses_nothing_and_is_no_reason_to_restart(shim, tmp_path, kind):
     server, load = shim.serve(tmp_path / "server"), make_load()
     load.servers = [server]
-    try:
-        with load:
-            load.go_on(5)
-            lines = server.log().count("\n")
-            for _ in range(2):
-                shim.set(**FAULTS[kind])
-                time.sleep(0.7)
-                shim.heal()
-                check_recovery(load, server)
+    with load:
+        load.go_on(5)
+        lines = server.log().count("\n")
+        for _ in range(2):
             shim.set(**FAULTS[kind])
-            load.go_on(1)
-        # On a failing disk the server cannot finish its work, but it must end.
-        assert server.stop() == 0
-        assert shim.faults() > 0
-        assert server.log().count("\n") - lines < MOST_LOG_LINES, server.log()
-        shim.heal()
-        server, = load.servers = [shim.serve(tmp_path / "server again")]
-        with load:
+            time.sleep(0.7)
+            shim.heal()
             check_recovery(load, server)
-        assert server.stop() == 0
-    finally:
-        server.kill()
+        shim.set(**FAULTS[kind])
+        load.go_on(1)
+    # On a failing disk the server cannot finish its work, but it must end.
+    assert server.stop() == 0
+    assert shim.faults() > 0
+    assert server.log().count("\n") - lines < MOST_LOG_LINES, server.log()
+    shim.heal()
+    server, = load.servers = [shim.serve(tmp_path / "server again")]
+    with load:
+        check_recovery(load, server)
+    assert server.stop() == 0
 
 
 def test_a_stop_late_in_a_backup_leaves_nothing_of_it(shim, tmp_path):
     server = shim.serve(tmp_path / "server")
     backup = shim.disk / "backup.db"
-    try:
-        assert server.post("me", "1") == STORED
-        # So that the backup is interrupted while it syncs its file.
-        shim.set(sync_delay_microseconds=700_000)
-        command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]
-        with subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL) as process:
-            partial = shim.disk / "backup.db.partial"
-            # On a machine that sleeps here, the backup may be complete by then.
-            until(lambda: backup.exists() or partial.exists() and partial.stat().st_size > 0, pause=0.001)
-            assert server.stop() == 0
-            process.wait(20)
-        assert not partial.exists()
-    finally:
-        server.kill()
+    assert server.post("me", "1") == STORED
+    # So that the backup is interrupted while it syncs its file.
+    shim.set(sync_delay_microseconds=700_000)
+    command = [binary(), "backup", str(backup), "--data-directory", str(shim.data)]
+    with subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL) as process:
+        partial = shim.disk / "backup.db.partial"
+        # On a machine that sleeps here, the backup may be complete by then.
+        until(lambda: backup.exists() or partial.exists() and partial.stat().st_size > 0, pause=0.001)
+        assert server.stop() == 0
+        process.wait(20)
+    assert not partial.exists()

@@ -7,7 +7,7 @@ import pytest
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, post
 from server_process import run, until
-from storage_shim import ALWAYS, StorageShim
+from storage_shim import ALWAYS
 from store_files import command, printed, refused
 
 FRAME = 2_048 + 24
@@ -102,22 +102,18 @@ def test_a_restore_takes_the_place_of_a_store_with_a_damaged_log(serve, crashed,
     assert serve(data=crashed).get("other") == found("1")
 
 
-def test_nothing_is_left_in_the_log_of_what_has_failed(shim_library, tmp_path):
+def test_nothing_is_left_in_the_log_of_what_has_failed(shim, tmp_path):
     """Its frames end with the mark of a commit that was never acknowledged; after a later commit they would look like damage."""
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        server = shim.serve(tmp_path / "server")
-        log = shim.data / "tokens.db-wal"
-        try:
-            assert server.post("id0", "x" * 5_000) == STORED
-            size = log.stat().st_size
-            shim.set(sync_failures=ALWAYS)
-            for _ in range(3):
-                assert server.post("id1", "x" * 50_000) == WRITE_FAILED
-                assert log.stat().st_size <= size
-            server.kill()
-            shim.heal()
-            server = shim.serve(tmp_path / "server")
-            assert server.get("id0") == found("x" * 5_000)
-            assert server.stop() == 0
-        finally:
-            server.kill()
+    server = shim.serve(tmp_path / "server")
+    log = shim.data / "tokens.db-wal"
+    assert server.post("id0", "x" * 5_000) == STORED
+    size = log.stat().st_size
+    shim.set(sync_failures=ALWAYS)
+    for _ in range(3):
+        assert server.post("id1", "x" * 50_000) == WRITE_FAILED
+        assert log.stat().st_size <= size
+    server.kill()
+    shim.heal()
+    server = shim.serve(tmp_path / "server")
+    assert server.get("id0") == found("x" * 5_000)
+    assert server.stop() == 0

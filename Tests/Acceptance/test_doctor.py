@@ -8,9 +8,10 @@ import subprocess
 
 import pytest
 
+from administration import ADMINISTRATION
 from contract import STORED
 from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
-from server_process import AS_NOBODY, NOBODY, Server, needs_root, run
+from server_process import AS_NOBODY, NOBODY, needs_root, run
 from store_files import command, kill_with_log
 
 
@@ -33,7 +34,7 @@ def test_a_stopped_server_has_no_problem_and_stays_as_it_is(stopped):
 
 
 def test_a_running_server_has_no_problem_and_is_asked(serve):
-    server = serve({"admin": {"listen": "127.0.0.1:0"}})
+    server = serve(ADMINISTRATION)
     assert server.post("canary4711", "canary4712") == STORED
     addresses = {"TOKEN_CACHE_LISTEN": f"127.0.0.1:{server.address[1]}",
                  "TOKEN_CACHE_ADMIN_LISTEN": f"127.0.0.1:{server.administration[0][1]}"}
@@ -107,13 +108,8 @@ def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name,
     assert problems(of(stopped)) == []
 
 
-def test_a_full_disk_is_a_problem(small_disk, tmp_path):
-    server = Server(tmp_path / "server", data=small_disk / "data")
-    try:
-        report = of(server)
-    finally:
-        server.kill()
-    only_problem(report, "Data folder", "MiB are free on the disk")
+def test_a_full_disk_is_a_problem(small_disk, serve):
+    only_problem(of(serve(data=small_disk / "data")), "Data folder", "MiB are free on the disk")
 
 
 def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):

@@ -2,10 +2,10 @@
 import errno
 import time
 
-from administration import ask, is_ready
+from administration import ADMINISTRATION, ask, is_ready
 from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, get, post
-from server_process import Server, beside, until
+from server_process import beside, until
 from storage_shim import StorageShim
 from store_files import printed
 
@@ -80,20 +80,17 @@ def fill_and_free(stock, free):
     stock.check()
 
 
-def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, tmp_path):
+def test_a_full_disk_fails_writes_until_there_is_room_again(small_disk, serve):
     filler = small_disk / "filler"
     filler.write_bytes(bytes(2 << 20))
-    server = Server(tmp_path / "server", data=small_disk / "data")
-    try:
-        stock = Stock(server)
-        fill_and_free(stock, filler.unlink)
-        assert "tokens cannot be stored" in server.log()
-        server.kill()
-        server = stock.server = Server(tmp_path / "server", data=small_disk / "data")
-        stock.check()
-        assert server.stop() == 0
-    finally:
-        server.kill()
+    server = serve(data=small_disk / "data")
+    stock = Stock(server)
+    fill_and_free(stock, filler.unlink)
+    assert "tokens cannot be stored" in server.log()
+    server.kill()
+    server = stock.server = serve(data=small_disk / "data")
+    stock.check()
+    assert server.stop() == 0
 
 
 class NearlyFullStock(Stock):
@@ -122,53 +119,44 @@ class NearlyFullStock(Stock):
         return count
 
 
-def test_tokens_are_replaced_however_little_room_is_left(small_disk, tmp_path):
+def test_tokens_are_replaced_however_little_room_is_left(small_disk, serve):
     """The log is emptied when the disk is full: with all tokens in the database, nothing needs more room."""
-    server = Server(tmp_path / "server", data=small_disk / "data")
-    try:
-        tokens = NearlyFullStock(server)
-        tokens.settle(small_disk)
-        assert tokens.replace(1_000) == 1_000
-        tokens.check()
-        assert "cannot be stored" not in server.log()
-        server.kill()
-        server = tokens.server = Server(tmp_path / "server", data=small_disk / "data")
-        tokens.check()
-    finally:
-        server.kill()
+    server = serve(data=small_disk / "data")
+    tokens = NearlyFullStock(server)
+    tokens.settle(small_disk)
+    assert tokens.replace(1_000) == 1_000
+    tokens.check()
+    assert "cannot be stored" not in server.log()
+    server.kill()
+    server = tokens.server = serve(data=small_disk / "data")
+    tokens.check()
 
 
-def test_the_log_leaves_room_for_what_it_brings_into_the_database(small_disk, tmp_path):
+def test_the_log_leaves_room_for_what_it_brings_into_the_database(small_disk, serve):
     """A log that had taken all that was free could not be moved into the database, which has to become longer for it."""
     fill(small_disk / "filler", but=4 << 20)
-    server = Server(tmp_path / "server", data=small_disk / "data")
-    try:
-        tokens = NearlyFullStock(server)
-        # Several times what is free.
-        assert tokens.replace(5_000) == 5_000
-        tokens.check()
-        assert "cannot be stored" not in server.log()
-    finally:
-        server.kill()
+    server = serve(data=small_disk / "data")
+    tokens = NearlyFullStock(server)
+    # Several times what is free.
+    assert tokens.replace(5_000) == 5_000
+    tokens.check()
+    assert "cannot be stored" not in server.log()
 
 
 def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_disk, shim_library, tmp_path):
     """A later sync might succeed without having written what this one has lost."""
     with StorageShim(shim_library, small_disk) as disk:
         server = disk.serve(tmp_path / "server")
-        try:
-            tokens = NearlyFullStock(server)
-            tokens.settle(small_disk)
-            disk.set(next_database_syncs=1, error=errno.EIO)
-            # The checkpoint on the full disk meets the fault, unless the client pauses for a second and another checkpoint does.
-            tokens.replace(1_000)
-            assert disk.get("failed_syncs") == 1
-            assert "disk I/O error (SQLite code 1034)" in server.log()
-            until(lambda: tokens.replace(1) == 1)
-            assert tokens.replace(1_000) == 1_000
-            tokens.check()
-        finally:
-            server.kill()
+        tokens = NearlyFullStock(server)
+        tokens.settle(small_disk)
+        disk.set(next_database_syncs=1, error=errno.EIO)
+        # The checkpoint on the full disk meets the fault, unless the client pauses for a second and another checkpoint does.
+        tokens.replace(1_000)
+        assert disk.get("failed_syncs") == 1
+        assert "disk I/O error (SQLite code 1034)" in server.log()
+        until(lambda: tokens.replace(1) == 1)
+        assert tokens.replace(1_000) == 1_000
+        tokens.check()
 
 
 def fill(path, but=0):
@@ -183,35 +171,32 @@ def fill(path, but=0):
         file.truncate(file.tell() - but)
 
 
-def test_a_full_disk_is_not_taken_for_mended(small_disk, tmp_path):
+def test_a_full_disk_is_not_taken_for_mended(small_disk, serve, tmp_path):
     """Statistics, backups and checkpoints succeed or need no space, and do not show that a token can be stored."""
     filler = small_disk / "filler"
     filler.write_bytes(bytes(2 << 20))
-    server = Server(tmp_path / "server", {"admin": {"listen": "127.0.0.1:0"}}, data=small_disk / "data")
-    try:
-        stock = Stock(server)
-        assert stock.store() == STORED
-        assert is_ready(server)
-        until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
-        assert ask(server.administration[0], "GET", "/healthz")[0] == 200, "it is not dead"
-        fill(filler)
-        # In between, the server may have found room for a token.
-        assert stock.store() == WRITE_FAILED
-        mended = server.log().count("tokens are stored again")
-        for number in range(8):
-            assert not is_ready(server), number
-            printed(server.data, "stats")
-            printed(server.data, "backup", str(tmp_path / "backup.db"))
-            # Checkpoints and checks of the files run once a second.
-            time.sleep(0.4)
-        assert server.log().count("tokens are stored again") == mended
-        assert stock.store() == WRITE_FAILED
-        filler.unlink()
-        # Without a write: a load balancer keeps clients away until the server is ready.
-        until(lambda: is_ready(server))
-        until(lambda: server.log().count("tokens are stored again") > mended)
-        assert stock.store() == STORED
-        stock.check()
-        assert server.stop() == 0
-    finally:
-        server.kill()
+    server = serve(ADMINISTRATION, data=small_disk / "data")
+    stock = Stock(server)
+    assert stock.store() == STORED
+    assert is_ready(server)
+    until(lambda: stock.store() == WRITE_FAILED, seconds=60, pause=0)
+    assert ask(server.administration[0], "GET", "/healthz")[0] == 200, "it is not dead"
+    fill(filler)
+    # In between, the server may have found room for a token.
+    assert stock.store() == WRITE_FAILED
+    mended = server.log().count("tokens are stored again")
+    for number in range(8):
+        assert not is_ready(server), number
+        printed(server.data, "stats")
+        printed(server.data, "backup", str(tmp_path / "backup.db"))
+        # Checkpoints and checks of the files run once a second.
+        time.sleep(0.4)
+    assert server.log().count("tokens are stored again") == mended
+    assert stock.store() == WRITE_FAILED
+    filler.unlink()
+    # Without a write: a load balancer keeps clients away until the server is ready.
+    until(lambda: is_ready(server))
+    until(lambda: server.log().count("tokens are stored again") > mended)
+    assert stock.store() == STORED
+    stock.check()
+    assert server.stop() == 0

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from administration import ask
+from administration import ADMINISTRATION, ask
 from contract import NOT_FOUND, STORED
 from http_client import Connection, ProtocolError, get, lines, post
 from server_process import until
@@ -76,56 +76,47 @@ def test_a_client_that_sends_without_a_pause_leaves_time_for_others(serve):
             assert server.post(f"id{number}", "x") == STORED
 
 
-def test_clients_that_do_not_read_cannot_fill_the_memory(serve):
+def test_clients_that_do_not_read_cannot_fill_the_memory(serve, connect):
     server = serve({"limits": {"body": "4 MiB", "buffers": "48 MiB"}})
     # As JSON each byte becomes six, which exceeds the kernel's buffers.
     assert server.post("large", "%01" * 1_300_000) == STORED
     base, before = server.open_descriptors(), server.resident_bytes()
-    clients = []
-    for _ in range(80):
-        client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(server.address)
-        # Connections beyond limits.buffers are closed; the others wait.
-        with contextlib.suppress(ConnectionError):
-            client.sendall(get("large"))
-        clients.append(client)
+    clients = [connect(server.address, timeout=30, receive_buffer=4096) for _ in range(80)]
     for client in clients:
-        client.settimeout(30)
+        # Connections beyond limits.buffers are closed; the others wait.
+        client.send_while_possible(get("large"))
+    for client in clients:
         with contextlib.suppress(ConnectionError):
-            client.recv(1, socket.MSG_PEEK)
+            client.socket.recv(1, socket.MSG_PEEK)
     until(lambda: server.open_descriptors() < base + 40)
     assert server.resident_bytes() - before < 200 << 20
     assert server.post("other", "x") == STORED
-    for client in clients:
-        client.close()
 
 
-def test_what_is_beside_an_answer_that_waits_counts_as_well(serve):
+def test_what_is_beside_an_answer_that_waits_counts_as_well(serve, connect):
     server = serve({"limits": {"body": "2 MiB", "buffers": "24 MiB"}})
     assert server.post("large", "%01" * 300_000) == STORED
     assert server.post("middle", "x" * 1_900_000) == STORED
     large_body = post("other", "x" * 1_900_000)
     before = server.resident_bytes()
-    with contextlib.ExitStack() as clients:
 
-        def send(data, count, **options):
-            for _ in range(count):
-                client = clients.enter_context(Connection(server.address, **options))
-                client.send_while_possible(data)
-                # Connections beyond limits.buffers are closed.
-                with contextlib.suppress(ConnectionError, ProtocolError):
-                    client.receive()
+    def send(data, count, **options):
+        for _ in range(count):
+            client = connect(server.address, **options)
+            client.send_while_possible(data)
+            # Connections beyond limits.buffers are closed.
+            with contextlib.suppress(ConnectionError, ProtocolError):
+                client.receive()
 
-        # The buffer of a large body, while the answer to the next request is not read.
-        send(large_body + get("large"), 60, receive_buffer=4096)
-        # The same with the last answer of a connection, after which the server waits for the client.
-        closing = large_body.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-        send(closing + get("nobody"), 60)
-        # The buffer of an answer, while a part of the next request has arrived.
-        send(get("middle") + b"GET /tok", 80)
-        assert server.resident_bytes() - before < 96 << 20
-        assert server.post("other", "x") == STORED
+    # The buffer of a large body, while the answer to the next request is not read.
+    send(large_body + get("large"), 60, receive_buffer=4096)
+    # The same with the last answer of a connection, after which the server waits for the client.
+    closing = large_body.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+    send(closing + get("nobody"), 60)
+    # The buffer of an answer, while a part of the next request has arrived.
+    send(get("middle") + b"GET /tok", 80)
+    assert server.resident_bytes() - before < 96 << 20
+    assert server.post("other", "x") == STORED
 
 
 # Each takes milliseconds to fetch, and each of its bytes becomes six in the answer.
@@ -134,12 +125,15 @@ LONG_REQUESTS = 400
 SHORT_REQUESTS = 40
 
 
-def clients(stack, server, count, **options):
-    """Connections that have been answered once."""
-    opened = [stack.enter_context(Connection(server.address, **options)) for _ in range(count)]
-    for client in opened:
-        assert client.exchange(get("nobody")).body == NOT_FOUND
-    return opened
+@pytest.fixture(name="clients")
+def answered_clients(connect):
+    """A function that makes connections to a server, each of which has been answered once."""
+    def make(server, count, **options):
+        opened = [connect(server.address, **options) for _ in range(count)]
+        for client in opened:
+            assert client.exchange(get("nobody")).body == NOT_FOUND
+        return opened
+    return make
 
 
 def answers_up_to_last_short_one(server, before):
@@ -150,29 +144,28 @@ def answers_up_to_last_short_one(server, before):
 
 
 @pytest.mark.parametrize("first", [b"", post("small", "x")], ids=["GET", "POST and GET"])
-def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, first):
-    server = serve({"loops": 1, "access_log": "combined", "limits": {"body": "2 MiB"}, "admin": {"listen": "127.0.0.1:0"}})
+def test_any_number_of_long_answers_hardly_hold_up_short_ones(serve, clients, first):
+    server = serve({"loops": 1, "access_log": "combined", "limits": {"body": "2 MiB"}, **ADMINISTRATION})
     assert server.post("long", LONG) == STORED
-    with contextlib.ExitStack() as stack:
-        # The long requests are sent first, so that they would be answered first.
-        asking = clients(stack, server, LONG_REQUESTS, receive_buffer=4096)
-        others = clients(stack, server, SHORT_REQUESTS)
-        before = 1 + LONG_REQUESTS + SHORT_REQUESTS
-        until(lambda: len(server.output().splitlines()) == before)
-        with server.paused():
-            for client in asking:
-                client.send(first + get("long"))
-            for client in others:
-                client.send(first + get("nobody"))
+    # The long requests are sent first, so that they would be answered first.
+    asking = clients(server, LONG_REQUESTS, receive_buffer=4096)
+    others = clients(server, SHORT_REQUESTS)
+    before = 1 + LONG_REQUESTS + SHORT_REQUESTS
+    until(lambda: len(server.output().splitlines()) == before)
+    with server.paused():
+        for client in asking:
+            client.send(first + get("long"))
         for client in others:
-            if first:
-                assert client.receive().body == STORED
-            assert client.receive().body == NOT_FOUND
-        # The administration does not wait for them either.
-        assert ask(server.administration[0], "GET", "/healthz")[0] == 200
-        # The access log has the order of the answers, and is written a moment later.
-        answers = until(lambda: answers_up_to_last_short_one(server, before))
-        assert len(answers) - SHORT_REQUESTS - answers.count(len(STORED)) < LONG_REQUESTS / 2, "short ones waited for long ones"
+            client.send(first + get("nobody"))
+    for client in others:
+        if first:
+            assert client.receive().body == STORED
+        assert client.receive().body == NOT_FOUND
+    # The administration does not wait for them either.
+    assert ask(server.administration[0], "GET", "/healthz")[0] == 200
+    # The access log has the order of the answers, and is written a moment later.
+    answers = until(lambda: answers_up_to_last_short_one(server, before))
+    assert len(answers) - SHORT_REQUESTS - answers.count(len(STORED)) < LONG_REQUESTS / 2, "short ones waited for long ones"
 
 
 def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
@@ -189,17 +182,14 @@ def test_a_long_answer_comes_whole_and_what_is_behind_it_as_well(serve):
         assert client.receive().body == first.body
 
 
-def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve):
+def test_long_work_that_does_not_get_its_turn_in_time_gets_503(serve, clients):
     server = serve({"loops": 1, "limits": {"body": "2 MiB"}, "timeouts": {"body": "100ms"}})
     assert server.post("long", LONG) == STORED
-    statuses = set()
-    with contextlib.ExitStack() as stack:
-        asking = clients(stack, server, LONG_REQUESTS)
-        with server.paused():
-            for client in asking:
-                client.send(get("long"))
+    asking = clients(server, LONG_REQUESTS)
+    with server.paused():
         for client in asking:
-            statuses.add(client.receive().status)
+            client.send(get("long"))
     # Each request is answered or refused.
+    statuses = {client.receive().status for client in asking}
     assert statuses <= {200, 503} and 503 in statuses
     assert server.get("nobody") == NOT_FOUND

@@ -19,8 +19,9 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, get, post
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
 from registers import number_of, value_of
-from server_process import UNSEALED, Server, beside, run, until
+from server_process import UNSEALED, Server, beside, until
 from storage_shim import ALWAYS, StorageShim
+from store_files import command
 
 NOT_SEALED = {"TOKEN_CACHE_SEALING_ENABLED": "off"}
 CLIENTS = 6
@@ -112,18 +113,15 @@ def record(new_disk, fast_folder):
             for start, event_count in enumerate([*event_counts, 0], 1):
                 shim.set(end_after_events=event_count, **SLOW_SYNCS)
                 server = shim.serve(fast_folder / "recorded", settings)
-                try:
-                    if is_large:
-                        make_large(server)
-                    shim.set(**faults)
-                    count = 1 << 30 if event_count else request_count
-                    with beside(lambda client, _: client.write(server.address, start, count), clients):
-                        pass
-                    shim.heal()
-                    status = server.wait() if event_count else server.stop()
-                    assert status == (-signal.SIGKILL if event_count else 0)
-                finally:
-                    server.kill()
+                if is_large:
+                    make_large(server)
+                shim.set(**faults)
+                count = 1 << 30 if event_count else request_count
+                with beside(lambda client, _: client.write(server.address, start, count), clients):
+                    pass
+                shim.heal()
+                status = server.wait() if event_count else server.stop()
+                assert status == (-signal.SIGKILL if event_count else 0)
             assert bool(shim.faults()) == bool(faults)
         requests = {}
         for client in clients:
@@ -232,7 +230,7 @@ def test_no_power_cut_is_taken_for_a_damaged_log(request, fast_folder, is_long, 
     folder = fast_folder / "replayed"
     for cut, files, _ in replay(recorded.events, recorded.requests, cuts, generator):
         write_files(folder, files)
-        done = run("stats", "--data-directory", str(folder / "data"), environment=NOT_SEALED)
+        done = command(folder / "data", "stats", environment=NOT_SEALED)
         assert done.returncode == 0 or "there is no store" in done.stderr, (cut, done.stderr)
 
 
@@ -327,27 +325,24 @@ def exchange_recorded(server, start, requests, unique_id, number):
 def crash_and_repeat(shim, folder, start, requests, unique_id):
     """Kills the server before a write's sync and stores the same again; returns whether the repeated write changed nothing."""
     server = shim.serve(folder, UNSEALED)
-    try:
-        log = shim.data / "tokens.db-wal"
-        size = log.stat().st_size
-        until(lambda: 0.02 < time.time() % 1 < 0.1, pause=0.01)
-        second = int(time.time())
-        shim.set(sync_delay_microseconds=60_000_000)
-        with Connection(server.address) as connection:
-            connection.send(post(unique_id, value_of(unique_id, 1, LONGEST)))
-            until(lambda: log.stat().st_size > size, pause=0.001)
-            assert connection.is_silent(0.1)
-        server.kill()
-        shim.set(sync_delay_microseconds=0)
-        server = shim.serve(folder, UNSEALED)
-        looks_stored = server.get(unique_id) != NOT_FOUND
-        assert exchange_recorded(server, start + 1, requests, unique_id, 1) == STORED
-        in_time = int(time.time()) == second
-        # Stopped, not killed, because the answer is recorded just after it is sent.
-        assert server.stop() == 0
-        return looks_stored and in_time
-    finally:
-        server.kill()
+    log = shim.data / "tokens.db-wal"
+    size = log.stat().st_size
+    until(lambda: 0.02 < time.time() % 1 < 0.1, pause=0.01)
+    second = int(time.time())
+    shim.set(sync_delay_microseconds=60_000_000)
+    with Connection(server.address) as connection:
+        connection.send(post(unique_id, value_of(unique_id, 1, LONGEST)))
+        until(lambda: log.stat().st_size > size, pause=0.001)
+        assert connection.is_silent(0.1)
+    server.kill()
+    shim.set(sync_delay_microseconds=0)
+    server = shim.serve(folder, UNSEALED)
+    looks_stored = server.get(unique_id) != NOT_FOUND
+    assert exchange_recorded(server, start + 1, requests, unique_id, 1) == STORED
+    in_time = int(time.time()) == second
+    # Stopped, not killed, because the answer is recorded just after it is sent.
+    assert server.stop() == 0
+    return looks_stored and in_time
 
 
 def test_a_write_that_is_repeated_after_a_crash_is_on_disk_when_it_is_acknowledged(new_disk, fast_folder):
@@ -372,18 +367,15 @@ def test_a_write_whose_sync_failed_before_a_crash_does_not_take_later_ones_with_
     requests = {}
     with new_disk() as shim:
         server = shim.serve(fast_folder / "crashed", UNSEALED)
-        try:
-            assert exchange_recorded(server, 1, requests, "first", 1) == STORED
-            shim.set(sync_failures=ALWAYS)
-            assert exchange_recorded(server, 1, requests, "second", 1) == WRITE_FAILED
-            server.kill()
-            shim.heal()
-            server = shim.serve(fast_folder / "crashed", UNSEALED)
-            for number in range(1, 4):
-                assert exchange_recorded(server, 2, requests, "third", number) == STORED
-            assert server.stop() == 0
-        finally:
-            server.kill()
+        assert exchange_recorded(server, 1, requests, "first", 1) == STORED
+        shim.set(sync_failures=ALWAYS)
+        assert exchange_recorded(server, 1, requests, "second", 1) == WRITE_FAILED
+        server.kill()
+        shim.heal()
+        server = shim.serve(fast_folder / "crashed", UNSEALED)
+        for number in range(1, 4):
+            assert exchange_recorded(server, 2, requests, "third", number) == STORED
+        assert server.stop() == 0
     events = read_recording(shim.recording)
     for seed in range(5):
         cuts = range(len(events) + 1)

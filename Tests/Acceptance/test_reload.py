@@ -12,7 +12,7 @@ from certificates import make_pair
 from contract import NOT_FOUND, STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
 from server_process import beside, until
-from storage_shim import ALWAYS, StorageShim
+from storage_shim import ALWAYS
 from test_tls import certificate_client, is_answered, serial, tls_settings
 
 
@@ -129,20 +129,16 @@ def test_retention_can_be_turned_on_changed_and_off(serve):
     assert server.get("a") == found("kept")
 
 
-def test_retention_that_cannot_be_had_changes_nothing(shim_library, tmp_path):
+def test_retention_that_cannot_be_had_changes_nothing(shim, tmp_path):
     """Retention needs an index in the database, whose disk fails."""
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        server = shim.serve(tmp_path / "server")
-        try:
-            server.post("a", "1")
-            shim.set(sync_failures=ALWAYS)
-            log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
-            assert "no setting changes" in log and "json_bodies" not in log
-            shim.heal()
-            until(lambda: server.post("a", "2") == STORED)
-            assert "retention.after_written from off to 1d" in reload(server)
-        finally:
-            server.kill()
+    server = shim.serve(tmp_path / "server")
+    server.post("a", "1")
+    shim.set(sync_failures=ALWAYS)
+    log = reload(server, retention={"after_written": "1d"}, json_bodies="on")
+    assert "no setting changes" in log and "json_bodies" not in log
+    shim.heal()
+    until(lambda: server.post("a", "2") == STORED)
+    assert "retention.after_written from off to 1d" in reload(server)
 
 
 def test_a_setting_that_needs_a_restart_is_named_each_time(serve):

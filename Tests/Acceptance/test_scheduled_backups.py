@@ -159,21 +159,17 @@ def test_an_earlier_backup_that_cannot_be_removed_keeps_nothing_from_being_copie
 
 
 def test_a_full_disk_is_noticed_before_it_is_full_and_nothing_is_left(serve):
-    disk = SmallDisk(megabytes=2)
-    try:
-        server = serve()
-        fill(server.address, 300, 10_000)
+    server = serve()
+    fill(server.address, 300, 10_000)
+    with SmallDisk(megabytes=2) as disk:
         message = refused(server.data, "backup", "--into", str(disk.folder))
         assert re.search(r"the backup needs \d+ MiB, but only \d+ MiB are free in ", message), message
         assert os.listdir(disk.folder) == []
-    finally:
-        disk.close()
 
 
 def test_the_stores_own_disk_keeps_room_for_the_store(serve):
     # The backup has 2 MiB, and the store not much more once its log is empty.
-    disk = SmallDisk(megabytes=19)
-    try:
+    with SmallDisk(megabytes=19) as disk:
         server = serve(data=disk.folder / "data")
         fill(server.address, 200, 10_000)
         (disk.folder / "backups").mkdir()
@@ -182,8 +178,6 @@ def test_the_stores_own_disk_keeps_room_for_the_store(serve):
         assert os.listdir(disk.folder / "backups") == []
         assert server.post("me", "x") == STORED
         server.stop()
-    finally:
-        disk.close()
 
 
 def test_verifying_changes_nothing_and_needs_neither_a_store_nor_write_access(serve, folder, tmp_path):
@@ -196,9 +190,7 @@ def test_verifying_changes_nothing_and_needs_neither_a_store_nor_write_access(se
     elsewhere = tmp_path / "elsewhere"
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in (folder / "tokens.db", ring)}
     os.chmod(folder, 0o500)
-    done = run(
-        "verify", str(folder / "tokens.db"), "--data-directory", str(elsewhere),
-        environment={"TOKEN_CACHE_SEALING_KEY_RING": str(ring)})
+    done = command(elsewhere, "verify", str(folder / "tokens.db"), environment={"TOKEN_CACHE_SEALING_KEY_RING": str(ring)})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == f"{folder}/tokens.db can be restored with this key ring"
     assert before == {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in before}

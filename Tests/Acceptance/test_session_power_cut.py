@@ -145,12 +145,9 @@ def test_what_the_api_has_acknowledged_survives_a_power_cut(disk, tmp_path, is_l
     for start, events in enumerate((2_500, 0), 1):
         disk.set(end_after_events=events, **SLOW_SYNCS)
         server = disk.serve(tmp_path / "recorded", settings)
-        try:
-            client.write(server.address, start, 1 << 30 if events else 150)
-            disk.heal()
-            assert (server.wait() if events else server.stop()) == (-signal.SIGKILL if events else 0)
-        finally:
-            server.kill()
+        client.write(server.address, start, 1 << 30 if events else 150)
+        disk.heal()
+        assert (server.wait() if events else server.stop()) == (-signal.SIGKILL if events else 0)
         if events:
             # Of the change that was cut off nothing is known. Reading changes the files, which is not recorded.
             copy = tmp_path / "copy"

@@ -21,7 +21,7 @@ from access import api_request, make_key
 from administration import metrics, steer
 from certificates import make_certificate
 from contract import NOT_FOUND, STORED
-from http_client import TRUSTING, Connection, ProtocolError, get, lines, post
+from http_client import HOST, TRUSTING, Connection, ProtocolError, get, lines, post
 from registers import Load
 from server_process import beside, until
 from storage_shim import ALWAYS, StorageShim
@@ -29,7 +29,6 @@ from store_files import audit_events, command, printed, verify_audit
 from test_reload import rewrite
 
 SECONDS = 60
-HOST = "Host: localhost"
 # Seconds of a fault, after an operation, and between two samples; connections of a crowd.
 SHORT = {"fault": 0.3, "pause": 0.1, "sample": 0.4, "crowd": 40}
 LONG = {"fault": 6, "pause": 6, "sample": 5, "crowd": 200}
@@ -150,8 +149,7 @@ class Soak:
 
     def close(self):
         self.over.set()
-        self.server.kill()
-        self.disk.knobs.close()
+        self.disk.close()
 
 
 # What visitors do: each gets the soak, random numbers and a function that connects

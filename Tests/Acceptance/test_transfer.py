@@ -14,8 +14,8 @@ from contract import STORED, WRITE_FAILED, found
 from http_client import Connection, post
 from server_process import UNSEALED, binary, clean_environment, run, until
 from small_disk import SmallDisk
-from storage_shim import ALWAYS, StorageShim
-from store_files import holds, printed, refused
+from storage_shim import ALWAYS
+from store_files import command, holds, printed, refused
 
 COUNT = 10_000
 
@@ -58,13 +58,10 @@ def check_same(first, second):
 
 
 def test_what_php_wrote_goes_in_and_comes_out_byte_for_byte(written_by_php, tmp_path):
-    flags = ["--data-directory", str(tmp_path / "store")]
-    done = run("import", str(written_by_php), "--json", *flags, seconds=300)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"done": COUNT, "skipped": {}}
-    done = run("export", str(tmp_path / "out"), *flags, seconds=300)
-    assert done.returncode == 0, done.stderr
-    assert f"{COUNT:,} tokens written" in done.stdout
+    data = tmp_path / "store"
+    told = printed(data, "import", str(written_by_php), "--json", seconds=300)
+    assert json.loads(told) == {"done": COUNT, "skipped": {}}
+    assert f"{COUNT:,} tokens written" in printed(data, "export", str(tmp_path / "out"), seconds=300)
     check_same(written_by_php, tmp_path / "out")
 
 
@@ -77,21 +74,18 @@ def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tm
         os.utime(source / name, (1_400_000_000, 1_400_000_000))
     server = serve()
     assert server.post("me", "newer") == STORED
-    flags = ["--data-directory", str(server.data)]
     for stored, kept in ((3, 1), (0, 4)):
-        done = run("import", str(source), *flags)
-        assert done.returncode == 0, done.stderr
-        assert f"{stored} tokens stored" in done.stdout
-        assert f"{kept} skipped: the store has this token already, or a newer one" in done.stdout
-        assert "1 skipped: the file is empty" in done.stdout
+        told = printed(server.data, "import", str(source))
+        assert f"{stored} tokens stored" in told
+        assert f"{kept} skipped: the store has this token already, or a newer one" in told
+        assert "1 skipped: the file is empty" in told
         assert server.get("old") == found("from php")
         assert server.get("x") == found("o")
         assert server.get("r") == found("raw")
         assert server.get("me") == found("newer")
-    assert "4 tokens stored" in run("import", str(source), "--overwrite", *flags).stdout
+    assert "4 tokens stored" in printed(server.data, "import", str(source), "--overwrite")
     assert server.get("me") == found("from php")
-    done = run("export", str(tmp_path / "out"), *flags)
-    assert done.returncode == 0, done.stderr
+    printed(server.data, "export", str(tmp_path / "out"))
     assert (tmp_path / "out" / "x.txt").read_text() == '"o"'
     assert int(os.stat(tmp_path / "out" / "x.txt").st_mtime) == 1_400_000_000
     assert os.stat(tmp_path / "out" / "x.txt").st_mode & 0o777 == 0o600
@@ -101,13 +95,12 @@ def test_of_a_file_and_a_token_of_the_same_second_the_token_stays(serve, tmp_pat
     """token.php's last answer for this id was before the app moved, so the app's token is the later one."""
     server = serve()
     assert server.post("me", "newer") == STORED
-    flags = ["--data-directory", str(server.data)]
-    written = json.loads(run("list", "--json", *flags).stdout)["written_at"]
+    written = json.loads(printed(server.data, "list", "--json"))["written_at"]
     source = tmp_path / "data"
     source.mkdir()
     (source / "me.txt").write_text('"from php"')
     os.utime(source / "me.txt", (written, written))
-    assert run("import", str(source), *flags).returncode == 0
+    printed(server.data, "import", str(source))
     assert server.get("me") == found("newer")
 
 
@@ -127,17 +120,16 @@ def test_a_file_too_large_to_be_sent_is_named_and_the_others_are_imported(serve,
     for file in source.iterdir():
         os.utime(file, (1_400_000_000, 1_400_000_000))
     server = serve()
-    flags = ["--data-directory", str(server.data)]
-    done = run("import", str(source), *flags, seconds=300)
+    done = command(server.data, "import", str(source), seconds=300)
     assert done.returncode == 0, done.stderr
     assert "1,004 tokens stored" in done.stdout and "1 skipped: the file is too large to be sent" in done.stdout
     assert done.stderr.startswith("large.txt: the file is too large to be sent to a running server; stop the server")
     for number in range(1000):
         assert server.get(f"small{number}") == found(str(number))
     for number in range(4):
-        assert run("get", f"middle{number}", *flags, seconds=60).stdout.startswith(f"{number}\x01")
+        assert printed(server.data, "get", f"middle{number}", seconds=60).startswith(f"{number}\x01")
     assert server.stop() == 0
-    done = run("import", str(source), *flags, seconds=300)
+    done = command(server.data, "import", str(source), seconds=300)
     assert done.returncode == 0 and "1 token stored" in done.stdout and not done.stderr, done.stderr
 
 
@@ -150,43 +142,35 @@ def test_nothing_is_exported_into_a_file_that_somebody_has_open(serve, tmp_path)
     planted = folder / ".token-cache-export.new"
     planted.hardlink_to(others)
     with open(planted, "rb") as open_file:
-        done = run("export", str(folder), "--data-directory", str(server.data))
-        assert done.returncode == 0, done.stderr
+        printed(server.data, "export", str(folder))
         assert open_file.read() == b""
     assert os.listdir(folder) == ["me.txt"]
     assert (folder / "me.txt").read_text() == '"secret4711"' and (folder / "me.txt").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_export_that_does_not_reach_the_disk_fails(shim_library, tmp_path):
-    flags = ["--data-directory", str(tmp_path / "data")]
-    assert run("put", "me", *flags, input="secret4711").returncode == 0
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        shim.set(sync_failures=ALWAYS, error=errno.EIO)
-        done = run("export", str(shim.disk / "out"), *flags, environment=shim.environment)
-        assert (done.returncode, done.stdout) == (1, "") and "cannot be written: Input/output error" in done.stderr, done
-        shim.heal()
-        done = run("export", str(shim.disk / "out"), *flags, environment=shim.environment)
-        assert done.returncode == 0, done
-        assert shim.get("failed_syncs") == 1
+def test_an_export_that_does_not_reach_the_disk_fails(shim, tmp_path):
+    data = tmp_path / "data"
+    printed(data, "put", "me", input="secret4711")
+    shim.set(sync_failures=ALWAYS, error=errno.EIO)
+    done = command(data, "export", str(shim.disk / "out"), environment=shim.environment)
+    assert (done.returncode, done.stdout) == (1, "") and "cannot be written: Input/output error" in done.stderr, done
+    shim.heal()
+    printed(data, "export", str(shim.disk / "out"), environment=shim.environment)
+    assert shim.get("failed_syncs") == 1
 
 
-def test_tokens_whose_key_ring_is_lost_are_exported_while_the_disk_fails(shim_library, tmp_path):
+def test_tokens_whose_key_ring_is_lost_are_exported_while_the_disk_fails(shim, tmp_path):
     """What deploy/failures.md advises, at the worst moment."""
-    with StorageShim(shim_library, tmp_path / "shim") as shim:
-        server = shim.serve(tmp_path / "server")
-        try:
-            assert server.post("me", "secret4711") == STORED
-            (server.data / "keys").unlink()
-            shim.set(sync_failures=ALWAYS, error=errno.EIO)
-            assert server.post("other", "hello") == WRITE_FAILED
-            flags = ["--data-directory", str(server.data)]
-            assert "written" in run("export", str(tmp_path / "out"), *flags).stdout
-            assert (tmp_path / "out" / "me.txt").read_text() == '"secret4711"'
-            assert "the store is sound" in run("verify", *flags).stdout
-            shim.heal()
-            until(lambda: server.post("other", "hello") == STORED)
-        finally:
-            server.kill()
+    server = shim.serve(tmp_path / "server")
+    assert server.post("me", "secret4711") == STORED
+    (server.data / "keys").unlink()
+    shim.set(sync_failures=ALWAYS, error=errno.EIO)
+    assert server.post("other", "hello") == WRITE_FAILED
+    assert "written" in printed(server.data, "export", str(tmp_path / "out"))
+    assert (tmp_path / "out" / "me.txt").read_text() == '"secret4711"'
+    assert "the store is sound" in printed(server.data, "verify")
+    shim.heal()
+    until(lambda: server.post("other", "hello") == STORED)
 
 
 TOKENS = 1_200
@@ -234,10 +218,10 @@ def test_a_copy_that_is_killed_leaves_no_store_and_the_next_one_begins_anew(serv
     fill(server, range(TOKENS))
     assert server.stop() == 0
     target = tmp_path / "target"
-    command = [binary(), "copy", "--from", str(server.data), "--to", str(target)]
     for _ in range(3):
         process = subprocess.Popen(
-            command, env=clean_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            [binary(), "copy", "--from", str(server.data), "--to", str(target)], env=clean_environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         until(lambda: (target / "tokens.db.new").exists() or process.poll() is not None, pause=0.001)
         process.send_signal(signal.SIGKILL)
         if process.wait() == 0:
@@ -279,13 +263,10 @@ def test_refusals_say_what_to_do(serve, tmp_path):
 
 
 def test_a_full_disk_leaves_no_store(serve):
-    disk = SmallDisk(megabytes=6)
-    try:
-        server = serve(UNSEALED)
-        for number in range(300):
-            assert server.post(f"id{number}", f"{number}" * 10_000) == STORED
-        assert server.stop() == 0
+    server = serve(UNSEALED)
+    for number in range(300):
+        assert server.post(f"id{number}", f"{number}" * 10_000) == STORED
+    assert server.stop() == 0
+    with SmallDisk(megabytes=6) as disk:
         assert "disk is full" in refusal(server.data, disk.folder / "target")
         assert sorted(path.name for path in (disk.folder / "target").iterdir()) == ["keys", "lock"]
-    finally:
-        disk.close()

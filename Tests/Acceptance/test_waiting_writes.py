@@ -5,35 +5,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from administration import is_ready
+from administration import ADMINISTRATION, is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import until
-from storage_shim import StorageShim
 
 STOPPED = 600_000_000
 MEBIBYTE = 1 << 20
 LARGE = "x" * 1_000_000
 
 
-@pytest.fixture
-def disk(shim_library, tmp_path):
-    """A disk that can be stopped."""
-    with StorageShim(shim_library, tmp_path) as shim:
-        yield shim
-        shim.heal()
-        shim.set(sync_delay_microseconds=0)
-
-
-@contextlib.contextmanager
-def serving(disk, tmp_path, settings):
-    """A server on that disk."""
-    server = disk.serve(tmp_path / "server", {"loops": 1, "admin": {"listen": "127.0.0.1:0"}, **settings})
-    try:
-        yield server
-    finally:
-        disk.set(sync_delay_microseconds=0)
-        server.kill()
+@pytest.fixture(name="start")
+def started(shim, tmp_path):
+    """A function that starts a server on the disk, which can be stopped."""
+    return lambda settings: shim.serve(tmp_path / "server", {"loops": 1, **ADMINISTRATION, **settings})
 
 
 def answer_to(name, client):
@@ -45,15 +30,15 @@ def answer_to(name, client):
         return client.receive().body
 
 
-def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tmp_path):
+def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(start, shim, connect):
     limits = {"limits": {"buffers": "32 MiB"}, "store": {"queue": {"max_wait": "60s"}}}
-    with serving(disk, tmp_path, limits) as server, contextlib.ExitStack() as stack:
-        assert server.post("known", "kept") == STORED
-        assert server.get("known") == found("kept")
-        before = server.resident_bytes()
-        disk.set(sync_delay_microseconds=STOPPED)
-        clients = {f"id{number}": stack.enter_context(Connection(server.address, timeout=60)) for number in range(120)}
-        pool = stack.enter_context(ThreadPoolExecutor(len(clients)))
+    server = start(limits)
+    assert server.post("known", "kept") == STORED
+    assert server.get("known") == found("kept")
+    before = server.resident_bytes()
+    shim.set(sync_delay_microseconds=STOPPED)
+    clients = {f"id{number}": connect(server.address, timeout=60) for number in range(120)}
+    with ThreadPoolExecutor(len(clients)) as pool:
         calls = {name: pool.submit(answer_to, name, client) for name, client in clients.items()}
 
         def answers():
@@ -70,7 +55,7 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         for _ in range(50):
             assert server.get("known") == found("kept")
             assert server.get("nobody") == NOT_FOUND
-        disk.set(sync_delay_microseconds=0)
+        shim.set(sync_delay_microseconds=0)
         until(lambda: len(answers()) == 120)
         assert 8 <= list(answers().values()).count(STORED) <= 16
         # The answer matches the outcome.
@@ -80,43 +65,45 @@ def test_large_writes_that_wait_for_the_disk_are_bounded_and_told_apart(disk, tm
         assert server.post("later", "x") == STORED
 
 
-def begin_write(disk, client):
+def begin_write(shim, client):
     """Sends a POST, and waits until its commit waits for the disk; the server must not have written anything else."""
     client.send(post("first", "1"))
-    until(lambda: (disk.data / "tokens.db-wal").stat().st_size > 0)
+    until(lambda: (shim.data / "tokens.db-wal").stat().st_size > 0)
 
 
-def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(disk, tmp_path):
-    with serving(disk, tmp_path, {"store": {"queue": {"max_wait": "1s"}}}) as server, contextlib.ExitStack() as stack:
-        disk.set(sync_delay_microseconds=STOPPED)
-        first = stack.enter_context(Connection(server.address, timeout=60))
-        begin_write(disk, first)
-        second = stack.enter_context(Connection(server.address, timeout=60))
-        assert second.exchange(post("second", "2")).body == WRITE_FAILED
-        assert not is_ready(server)
-        assert server.post("third", "3") == WRITE_FAILED
-        until(lambda: "store.queue.max_wait" in server.log())
-        disk.set(sync_delay_microseconds=0)
-        assert first.receive().body == STORED
-        until(lambda: is_ready(server))
-        assert server.post("fourth", "4") == STORED
-        assert server.get("first") == found("1")
-        for name in ("second", "third"):
-            assert server.get(name) == NOT_FOUND
+def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(start, shim, connect):
+    server = start({"store": {"queue": {"max_wait": "1s"}}})
+    shim.set(sync_delay_microseconds=STOPPED)
+    first = connect(server.address, timeout=60)
+    begin_write(shim, first)
+    second = connect(server.address, timeout=60)
+    assert second.exchange(post("second", "2")).body == WRITE_FAILED
+    assert not is_ready(server)
+    assert server.post("third", "3") == WRITE_FAILED
+    until(lambda: "store.queue.max_wait" in server.log())
+    shim.set(sync_delay_microseconds=0)
+    assert first.receive().body == STORED
+    until(lambda: is_ready(server))
+    assert server.post("fourth", "4") == STORED
+    assert server.get("first") == found("1")
+    for name in ("second", "third"):
+        assert server.get(name) == NOT_FOUND
 
 
-def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(disk, tmp_path):
-    with serving(disk, tmp_path, {"drain_timeout": "1s"}) as server, Connection(server.address, timeout=60) as client:
-        disk.set(sync_delay_microseconds=STOPPED)
-        begin_write(disk, client)
+def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(start, shim):
+    server = start({"drain_timeout": "1s"})
+    with Connection(server.address, timeout=60) as client:
+        shim.set(sync_delay_microseconds=STOPPED)
+        begin_write(shim, client)
         server.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 1
         assert "a disk seems to hang; ending without it: SIGTERM received" in server.log()
 
 
-def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tmp_path):
-    with serving(disk, tmp_path, {"access_log": "combined"}) as server, Connection(server.address) as client:
-        disk.set(sync_delay_microseconds=300_000)
+def test_requests_behind_a_write_that_waits_are_answered_in_their_order(start, shim):
+    server = start({"access_log": "combined"})
+    with Connection(server.address) as client:
+        shim.set(sync_delay_microseconds=300_000)
         client.send(get("nobody") + post("a", "1") + get("a") + post("a", LARGE) + get("a") + post("a", "3") + get("a"))
         expected = [NOT_FOUND, STORED, found("1"), STORED, found(LARGE), STORED, found("3")]
         assert [client.receive().body for _ in expected] == expected
@@ -125,13 +112,14 @@ def test_requests_behind_a_write_that_waits_are_answered_in_their_order(disk, tm
         assert [int(line.split('"')[2].split()[1]) for line in lines] == [len(body) for body in expected]
 
 
-def test_answers_do_not_wait_for_a_write_behind_them(disk, tmp_path):
-    with serving(disk, tmp_path, {}) as server, Connection(server.address) as client:
-        disk.set(sync_delay_microseconds=STOPPED)
+def test_answers_do_not_wait_for_a_write_behind_them(start, shim):
+    server = start({})
+    with Connection(server.address) as client:
+        shim.set(sync_delay_microseconds=STOPPED)
         client.send(get("nobody") + post("a", "1") + get("a"))
         assert client.receive().body == NOT_FOUND
         assert client.is_silent(0.2)
-        disk.set(sync_delay_microseconds=0)
+        shim.set(sync_delay_microseconds=0)
         assert client.receive().body == STORED
         assert client.receive().body == found("1")
 
@@ -158,21 +146,20 @@ def test_memory_of_large_requests_goes_back_to_the_system(serve):
 SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}, "timeouts": {"head": "60s"}}
 
 
-def use_up_buffers(server, stack):
-    """Opens connections with slow heads, which the stack closes."""
+def use_up_buffers(server, connect):
+    """Opens connections with slow heads."""
     for _ in range(400):
-        client = stack.enter_context(Connection(server.address))
+        client = connect(server.address)
         client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
     check_http_error(client.receive(), 503)
 
 
 @pytest.fixture
-def scarce_buffers(serve):
+def scarce_buffers(serve, connect):
     """A server whose limits.buffers is used up by slow heads."""
-    with contextlib.ExitStack() as stack:
-        server = serve(SCARCE_BUFFERS)
-        use_up_buffers(server, stack)
-        yield server
+    server = serve(SCARCE_BUFFERS)
+    use_up_buffers(server, connect)
+    return server
 
 
 def test_requests_that_wait_for_their_turn_count_as_what_waits(scarce_buffers):

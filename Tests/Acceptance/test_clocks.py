@@ -8,7 +8,7 @@ from access import session_settings
 from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, found
 from failing_calls import FailingCalls
-from server_process import Server, until
+from server_process import until
 from store_files import command
 
 HOUR, DAY = 3600, 86_400
@@ -23,17 +23,9 @@ def clock(failing_calls_library, tmp_path):
 
 
 @pytest.fixture
-def serve_by(clock, tmp_path):
+def serve_by(clock, serve, tmp_path):
     """Starts servers by that clock, one after the other, on the same data."""
-    servers = []
-
-    def start(settings):
-        servers.append(Server(tmp_path / "server", settings, environment=clock.environment))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.kill()
+    return lambda settings: serve(settings, data=tmp_path / "data", environment=clock.environment)
 
 
 def body(server, path, data=None, **headers):

@@ -36,25 +36,21 @@ SPLIT = {
 
 
 @pytest.mark.parametrize("make", SPLIT.values(), ids=SPLIT)
-def test_requests_may_be_split_at_any_byte(plain, make):
+def test_requests_may_be_split_at_any_byte(plain, connect, make):
     length = len(make(fresh_id())[0])
     cases = []
     for position in range(1, length):
         data, answers = make(fresh_id())
-        cases.append((Connection(plain.address), data[:position], data[position:], answers))
-    try:
-        for connection, first, _, _ in cases:
-            connection.send(first)
-        # Long enough for the server to read all first parts separately.
-        time.sleep(0.2)
-        # All before the first answer, as on a slow disk the answers to all take longer than a head may.
-        for connection, _, second, _ in cases:
-            connection.send(second)
-        for position, (connection, *_, answers) in enumerate(cases, 1):
-            assert [connection.receive().body for _ in answers] == answers, f"split after {position} bytes"
-    finally:
-        for connection, *_ in cases:
-            connection.close()
+        cases.append((connect(plain.address), data[:position], data[position:], answers))
+    for connection, first, _, _ in cases:
+        connection.send(first)
+    # Long enough for the server to read all first parts separately.
+    time.sleep(0.2)
+    # All before the first answer, as on a slow disk the answers to all take longer than a head may.
+    for connection, _, second, _ in cases:
+        connection.send(second)
+    for position, (connection, *_, answers) in enumerate(cases, 1):
+        assert [connection.receive().body for _ in answers] == answers, f"split after {position} bytes"
 
 
 def test_a_large_body_in_odd_pieces_arrives_as_sent(plain):

@@ -19,7 +19,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import Connection, ProtocolError, get, post
 from power_cut import Kind, choose_cuts, read_recording, replay, write_files
 from registers import number_of, value_of
-from server_process import UNSEALED, Server, beside, until
+from server_process import UNSEALED, beside, until
 from storage_shim import ALWAYS, StorageShim
 from store_files import command
 
@@ -299,7 +299,7 @@ def fetch_all(server, unique_ids):
     return found
 
 
-def test_the_server_starts_and_has_everything_after_a_power_cut(record, fast_folder, is_long):
+def test_the_server_starts_and_has_everything_after_a_power_cut(record, serve, fast_folder, is_long):
     """With the default settings, to show that the server can read its own files."""
     recorded = record([3_000], 150, {}, {})
     generator = random.Random(26)
@@ -307,12 +307,10 @@ def test_the_server_starts_and_has_everything_after_a_power_cut(record, fast_fol
     folder = fast_folder / "replayed"
     for cut, files, acknowledged in replay(recorded.events, recorded.requests, cuts, generator):
         write_files(folder, files)
-        server = Server(fast_folder / "starting", data=folder / "data")
-        try:
-            assert problem(fetch_all(server, acknowledged), acknowledged) is None, cut
-            assert server.post(fresh_id(), "after") == STORED
-        finally:
-            server.kill()
+        server = serve(data=folder / "data")
+        assert problem(fetch_all(server, acknowledged), acknowledged) is None, cut
+        assert server.post(fresh_id(), "after") == STORED
+        server.kill()
 
 
 def exchange_recorded(server, start, requests, unique_id, number):

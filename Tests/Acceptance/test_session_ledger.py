@@ -5,7 +5,7 @@ import time
 from administration import last_line
 from contract import NOT_FOUND, STORED, found
 from http_client import ProtocolError, exchange, get, post
-from server_process import Server, beside, until
+from server_process import beside, until
 from store_files import printed
 
 USERS = 4
@@ -93,23 +93,18 @@ def run_and_kill(ledgers, server, seconds):
             server.kill()
 
 
-def test_sessions_revocations_and_erasures_survive_kill_9(tmp_path, is_long):
+def test_sessions_revocations_and_erasures_survive_kill_9(serve, tmp_path, is_long):
     generator = random.Random(28)
     ledgers = [UserLedger(number) for number in range(USERS)]
     data = tmp_path / "data"
     for _ in range(100 if is_long else 12):
-        server = Server(tmp_path / "server", data=data)
-        try:
-            for ledger in ledgers:
-                ledger.check(server.data, server.address)
-            run_and_kill(ledgers, server, generator.uniform(0.0, 0.3))
-        finally:
-            server.kill()
-    server = Server(tmp_path / "server", data=data)
-    try:
+        server = serve(data=data)
         for ledger in ledgers:
-            ledger.check(server.data, server.address)
-    finally:
-        server.kill()
+            ledger.check(data, server.address)
+        run_and_kill(ledgers, server, generator.uniform(0.0, 0.3))
+    server = serve(data=data)
+    for ledger in ledgers:
+        ledger.check(data, server.address)
+    server.kill()
     assert all(ledger.absent for ledger in ledgers) and sum(ledger.erasures for ledger in ledgers) > 0
     assert "sound" in printed(data, "verify")

@@ -1,5 +1,4 @@
 """The server under systemd: notifications, watchdog, passed sockets, upgrades under load."""
-import contextlib
 import os
 import socket
 import time
@@ -9,7 +8,7 @@ import pytest
 from certificates import make_certificate
 from contract import STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
-from server_process import Server, beside, until
+from server_process import beside, until
 from service_manager import Messages, Service, StoppedThread
 from test_shutdown import IDLE_SECONDS
 
@@ -21,66 +20,53 @@ def notification_socket(tmp_path):
         yield messages
 
 
-def notified(folder, messages, settings=None, **variables):
-    """A server that sends notifications."""
-    return Server(folder, settings, environment={"NOTIFY_SOCKET": messages.address, **variables})
-
-
-@contextlib.contextmanager
-def ending(server):
-    try:
-        yield server
-    finally:
-        server.kill()
-
-
 # Notifications
 
-def test_a_server_tells_that_it_serves_reloads_and_stops(tmp_path, messages):
-    with ending(notified(tmp_path / "server", messages, {"drain_timeout": "20s"})) as server:
-        messages.wait("READY")
-        assert server.post("me", "x") == STORED
+def test_a_server_tells_that_it_serves_reloads_and_stops(serve, messages):
+    server = serve({"drain_timeout": "20s"}, environment={"NOTIFY_SOCKET": messages.address})
+    messages.wait("READY")
+    assert server.post("me", "x") == STORED
 
-        start = len(messages.all())
-        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        os.kill(server.process.pid, 1)
-        reloading = messages.wait("RELOADING", start=start)
-        messages.wait("READY", start=start + 1)
-        assert before <= int(reloading["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    start = len(messages.all())
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    os.kill(server.process.pid, 1)
+    reloading = messages.wait("RELOADING", start=start)
+    messages.wait("READY", start=start + 1)
+    assert before <= int(reloading["MONOTONIC_USEC"]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
-        assert server.stop() == 0
-        stopping = messages.wait("STOPPING", start=start)
-        assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 20_000_000
-        assert [name for message in messages.all() for name in message if message[name] == "1"] == [
-            "READY", "RELOADING", "READY", "STOPPING"]
+    assert server.stop() == 0
+    stopping = messages.wait("STOPPING", start=start)
+    assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 20_000_000
+    assert [name for message in messages.all() for name in message if message[name] == "1"] == [
+        "READY", "RELOADING", "READY", "STOPPING"]
 
 
-def test_a_manager_that_does_not_listen_is_warned_of_once(tmp_path):
-    with ending(Server(tmp_path / "server", environment={"NOTIFY_SOCKET": "/nowhere/notify"})) as server:
-        os.kill(server.process.pid, 1)
-        until(lambda: "SIGHUP received" in server.log())
-        assert server.post("me", "x") == STORED
-        assert server.stop() == 0
-        assert server.log().count("the service manager could not be notified") == 1
+def test_a_manager_that_does_not_listen_is_warned_of_once(serve):
+    server = serve(environment={"NOTIFY_SOCKET": "/nowhere/notify"})
+    os.kill(server.process.pid, 1)
+    until(lambda: "SIGHUP received" in server.log())
+    assert server.post("me", "x") == STORED
+    assert server.stop() == 0
+    assert server.log().count("the service manager could not be notified") == 1
 
 
 # Watchdog
 
 @pytest.mark.parametrize("loop", ["loop 0", "loop 1", "administration"])
-def test_no_sign_of_life_comes_while_a_loop_hangs(tmp_path, messages, loop):
-    with ending(notified(tmp_path / "server", messages, WATCHDOG_USEC="100000")) as server:
-        until(lambda: len(messages.signs()) >= 2)
-        with StoppedThread(server.process, loop):
-            def is_silent():
-                before = len(messages.signs())
-                time.sleep(0.5)
-                return len(messages.signs()) == before
+def test_no_sign_of_life_comes_while_a_loop_hangs(serve, messages, loop):
+    server = serve(environment={"NOTIFY_SOCKET": messages.address, "WATCHDOG_USEC": "100000"})
+    until(lambda: len(messages.signs()) >= 2)
+    with StoppedThread(server.process, loop):
+        def is_silent():
+            before = len(messages.signs())
+            time.sleep(0.5)
+            return len(messages.signs()) == before
 
-            # One may have been sent before the loop stopped.
-            until(is_silent)
-        before = len(messages.signs())
-        until(lambda: len(messages.signs()) > before + 2)
-        assert server.stop() == 0
+        # One may have been sent before the loop stopped.
+        until(is_silent)
+    before = len(messages.signs())
+    until(lambda: len(messages.signs()) > before + 2)
+    assert server.stop() == 0
 
 
 # Sockets

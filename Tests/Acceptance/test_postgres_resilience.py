@@ -59,12 +59,12 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(st
 def test_long_tokens_that_take_seconds_to_arrive_are_asked_for_once(behind, proxy):
     server = behind.serve("server", {"loops": 1, "store": {"timeout": "60s"}, "cache": {"max_bytes": 0}})
     long = "x" * 900_000
-    assert store(server, "long", long) == STORED and store(server, "short", "y") == STORED
+    assert server.post("long", long) == STORED and server.post("short", "y") == STORED
     proxy.throttle(4_000_000)
     with ThreadPoolExecutor(12) as threads:
-        answers = [threads.submit(fetch, server, "long") for _ in range(12)]
+        answers = [threads.submit(server.get, "long") for _ in range(12)]
         assert all(answer.result() == found(long) for answer in answers)
-    assert fetch(server, "short") == found("y")
+    assert server.get("short") == found("y")
     assert not any(count for name, count in metrics(server).items() if name.startswith("token_cache_database_retries_total"))
 
 

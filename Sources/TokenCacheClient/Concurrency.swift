@@ -88,21 +88,27 @@ final class Outcome<Value: Sendable>: Sendable {
 
 /// Runs operations one after the other, in the order in which they were asked for.
 final class Turns: Sendable {
-    private let last = Locked<Task<Void, Never>?>(nil)
+    /// Waits for the last operation.
+    private let last = Locked<@Sendable () async -> Void>({})
+
+    /// Begins an operation, which runs after all earlier ones.
+    func begin<Value: Sendable>(_ operation: @escaping @Sendable () async throws -> Value) -> Task<Value, any Error> {
+        last.withLock { last in
+            let task = Task { [last] in
+                await last()
+                return try await operation()
+            }
+            last = { _ = await task.result }
+            return task
+        }
+    }
 
     /// Runs an operation after all earlier ones.
     ///
     /// It runs to its end even if the waiting task is cancelled.
     func run<Value: Sendable>(_ operation: @escaping @Sendable () async throws -> Value) async throws -> Value {
-        let outcome = Outcome<Value>()
-        last.withLock { last in
-            let previous = last
-            last = Task {
-                await previous?.value
-                await outcome.bring(operation)
-            }
-        }
-        return try await outcome.value()
+        let task = begin(operation)
+        return try await Outcome { try await task.value }.value()
     }
 
     /// Waits until all operations that were started before this call have ended.

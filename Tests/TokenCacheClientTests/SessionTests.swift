@@ -334,6 +334,36 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(cache.done.filter { $0 != "fetch" } == ["store", "clear"])
     }
 
+    enum Moment: CaseIterable { case login, storing, adoption }
+
+    @Test(arguments: Moment.allCases)
+    func `a token counts as stored although the task was cancelled`(moment: Moment) async throws {
+        let (cache, gate) = (MemoryCache(), Gate())
+        let session = session(cache)
+        let new = token("new", clock)
+        gate.shut()
+        cache.storing.shut()
+        let task = Task {
+            if moment == .adoption { return try await session.adopt(new) }
+            try await session.open {
+                await gate.pass()
+                return new
+            }
+        }
+        if moment != .adoption { await gate.reached() }
+        // This login cannot be cancelled.
+        if moment == .login { task.cancel() }
+        gate.open()
+        await cache.storing.reached()
+        task.cancel()
+        // The session is open, and does not wait.
+        #expect(try await session.open() == .open)
+        cache.storing.open()
+        try await until { if await session.isLoginCached { true } else { await session.cachingError != nil } }
+        #expect(await session.cachingError == nil)
+        #expect(cache.information == new)
+    }
+
     // MARK: - Closing
 
     @Test func `a session that is just being opened again is adopted or signed out as any other`() async throws {

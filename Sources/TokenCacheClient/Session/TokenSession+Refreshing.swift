@@ -125,7 +125,8 @@ extension TokenSession {
     func store(_ new: TokenInformation) async throws {
         lastCaching = now()
         do {
-            let isStored = try await writes.run { [self] in
+            // If the waiting task is cancelled, the token is stored nevertheless, and the outcome counts.
+            let isStored = try await writes.begin { [self] in
                 if let present = broadcast.information, present != new { return false }
                 switch cache {
                 case let cache as LayeredTokenCache where await isLoginCached: try await cache.storeContinued(new)
@@ -133,7 +134,7 @@ extension TokenSession {
                 default: try await cache.store(new)
                 }
                 return true
-            }
+            }.value
             if isStored, currentToken?.loginID == new.loginID { isLoginCached = true }
             if currentToken == new { cachingError = nil }
         } catch {

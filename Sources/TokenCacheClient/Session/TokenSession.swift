@@ -2,7 +2,7 @@ public import Foundation
 
 /// The life of a login: opens from a cached token or by asking the user, keeps the token fresh, ends, and can be opened again.
 ///
-/// An app needs one object as long as it runs. Usable from any task. A cancelled task stops waiting at once.
+/// An app needs one object as long as it runs. Usable from any task. A cancelled task stops waiting at once, except in `adopt`.
 public actor TokenSession {
     /// Obtains a token by asking the user.
     ///
@@ -140,7 +140,9 @@ public actor TokenSession {
 
     /// Waits until a cancelled operation has ended, which must not be joined.
     private func passCancelled() async throws {
-        while let task = opening?.task, task.isCancelled { try await Outcome { await task.value }.value() }
+        while !state.isOpen, let task = opening?.task, task.isCancelled {
+            try await Outcome { await task.value }.value()
+        }
     }
 
     private func wait(for opening: (outcome: Outcome<State>, task: Task<Void, Never>)) async throws -> State {
@@ -270,7 +272,7 @@ public actor TokenSession {
 
     /// Ends the session, in any state; the token stays in the cache, from which it can be opened again.
     ///
-    /// When the call returns, all writes of the session have ended.
+    /// When the call returns, all writes of the session have ended, unless the task was cancelled.
     public func close() async {
         end(.closed)
         await writes.finish()

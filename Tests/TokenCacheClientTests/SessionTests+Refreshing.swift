@@ -158,6 +158,25 @@ extension SessionTests {
         }
     }
 
+    @Test func `the account ends after the token, also if the task is cancelled`() async throws {
+        let server = MemoryCache()
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(.memory, user: "a"), remote: server, patience: .seconds(3_600))
+        let session = session(cache)
+        let one = token(clock)
+        try await session.open { one }
+        server.gate.shut()
+        let told = Locked<[Bool]>([])
+        let task = Task { try await session.signOut { isSent in told.withLock { $0.append(isSent) } } }
+        await server.gate.reached()
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        #expect(told.withLock { $0 } == [])
+        server.gate.open()
+        try await until { told.withLock { !$0.isEmpty } }
+        #expect(told.withLock { $0 } == [true])
+    }
+
     @Test func `a thousand tasks, one refresh`() async throws {
         let session = session(MemoryCache(token(expires: 10, clock)))
         try await session.open()

@@ -289,17 +289,16 @@ public actor TokenSession {
     ///   and the closure was called; call this method again to clear the token.
     public func signOut(then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)? = nil) async throws {
         end(.signedOut)
-        var failure: (any Error)?
-        do {
-            try await writes.run { [cache] in try await cache.clear() }
-        } catch {
-            failure = error
-        }
-        if let endAccount {
-            let isWaiting = await (cache as? LayeredTokenCache)?.isWriteWaiting() == true
-            try await endAccount(failure == nil && !isWaiting)
-        }
-        if let failure { throw failure }
+        let clearing = writes.begin { [cache] in try await cache.clear() }
+        // If the task is cancelled, it stops waiting, and the account ends nevertheless.
+        try await Outcome { [cache] in
+            let cleared = await clearing.result
+            if let endAccount {
+                let isWaiting = await (cache as? LayeredTokenCache)?.isWriteWaiting() == true
+                try await endAccount((try? cleared.get()) != nil && !isWaiting)
+            }
+            try cleared.get()
+        }.value()
     }
 
     func end(_ ending: Ending) {

@@ -324,6 +324,17 @@ import Testing
         try await until { !isQueued }
     }
 
+    @Test func `a sign-out that waits has the session of the app, not the one that was sent last`() async throws {
+        let (server, session) = (VersionedServer(), Locked("tcs_a"))
+        let cache = layered(
+            remote: try remote(.session { _ in session.withLock { $0 } }, server.transport()))
+        try await cache.store(token("one"))
+        session.withLock { $0 = "tcs_b" }
+        server.isDown.withLock { $0 = true }
+        try await cache.clear()
+        #expect(disk.record?.write?.credential?.text == "tcs_b")
+    }
+
     @Test func `many who fetch at once get the same answer, and wait for the same write`() async throws {
         let one = token("one")
         try await server.store(one)

@@ -95,10 +95,10 @@ extension LayeredTokenCache {
         }
     }
 
-    /// Stores the credential of the last request with a waiting sign-out that has none.
+    /// Stores the credential of the last request with a waiting sign-out.
     func keepCredential() async {
         guard let credential = (remote as? RemoteTokenCache)?.credential, let record = try? await record(),
-            record.information == nil, let write = record.write, write.credential == nil
+            record.information == nil, let write = record.write, write.credential != credential
         else { return }
         try? await change(isKept: false) { record in
             if record?.write?.id == write.id { record?.write?.credential = credential }
@@ -152,8 +152,10 @@ extension LayeredTokenCache {
         guard record.information == nil else {
             return try await send(record, write, to: remote, isFirstTry: isFirstTry)
         }
-        // The app may no longer have a session of the user who has signed out.
-        if let credential = write.credential, let cache = (remote as? RemoteTokenCache)?.cache(by: credential) {
+        // After the first try, the app may no longer have a session of the user who has signed out.
+        if !isFirstTry, let credential = write.credential,
+            let cache = (remote as? RemoteTokenCache)?.cache(by: credential)
+        {
             do {
                 return try await send(record, write, to: cache, isFirstTry: isFirstTry)
             } catch let error as TokenCacheError where error.isPermanent {}

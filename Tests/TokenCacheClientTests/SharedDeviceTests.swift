@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Testing
 
@@ -95,6 +96,32 @@ private final class ContestedDisk: LocalStorage {
             try await process(disk).synchronize()
             #expect(server.token == nil)
         }
+    }
+
+    @Test func `a token is cleared after a change that another process has begun`() async throws {
+        let contested = ContestedDisk()
+        let disk = contested.disk
+        let local = LocalTokenCache(contested, user: "a")
+        let item = LocalRecord(token("two")).data(of: "a")
+        let (isClearing, other) = (DispatchSemaphore(value: 0), Outcome<Void>())
+        await withCheckedContinuation { begun in
+            DispatchQueue.global().async {
+                let result = Result {
+                    try disk.exclusively { () throws(TokenCacheError) in
+                        begun.resume()
+                        isClearing.wait()
+                        try disk.write(item)
+                    }
+                }
+                other.finish(result)
+            }
+        }
+        // Just before it waits for the lock.
+        contested.interfere { isClearing.signal() }
+        try await local.clear()
+        isClearing.signal()
+        try await other.value()
+        #expect(disk.information == nil)
     }
 
     @Test(arguments: [true, false])

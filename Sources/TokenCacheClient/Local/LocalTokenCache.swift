@@ -79,8 +79,12 @@ public struct LocalTokenCache: TokenCaching {
 
     /// Removes the token from this device, whatever its format: signing out always works.
     @concurrent public func clear() async throws {
-        // Without the lock: a full disk may have no room for its file.
-        try storage.remove()
+        do {
+            try storage.exclusively { () throws(TokenCacheError) in try storage.remove() }
+        } catch {
+            // A full disk may have no room for the lock's file.
+            try storage.remove()
+        }
     }
 
     // MARK: - Records

@@ -192,6 +192,24 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `a token without a date keeps that of its first fetch`(hasVersions: Bool) async throws {
+        let server = VersionedServer(hasVersions: hasVersions)
+        let text = #"{"com.facebook.sdk:TokenInformationTokenKey":"one"}"#
+        server.row.withLock { $0 = VersionedServer.Row(text: text, version: 7) }
+        let (one, base) = (token("one"), hasVersions ? .version(#""7""#) : TokenBase(contentOf: text))
+        try await LocalTokenCache(disk, user: "a").update { record in
+            record = LocalRecord(one, base: base)
+            record?.refreshingUntil = one.refreshDate
+        }
+        let item = disk.state.withLock { $0.item }
+        let cache = layered(remote: try remote(.session { _ in "tcs_a" }, server.transport()))
+        let session = patientSession(cache: cache)
+        #expect(try await session.open() == .open)
+        #expect(try await session.reload() == .open)
+        #expect(disk.state.withLock { $0.item } == item)
+    }
+
     // MARK: - Writing
 
     @Test func `writes without the server are sent later, also after a restart`() async throws {

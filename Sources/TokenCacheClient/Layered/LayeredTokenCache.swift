@@ -176,7 +176,8 @@ public actor LayeredTokenCache: TokenCaching {
         try? await change(isKept: false) { record in
             // The answer is older than what was written meanwhile, here or by another process.
             let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
-            if isAsBefore, !new.isSame(as: record) { record = new }
+            // The same version stays as it is: a token without a date would get a new one.
+            if isAsBefore, record?.base != new.base { record = new }
         }
         return ((try? await record()) ?? new).information
     }

@@ -14,6 +14,8 @@ extension SessionTests {
         let cases: [(TokenInformation, Duration, Outcome)] = [
             (token(clock), .seconds(60), .kept), (token(refreshed: -day, clock), .seconds(60), .kept),
             (token(refreshed: -day - 1, clock), .seconds(60), .due), (token(expires: 61, clock), .seconds(60), .kept),
+            // Before the clock was set back.
+            (token(refreshed: day, clock), .zero, .kept), (token(refreshed: day + 1, clock), .zero, .due),
             (token(expires: 60, clock), .seconds(60), .urgent),
             (token(expires: 3_601, clock), .seconds(3_600), .kept),
             (token(expires: 3_600, clock), .seconds(3_600), .urgent), (token(expires: -10, clock), .zero, .urgent),
@@ -212,7 +214,10 @@ extension SessionTests {
         let relaxed = session(MemoryCache(old))
         try await relaxed.open()
         var events = relaxed.events.makeAsyncIterator()
-        for (expected, isTried) in [(1, true), (1, false), (2, true)] {
+        let tries: [(Int, Bool, TimeInterval)] = [
+            (1, true, 1_801), (1, false, 1_801), (2, true, -3_601), (3, true, 7_200),
+        ]
+        for (expected, isTried, later) in tries {
             let found = try await relaxed.token(refresh: { _ in
                 calls.withLock { $0 += 1 }
                 throw Trouble()
@@ -220,7 +225,7 @@ extension SessionTests {
             #expect(found == old)
             if isTried { _ = await events.next() }
             #expect(calls.withLock { $0 } == expected)
-            clock.advance(by: 1_801)
+            clock.advance(by: later)
         }
         // Without anything to refresh by, it is used until it has surely expired.
         #expect(try await relaxed.token() == old)

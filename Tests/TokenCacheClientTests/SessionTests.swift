@@ -162,7 +162,8 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(try await session.open() == .open)
     }
 
-    @Test func `unknown is not signed out`() async throws {
+    @Test(arguments: [61, -61] as [TimeInterval])
+    func `unknown is not signed out`(later: TimeInterval) async throws {
         let cache = MemoryCache()
         cache.fail()
         let session = session(cache)
@@ -174,7 +175,7 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         // It could not be cached, and is tried again.
         #expect(await session.cachingError is Trouble)
         cache.fail(false)
-        clock.advance(by: 61)
+        clock.advance(by: later)
         _ = try await session.token()
         try await until { cache.information == login }
         try await until { await session.cachingError == nil }

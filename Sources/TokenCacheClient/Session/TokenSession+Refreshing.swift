@@ -37,7 +37,7 @@ extension TokenSession {
             return try await refreshed(information, by: refresh).value()
         }
         // An event reports its failure.
-        if isDue(information, at: time), time.timeIntervalSince(lastRefresh) > Self.refreshPause {
+        if isDue(information, at: time), abs(time.timeIntervalSince(lastRefresh)) > Self.refreshPause {
             _ = refreshed(information, by: refresh)
         }
         return information
@@ -51,7 +51,8 @@ extension TokenSession {
 
     private func isDue(_ information: TokenInformation, at time: Date) -> Bool {
         guard information.expirationDate != nil, let date = information.refreshDate else { return true }
-        return time.timeIntervalSince(date) > Self.refreshAge
+        // A later date was written before the clock was set back.
+        return abs(time.timeIntervalSince(date)) > Self.refreshAge
     }
 
     // MARK: - One refresh
@@ -161,7 +162,7 @@ extension TokenSession {
     /// Begins to store the present token again, if it could not be cached.
     private func storeAgain() {
         guard cachingError != nil, let information = currentToken,
-            now().timeIntervalSince(lastCaching) > Self.cachingPause
+            abs(now().timeIntervalSince(lastCaching)) > Self.cachingPause
         else { return }
         // Now, so that the next call does not begin it as well.
         lastCaching = now()

@@ -58,7 +58,8 @@ public actor Users {
     ///   - id: The user.
     ///   - name: What your app shows; nil keeps the present name.
     /// - Returns: The user's session: the present one if they are current, otherwise a new one, to be opened.
-    /// - Throws: What making the session throws, and `TokenCacheError`; the current user does not change then.
+    /// - Throws: What making the session throws, and `TokenCacheError`; the current user does not change then. After a
+    ///   `CancellationError`, the user changes nevertheless.
     @discardableResult
     public func `switch`(to id: String, name: String? = nil) async throws -> TokenSession {
         try await turns.run { try await self.change(to: id, name: name) }

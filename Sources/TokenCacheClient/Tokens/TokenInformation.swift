@@ -13,7 +13,7 @@ public struct TokenInformation: Sendable, Hashable {
     public var token: String
     /// When the token expires: `Date.distantFuture` for never, nil if that is unknown, as the stored date cannot be read.
     ///
-    /// A token with an unknown expiration is used, and refreshed soon.
+    /// A token with an unknown expiration is used, and refreshed soon. New information needs a date: nil would be stored as never.
     public var expirationDate: Date?
     /// When the token was obtained or last extended.
     public var refreshDate: Date?
@@ -34,6 +34,8 @@ public struct TokenInformation: Sendable, Hashable {
     /// A session gives one to each login. Tokens of other apps have none, so that a login cannot be told from a refresh.
     public var loginID: String?
     /// The service's refresh token, if it has such; a secret.
+    ///
+    /// A session does not open from an expired token, also if there is a refresh token.
     public var refreshToken: String?
     /// The ID token of OpenID Connect, which says who the user is; a secret.
     public var idToken: String?

@@ -28,7 +28,8 @@ let token = TokenInformation(token: "")
 let cache = LayeredTokenCache(local: LocalTokenCache(.memory, user: ""), remote: LocalTokenCache(.memory, user: ""))
 let session = TokenSession(cache: cache)
 
-func makeSession(for account: Account) throws -> TokenSession { session }
+func makeCache(for account: Account) throws -> LayeredTokenCache { cache }
+func makeSession(_ cache: LayeredTokenCache) -> TokenSession { session }
 func showFeed() {}
 func showLoginButton() {}
 func showWhatWorksOffline() {}

@@ -34,7 +34,12 @@ package struct ServerProcess: Sendable {
         // A start that is refused over these files leaves no new store and no new key ring behind.
         try Server.examineFiles(settings) { _ in false }
         // After the addresses: starting a second server by mistake fails before it creates a store.
-        let (store, directory) = try StoreSelection.open(settings, logger: logger)
+        let (store, directory): (any TokenStore, DataDirectory)
+        do throws(StoreOpenError) {
+            (store, directory) = try StoreSelection.open(settings, logger)
+        } catch {
+            throw .store(error)
+        }
         let control = AdministrationListener.control(in: directory.path, logger)
         server = try Server(loaded, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)

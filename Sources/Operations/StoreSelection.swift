@@ -2,35 +2,31 @@ internal import FoundationEssentials
 internal import Logging
 internal import SQLiteStore
 internal import Server
-package import Settings
-package import TokenStore
+internal import Settings
+internal import TokenStore
 
 #if PostgreSQL
 internal import PostgresStore
 #endif
 
 /// Chooses the store; no other file knows which stores there are.
-package enum StoreSelection {
-    /// Refuses a store that this program does not have, without looking whether it is there.
-    package static func check(_ settings: Settings) throws(StoreOpenError) {
-        _ = try provider(settings)
-    }
-
+enum StoreSelection {
     /// The store that the settings describe.
     ///
     /// - Parameters:
     ///   - settings: Name the store and how it is used.
+    ///   - logger: Receives the store's events; nil if nobody wants to know them.
     ///   - ignoresCredential: Whether to ignore the credential with the database's password, as it is another role's.
     ///   - waitsForDatabase: Whether to open the store also if its database cannot be reached, as a server does.
     static func provider(
-        _ settings: Settings, ignoresCredential: Bool = false, waitsForDatabase: Bool = false
+        _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, waitsForDatabase: Bool = false
     ) throws(StoreOpenError) -> any StoreProvider {
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
-            return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings))
+            return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings, logger))
         }
         #if PostgreSQL
-        var options = options(settings)
+        var options = options(settings, logger)
         options.waitsForDatabase = waitsForDatabase
         return PostgresStoreProvider(
             try postgres(settings, url, ignoresCredential: ignoresCredential), options: options)
@@ -68,7 +64,7 @@ package enum StoreSelection {
         )
     }
 
-    private static func options(_ settings: Settings) -> StoreOptions {
+    private static func options(_ settings: Settings, _ logger: Logger?) -> StoreOptions {
         var options = StoreOptions(keyRing: keyRing(settings))
         options.isSealed = settings.sealing.isEnabled
         options.retention = settings.storeRetention
@@ -76,6 +72,7 @@ package enum StoreSelection {
         options.queueLimit = settings.bufferLimit / 2
         options.queueTime = settings.store.queueTime
         options.acceptsDamagedWAL = settings.store.acceptsDamagedWAL
+        if let logger { options.report = { logger.log(level: $0.severity.level, "\($0)") } }
         return options
     }
 
@@ -83,42 +80,12 @@ package enum StoreSelection {
     ///
     /// - Returns: The store, and the folder, which stays locked as long as it is referenced or until the store is closed.
     static func open(
-        _ settings: Settings, logger: Logger
-    ) throws(StartError) -> (store: any TokenStore, directory: DataDirectory) {
-        let (provider, directory): (any StoreProvider, DataDirectory)
-        do throws(StoreOpenError) {
-            // Before the folder is locked, which creates it.
-            provider = try self.provider(settings, waitsForDatabase: true)
-            directory = try lock(settings)
-        } catch {
-            throw .store(error)
-        }
-        return (try open(provider, in: directory, logger), directory)
-    }
-
-    /// Opens a command's store, in a folder that the caller has locked unless the store may be shared.
-    static func open(
-        _ settings: Settings, in directory: DataDirectory, logger: Logger
-    ) throws(StartError) -> any TokenStore {
-        let provider: any StoreProvider
-        do throws(StoreOpenError) {
-            provider = try self.provider(settings)
-        } catch {
-            throw .store(error)
-        }
-        return try open(provider, in: directory, logger)
-    }
-
-    private static func open(
-        _ provider: any StoreProvider, in directory: DataDirectory, _ logger: Logger
-    ) throws(StartError) -> any TokenStore {
-        do throws(StoreOpenError) {
-            return try provider.open(in: directory) { event in
-                logger.log(level: event.severity.level, "\(event)")
-            }
-        } catch {
-            throw .store(error)
-        }
+        _ settings: Settings, _ logger: Logger
+    ) throws(StoreOpenError) -> (store: any TokenStore, directory: DataDirectory) {
+        // Before the folder is locked, which creates it.
+        let provider = try provider(settings, logger, waitsForDatabase: true)
+        let directory = try lock(settings)
+        return (try provider.open(in: directory), directory)
     }
 
     /// Locks the data folder; creates it if it is missing.
@@ -132,7 +99,7 @@ package enum StoreSelection {
 }
 
 extension StoreEvent.Severity {
-    var level: Logger.Level {
+    fileprivate var level: Logger.Level {
         switch self {
         case .fault: .error
         case .warning: .warning

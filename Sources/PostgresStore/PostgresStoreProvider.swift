@@ -4,9 +4,9 @@ internal import System
 package import TokenStore
 
 /// Opens the store in the database that `store.url` names.
-package struct PostgresStoreProvider: StoreProvider {
-    private let postgres: PostgresOptions
-    private var options: StoreOptions
+package struct PostgresStoreProvider: SharedStoreProvider {
+    let postgres: PostgresOptions
+    private(set) var options: StoreOptions
 
     /// - Parameters:
     ///   - postgres: Where the database is, and how it is used.
@@ -18,33 +18,17 @@ package struct PostgresStoreProvider: StoreProvider {
 
     package var software: StoreSoftware { StoreSoftware(name: "libpq", version: PostgresLibrary.version) }
 
-    package var fileNames: [String] { [] }
+    package func inspect() -> StoreInspection { DatabaseInspector(postgres).inspect() }
 
-    package var isShared: Bool { true }
-
-    package var missingPath: String? { nil }
-
-    package var examiner: (any StoreExaminer)? { nil }
-
-    package var inspector: (any StoreInspector)? { DatabaseInspector(postgres) }
-
-    package var backupVerifier: (any BackupVerifier)? { nil }
-
-    package var migrator: (any SchemaMigrator)? { PostgresMigrator(postgres, options.retention) }
-
-    package func open(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any TokenStore {
-        try open(Upkeep.Times(), report: report)
+    package func open(in directory: DataDirectory) throws(StoreOpenError) -> any TokenStore {
+        try open(Upkeep.Times())
     }
 
     /// - Parameter times: Those of the background work; tests use shorter ones.
-    func open(
-        _ times: Upkeep.Times, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> PostgresTokenStore {
+    func open(_ times: Upkeep.Times) throws(StoreOpenError) -> PostgresTokenStore {
         // A placeholder: until the store is open and its keys are known, nothing is stored or looked up.
         let sealing = Sealing(.clear(index: .random()))
-        let state = PostgresState(sealing: sealing, versions: VersionClock(), postgres, options, report: report)
+        let state = PostgresState(sealing: sealing, versions: VersionClock(), postgres, options)
         let store = PostgresTokenStore(postgres, options, state, times)
         if options.waitsForDatabase { try checkKeyRing() }
         try store.open()
@@ -61,31 +45,21 @@ package struct PostgresStoreProvider: StoreProvider {
         }
     }
 
-    package func takeOffline(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> (any OfflineStore)? { nil }
-
-    package func copySource(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopySource {
-        try PostgresCopySource.open(postgres) { (isSealed) throws(StoreOpenError) in try keys(isSealed, report) }
+    package func copySource(in directory: DataDirectory) throws(StoreOpenError) -> any CopySource {
+        try PostgresCopySource.open(postgres) { (isSealed) throws(StoreOpenError) in try keys(isSealed) }
     }
 
-    package func copyTarget(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopyTarget {
-        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in try keys(nil, report) }
+    package func copyTarget(in directory: DataDirectory) throws(StoreOpenError) -> any CopyTarget {
+        try PostgresCopyTarget(postgres) { () throws(StoreOpenError) in try keys(nil) }
     }
 
     /// Opens the store and closes it again; returns its state for the keys and the version clock.
     ///
     /// - Parameter isSealed: Nil for what the settings say.
-    private func keys(
-        _ isSealed: Bool?, _ report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> PostgresState {
+    private func keys(_ isSealed: Bool?) throws(StoreOpenError) -> PostgresState {
         var own = self
         own.options.isSealed = isSealed ?? options.isSealed
-        let store = try own.open(Upkeep.Times(), report: report)
+        let store = try own.open(Upkeep.Times())
         defer { store.close() }
         return store.state
     }

@@ -16,7 +16,6 @@ package final class SQLiteTokenStore: TokenStore {
     /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
     private let eraser: UserEraser
-    private let report: @Sendable (StoreEvent) -> Void
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
 
@@ -25,10 +24,7 @@ package final class SQLiteTokenStore: TokenStore {
     /// - Parameters:
     ///   - directory: The folder, locked; `close` unlocks it.
     ///   - options: The operator's settings.
-    ///   - report: Called with events that operators should know, from any thread; must return soon.
-    package init(
-        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
+    package init(in directory: DataDirectory, options: StoreOptions) throws(SQLiteOpenError) {
         // Must precede the first connection. An error only means that one is open already; the setting is then in
         // force.
         _ = csqlite_disable_memory_statistics()
@@ -36,21 +32,18 @@ package final class SQLiteTokenStore: TokenStore {
         // A file that an interrupted restore or copy has left may be in the clear.
         file.discardNew()
         BackupFile.discardUnfinished(in: directory.path)
-        self.report = report
-        let opener = StoreOpener(directory: directory.path, database: file.path, options: options, report: report)
+        let opener = StoreOpener(directory: directory.path, database: file.path, options: options)
         let opened = try opener.open()
         let state = StoreState(
             sealing: opened.sealing, retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
         )
         let database = RecoveringDatabase(opened, opener, state: state, directory: directory)
-        let writerThread = WriterThread(
-            database, state: state,
-            admission: WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime), report: report)
+        let writerThread = WriterThread(database, state: state, options: options)
         let open = OpenDatabase(
             directory: directory, path: file.path, options: options, state: state, writerThread: writerThread)
         self.open = open
-        let eraser = UserEraser(open, report: report)
+        let eraser = UserEraser(open)
         self.eraser = eraser
         let handle = WaitingHandle { (deliver) throws(StoreError) in try open.handle(eraser, deliver) }
         administrator = SQLiteAdministrator(open, handle: handle)
@@ -100,7 +93,7 @@ package final class SQLiteTokenStore: TokenStore {
     }
 
     package func preload() {
-        let preloader = Preloader(path: path, report: report)
+        let preloader = Preloader(path: path, report: options.report)
         runningPreloader.withLock { $0 = preloader }
         preloader.start()
     }
@@ -172,54 +165,16 @@ package struct SQLiteStoreProvider: StoreProvider {
 
     package var software: StoreSoftware { SQLiteLibrary.software }
 
-    package var fileNames: [String] { DatabaseFileName.all }
-
-    package var isShared: Bool { false }
-
-    package var missingPath: String? {
-        // That this user may not look up the path is reported when the store is opened.
-        guard unsafe access(path, F_OK) != 0, errno == ENOENT || errno == ENOTDIR else { return nil }
-        return path
+    package func open(in directory: DataDirectory) throws(StoreOpenError) -> any TokenStore {
+        try general { () throws(SQLiteOpenError) in try SQLiteTokenStore(in: directory, options: options) }
     }
 
-    package var examiner: (any StoreExaminer)? { self }
-
-    package var inspector: (any StoreInspector)? { nil }
-
-    package var backupVerifier: (any BackupVerifier)? { self }
-
-    package var migrator: (any SchemaMigrator)? { nil }
-
-    package func open(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any TokenStore {
-        try general { () throws(SQLiteOpenError) in
-            try SQLiteTokenStore(in: directory, options: options, report: report)
-        }
+    package func copySource(in directory: DataDirectory) throws(StoreOpenError) -> any CopySource {
+        try general { () throws(SQLiteOpenError) in try SQLiteCopySource(in: directory, options: options) }
     }
 
-    package func takeOffline(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> (any OfflineStore)? {
-        try general { () throws(SQLiteOpenError) in
-            try OfflineSQLiteStore(in: directory, options: options, report: report)
-        }
-    }
-
-    package func copySource(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopySource {
-        try general { () throws(SQLiteOpenError) in
-            try SQLiteCopySource(in: directory, options: options, report: report)
-        }
-    }
-
-    package func copyTarget(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopyTarget {
-        try general { () throws(SQLiteOpenError) in
-            try SQLiteCopyTarget(in: directory, options: options, report: report)
-        }
+    package func copyTarget(in directory: DataDirectory) throws(StoreOpenError) -> any CopyTarget {
+        try general { () throws(SQLiteOpenError) in try SQLiteCopyTarget(in: directory, options: options) }
     }
 
     /// Runs a closure, and throws its errors as every store does.

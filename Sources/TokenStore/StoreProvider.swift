@@ -1,66 +1,83 @@
-/// The store that the settings describe, while it is closed: how it is opened, and what can be done with it until then.
+/// The store that the settings describe, while it is closed: how it is opened, and how its rows are copied.
 ///
-/// Capabilities that only some stores have are nil for the others; see `StoreCapability`.
+/// Each is either a `FileStoreProvider` or a `SharedStoreProvider`.
 ///
 /// Any thread.
 package protocol StoreProvider: Sendable {
     var software: StoreSoftware { get }
 
-    /// Names of the files that the store keeps in the data folder; empty for a store that keeps none there.
-    var fileNames: [String] { get }
-
-    /// Whether several processes may have the store open at the same time; otherwise the data folder's lock keeps others out.
-    var isShared: Bool { get }
-
-    /// Where the store would be, if there is certainly none yet; nil if there is one or that cannot be told.
-    var missingPath: String? { get }
-
-    /// Looks at the store without opening it.
-    var examiner: (any StoreExaminer)? { get }
-
-    /// Looks at the store from outside, whether or not a server has it open; nil for a store on this machine.
-    var inspector: (any StoreInspector)? { get }
-
-    /// Looks at files that `StoreBackups` has written; nil for a store that writes none.
-    var backupVerifier: (any BackupVerifier)? { get }
-
-    /// Makes and changes the store's tables; nil for a store that does that by itself when it is opened.
-    var migrator: (any SchemaMigrator)? { get }
-
     /// Opens the store, creating it if it is missing.
     ///
-    /// - Parameters:
-    ///   - directory: The data folder, locked unless the store is shared. A store that keeps its files there unlocks it when it is
-    ///     closed.
-    ///   - report: Told of what operators should know. Called from any thread; must return soon.
-    func open(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any TokenStore
-
-    /// Takes the store for what can only be done while no server has it open; nil if the store cannot do any of that.
-    ///
-    /// - Parameters:
-    ///   - directory: The data folder.
-    ///   - report: As for `open`.
-    func takeOffline(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> (any OfflineStore)?
+    /// - Parameter directory: The data folder, locked unless the store is shared. A store that keeps its files there unlocks it when
+    ///   it is closed.
+    func open(in directory: DataDirectory) throws(StoreOpenError) -> any TokenStore
 
     /// Begins to read all rows for another store, sealed or in the clear as they are.
     ///
-    /// - Parameters:
-    ///   - directory: The data folder, locked unless the store is shared.
-    ///   - report: As for `open`.
-    func copySource(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopySource
+    /// - Parameter directory: The data folder, locked unless the store is shared.
+    func copySource(in directory: DataDirectory) throws(StoreOpenError) -> any CopySource
 
     /// Begins to fill the store with another one's rows; refused unless it is empty and no server uses it.
     ///
-    /// The parameters are those of `copySource`.
-    func copyTarget(
-        in directory: DataDirectory, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(StoreOpenError) -> any CopyTarget
+    /// - Parameter directory: As for `copySource`.
+    func copyTarget(in directory: DataDirectory) throws(StoreOpenError) -> any CopyTarget
+}
+
+extension StoreProvider {
+    /// Whether several processes may have the store open at the same time; otherwise the data folder's lock keeps others out.
+    package var isShared: Bool { self is any SharedStoreProvider }
+}
+
+/// A store in files in the data folder, and what can be done with these files and with backups while it is closed.
+package protocol FileStoreProvider: StoreProvider {
+    /// Where the database is.
+    var path: String { get }
+
+    /// Whether there is certainly no database yet; false if that cannot be told.
+    var isMissing: Bool { get }
+
+    /// Names of the files in the data folder.
+    var fileNames: [String] { get }
+
+    /// The copy of a damaged WAL that is kept beside the store; nil if there is none.
+    var damagedCopy: String? { get }
+
+    /// Looks at the store without changing anything; nil when there is none.
+    func examine() throws(StoreOpenError) -> StoreExamination?
+
+    /// Whether a file begins like a backup that `StoreAdministrator.backUp` has written.
+    func isBackup(_ path: String) -> Bool
+
+    /// Checks that a backup could be restored: opens every row with the present key ring, without changing anything.
+    ///
+    /// - Parameters:
+    ///   - path: The backup's path.
+    ///   - progress: Counted in tokens.
+    func verify(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> BackupVerification
+
+    /// Replaces the store by a backup, without the users that were erased after the backup was made.
+    ///
+    /// - Parameters:
+    ///   - directory: The data folder, locked.
+    ///   - path: The backup's path.
+    ///   - keepsSessions: Whether the backup's sessions become valid again, although some may have been ended since.
+    ///   - progress: Counted in tokens.
+    func restore(
+        in directory: DataDirectory, from path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreReplacement
+}
+
+/// A store in a database on other machines, which several servers share.
+package protocol SharedStoreProvider: StoreProvider {
+    /// Looks at the database from outside, whether or not a server uses it, and says what was found, good and bad.
+    ///
+    /// Takes seconds, and blocks its thread meanwhile.
+    func inspect() -> StoreInspection
+
+    /// Creates the tables and whatever else the servers need, unless they exist already; the servers themselves never do that.
+    ///
+    /// May be repeated.
+    func migrate() throws(StoreOpenError) -> SchemaMigration
 }
 
 /// The capabilities that only some stores have.
@@ -90,7 +107,7 @@ package enum StoreCapability: CaseIterable, Sendable {
     }
 }
 
-/// An operator's settings of a store.
+/// An operator's settings of a store, and who is told of its events.
 package struct StoreOptions: Sendable {
     /// Whether rows are sealed.
     package var isSealed = true
@@ -110,6 +127,10 @@ package struct StoreOptions: Sendable {
     /// Whether a store whose database cannot be reached is opened nevertheless, and used as soon as the database is there: for
     /// a server, which answers its clients meanwhile that it cannot serve them.
     package var waitsForDatabase = false
+    /// Told of what operators should know.
+    ///
+    /// Called on any thread; must return soon.
+    package var report: @Sendable (StoreEvent) -> Void = { _ in }
 
     package init(keyRing: KeyRingFile) {
         self.keyRing = keyRing

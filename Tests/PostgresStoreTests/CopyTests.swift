@@ -20,12 +20,12 @@ import Testing
         let directory = DataDirectory(withoutLock: source.folder.path)
         // The store is sealed, whatever the settings say.
         return try TestServer.provider(source.database, source.folder, isSealed: false)
-            .copySource(in: directory) { _ in }
+            .copySource(in: directory)
     }
 
     private func filler(isSealed: Bool = true) throws -> any CopyTarget {
         try TestServer.provider(target, folder, isSealed: isSealed)
-            .copyTarget(in: DataDirectory(withoutLock: folder.path)) { _ in }
+            .copyTarget(in: DataDirectory(withoutLock: folder.path))
     }
 
     private func fill() async throws -> WaitingHandle {

@@ -15,7 +15,7 @@ import Testing
         defer { withExtendedLifetime(folder) {} }
         let provider = TestServer.provider(database, folder, isSealed: isSealed)
         do throws(StoreOpenError) {
-            try provider.open(TestServer.times) { _ in }.close()
+            try provider.open(TestServer.times).close()
             return nil
         } catch {
             return error
@@ -54,7 +54,7 @@ import Testing
                 group.addTask {
                     do throws(StoreOpenError) {
                         let provider = TestServer.provider(database, folder)
-                        return (try provider.open(TestServer.times) { _ in }, nil)
+                        return (try provider.open(TestServer.times), nil)
                     } catch {
                         return (nil, error)
                     }

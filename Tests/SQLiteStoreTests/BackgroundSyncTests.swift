@@ -12,7 +12,7 @@ import Testing
 
     init() throws {
         let options = StoreOptions(in: folder.path) { $0.isSealed = false }
-        opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
+        opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options)
         writer = try opener.open().writer
         for name in 1...9 { try write(UInt8(name), 0) }
         // With this row the database is not small.

@@ -60,7 +60,7 @@ import Testing
         try SQLiteConnection(path: backup, mode: .readWrite).execute(change)
         #expect(try !verify().isSound)
         #expect(throws: StoreError.self) {
-            try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data)) { _ in }.restore(backup) { _ in }
+            try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data)).restore(backup) { _ in }
         }
         try SQLiteConnection(path: path, mode: .readWrite).execute(change)
         let store = try SQLiteTokenStore(at: data)

@@ -25,8 +25,8 @@ import Testing
         let to = try DataDirectory(path: path(target), creates: true)
         defer { for directory in [from, to] { directory.unlock() } }
         // Whether the source is sealed is the store's own business.
-        let reader = try SQLiteCopySource(in: from, options: options(source, isSealed: isSealed)) { _ in }
-        let filler = try SQLiteCopyTarget(in: to, options: options(target, isSealed: isSealed)) { _ in }
+        let reader = try SQLiteCopySource(in: from, options: options(source, isSealed: isSealed))
+        let filler = try SQLiteCopyTarget(in: to, options: options(target, isSealed: isSealed))
         return try StoreCopy(from: reader, to: filler) { progress($0, $1, filler) }.run(
             skipsUnreadable: skipsUnreadable)
     }
@@ -82,7 +82,7 @@ import Testing
         let directory = try DataDirectory(path: path("data"), creates: true)
         var options = options("data", isSealed: false)
         options.retention.afterWritten = .seconds(60)
-        let target = try SQLiteCopyTarget(in: directory, options: options) { _ in }
+        let target = try SQLiteCopyTarget(in: directory, options: options)
         let rows = (0..<3).map { number in
             CopiedRow.token(
                 Token(id: [UInt8(number)], info: [1]), RowTimes(writtenAt: 1, expiresAt: nil), TokenVersion(rawValue: 9)
@@ -116,7 +116,7 @@ import Testing
         try Data().write(to: URL(filePath: database))
         try Data([1, 2, 3]).write(to: URL(filePath: wal))
         #expect(throws: SQLiteOpenError.emptied(path: database)) {
-            try SQLiteCopySource(in: directory, options: options("from", isSealed: true)) { _ in }
+            try SQLiteCopySource(in: directory, options: options("from", isSealed: true))
         }
         #expect(try Data(contentsOf: URL(filePath: wal)) == Data([1, 2, 3]))
     }

@@ -153,7 +153,7 @@ import Testing
         let copy = crashed + "/tokens.db-wal.damaged"
         try Data(damaged).write(to: wal)
         let error = #expect(throws: SQLiteOpenError.self) {
-            try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+            try SQLiteTokenStore(directory: crashed, options: options())
         }
         #expect(error?.description.contains("--accept-damaged-wal") == true)
         #expect(try [UInt8](Data(contentsOf: wal)) == damaged)
@@ -161,10 +161,13 @@ import Testing
         #expect(try examiner.examine()?.damage?.description.contains("3 commits") == true)
         #expect(examiner.damagedCopy == nil)
         let events = Events()
-        let accepting = options { $0.acceptsDamagedWAL = true }
+        let accepting = options {
+            $0.acceptsDamagedWAL = true
+            $0.report = { events.add($0) }
+        }
         // An earlier copy is replaced.
         try Data("earlier".utf8).write(to: URL(filePath: copy))
-        let store = try SQLiteTokenStore(directory: crashed, options: accepting) { events.add($0) }
+        let store = try SQLiteTokenStore(directory: crashed, options: accepting)
         let isTold = events.all.contains { $0.says("the operator has accepted that") && $0.severity == .fault }
         #expect(isTold)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: copy))) == damaged)
@@ -176,7 +179,7 @@ import Testing
         #expect(try await SQLiteAdministrator(store).verify { _ in }.damagedCopy == copy)
         store.close()
         // Nothing is left of the damage.
-        let again = try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+        let again = try SQLiteTokenStore(directory: crashed, options: options())
         #expect(try await WaitingHandle.open(again).get("new") == "1")
         again.close()
     }
@@ -190,7 +193,7 @@ import Testing
         let damaged = flipped(ends[0] + 100)
         try Data(damaged).write(to: URL(filePath: wal))
         #expect(throws: SQLiteOpenError.foreignWAL(path: database)) {
-            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true }) { _ in }
+            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true })
         }
         #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == damaged)
     }
@@ -204,12 +207,12 @@ import Testing
             #expect(truncate(database, 0) == 0)
         }
         #expect(throws: SQLiteOpenError.emptied(path: database)) {
-            try SQLiteTokenStore(directory: crashed, options: options()) { _ in }
+            try SQLiteTokenStore(directory: crashed, options: options())
         }
         #expect(FileManager.default.fileExists(atPath: database) != isMissing)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: database + "-wal"))) == bytes)
         try FileManager.default.removeItem(atPath: database + "-wal")
-        try SQLiteTokenStore(directory: crashed, options: options()) { _ in }.close()
+        try SQLiteTokenStore(directory: crashed, options: options()).close()
     }
 
     @Test("a damaged WAL that is accepted is not used if no copy of it can be kept")
@@ -218,7 +221,7 @@ import Testing
         try Data(flipped(ends[0] + 100)).write(to: URL(filePath: wal))
         try FileManager.default.createDirectory(atPath: wal + ".damaged/in the way", withIntermediateDirectories: true)
         let error = #expect(throws: SQLiteOpenError.self) {
-            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true }) { _ in }
+            try SQLiteTokenStore(directory: crashed, options: options { $0.acceptsDamagedWAL = true })
         }
         #expect(error?.description.contains("no copy of the WAL can be kept") == true)
         #expect(try [UInt8](Data(contentsOf: URL(filePath: wal))) == flipped(ends[0] + 100))
@@ -297,7 +300,7 @@ import Testing
             try FileManager.default.copyItem(atPath: data, toPath: copy)
             let directory = try DataDirectory.lock(copy)
             let error = #expect(throws: SQLiteOpenError.self) {
-                try SQLiteCopySource(in: directory, options: accepting) { _ in }
+                try SQLiteCopySource(in: directory, options: accepting)
             }
             guard case .notADatabase = error else {
                 Issue.record("\(String(describing: error))")

@@ -61,7 +61,7 @@ import Testing
         }
         let before = (try bytes(database), try bytes(wal))
         let error = #expect(throws: SQLiteOpenError.foreignWAL(path: database)) {
-            try SQLiteTokenStore(directory: data, options: options(data)) { _ in }
+            try SQLiteTokenStore(directory: data, options: options(data))
         }
         for part in [database + " and its WAL " + wal, "Nothing was changed", "token-cache restore"] {
             #expect(error?.description.contains(part) == true)
@@ -73,10 +73,10 @@ import Testing
         }
         #expect(try bytes(database) == before.0 && bytes(wal) == before.1)
         do {
-            let offline = try OfflineSQLiteStore(directory: data, options: options(data)) { _ in }
+            let offline = try OfflineSQLiteStore(directory: data, options: options(data))
             #expect(try offline.restore(folder.path + "/backup") { _ in }.tokens == 60)
         }
-        let store = try SQLiteTokenStore(directory: data, options: options(data)) { _ in }
+        let store = try SQLiteTokenStore(directory: data, options: options(data))
         #expect(try await SQLiteAdministrator(store).verify { _ in }.tokens == 60)
         store.close()
     }
@@ -86,6 +86,6 @@ import Testing
         let data = try await crashedStore()
         try replace(data + "/tokens.db", by: folder.path + "/backup")
         #expect(truncate(data + "/tokens.db-wal", 40) == 0)
-        try SQLiteTokenStore(directory: data, options: options(data)) { _ in }.close()
+        try SQLiteTokenStore(directory: data, options: options(data)).close()
     }
 }

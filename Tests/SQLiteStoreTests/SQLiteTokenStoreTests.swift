@@ -46,10 +46,12 @@ import Testing
     func expiry() async throws {
         let data = "\(folder.path)/data"
         let heads = Mutex<[[UInt8]?]>([])
-        let store = try SQLiteTokenStore(directory: data, options: StoreOptions(in: data)) { event in
-            // Each truncation gives the WAL another head.
-            guard case .expired = event else { return }
-            heads.withLock { $0.append(TextFile.head(of: data + "/tokens.db-wal", count: 32)) }
+        let store = try SQLiteTokenStore(at: data) {
+            $0.report = { event in
+                // Each truncation gives the WAL another head.
+                guard case .expired = event else { return }
+                heads.withLock { $0.append(TextFile.head(of: data + "/tokens.db-wal", count: 32)) }
+            }
         }
         defer { store.close() }
         let tokens = (0..<2_560).map { (token: Token(id: Array("\($0)".utf8), info: [65]), writtenAt: Int64?(1)) }
@@ -112,7 +114,7 @@ import Testing
         }
         try check { _ = try open() }
         try check { _ = try provider.examine() }
-        try check { _ = try provider.copySource(in: .lock(data)) { _ in } }
+        try check { _ = try provider.copySource(in: .lock(data)) }
         if hasTables { try check { _ = try provider.verify(path) { _ in } } }
         #expect(try Data(contentsOf: URL(filePath: path)) == before)
     }
@@ -128,7 +130,7 @@ import Testing
         #expect(found.databaseBytes == size && found.walBytes == 0 && found.tokens == 3)
         let none = SQLiteStoreProvider(examining: "\(folder.path)/missing")
         #expect(try none.examine() == nil)
-        #expect(none.missingPath != nil && examiner.missingPath == nil)
+        #expect(none.isMissing && !examiner.isMissing)
     }
 }
 

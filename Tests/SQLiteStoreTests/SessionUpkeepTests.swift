@@ -21,7 +21,7 @@ import TokenStore
     }
 
     private func restore(keepsSessions: Bool = false) throws -> StoreReplacement {
-        let offline = try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data)) { _ in }
+        let offline = try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data))
         return try offline.restore(backup, keepsSessions: keepsSessions) { _ in }
     }
 

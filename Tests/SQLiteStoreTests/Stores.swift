@@ -56,10 +56,8 @@ extension DataDirectory {
 }
 
 extension OfflineSQLiteStore {
-    convenience init(
-        directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
-        try self.init(in: try .lock(directory), options: options, report: report)
+    convenience init(directory: String, options: StoreOptions) throws(SQLiteOpenError) {
+        try self.init(in: try .lock(directory), options: options)
     }
 
     func restore(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
@@ -78,14 +76,16 @@ extension SQLiteTokenStore {
     convenience init(
         at directory: String, events: Events = Events(), _ change: (inout StoreOptions) -> Void = { _ in }
     ) throws {
-        try self.init(directory: directory, options: StoreOptions(in: directory, change), report: { events.add($0) })
+        let options = StoreOptions(in: directory) {
+            $0.report = { events.add($0) }
+            change(&$0)
+        }
+        try self.init(directory: directory, options: options)
     }
 
     /// Opens the store of a folder, which is made if it is missing.
-    convenience init(
-        directory: String, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
-        try self.init(in: try .lock(directory), options: options, report: report)
+    convenience init(directory: String, options: StoreOptions) throws(SQLiteOpenError) {
+        try self.init(in: try .lock(directory), options: options)
     }
 }
 
@@ -185,14 +185,13 @@ final class WriterHarness {
         _ directory: String, _ change: (inout StoreOptions) -> Void = { _ in },
         whenOpened: (WriterConnection) throws -> Void = { _ in }
     ) throws {
-        let folder = try DataDirectory.lock(directory)
+        let (folder, events) = (try DataDirectory.lock(directory), events)
         let options = StoreOptions(in: directory) {
             $0.isSealed = false
+            $0.report = { events.add($0) }
             change(&$0)
         }
-        opener = StoreOpener(
-            directory: directory, database: directory + "/tokens.db", options: options
-        ) { [events] in events.add($0) }
+        opener = StoreOpener(directory: directory, database: directory + "/tokens.db", options: options)
         let opened = try opener.open()
         state = StoreState(sealing: opened.sealing, retention: Retention())
         try whenOpened(opened.writer)

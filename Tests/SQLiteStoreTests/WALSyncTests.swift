@@ -13,7 +13,7 @@ import Testing
 
     init() throws {
         let options = StoreOptions(in: folder.path) { $0.isSealed = false }
-        opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options) { _ in }
+        opener = StoreOpener(directory: folder.path, database: folder.path + "/tokens.db", options: options)
     }
 
     private func open() throws -> WriterConnection {

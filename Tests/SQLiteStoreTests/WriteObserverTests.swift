@@ -13,8 +13,10 @@ import TokenStore
         let data = folder.path + "/data"
         let recorder = WriteRecorder()
         let calls = Mutex<[String]>([])
-        let store = try SQLiteTokenStore(directory: data, options: StoreOptions(in: data)) { event in
-            if case .expired = event { calls.withLock { $0 += recorder.take() } }
+        let store = try SQLiteTokenStore(at: data) {
+            $0.report = { event in
+                if case .expired = event { calls.withLock { $0 += recorder.take() } }
+            }
         }
         defer { store.close() }
         #expect(store.seesAllWrites)

@@ -8,7 +8,6 @@ struct MemoryAdministrator: StoreAdministrator {
         self.store = store
     }
 
-    var backups: (any StoreBackups)? { nil }
     var keyRing: (any KeyRingAdministrator)? { nil }
     var handle: WaitingHandle {
         WaitingHandle { [store] (deliver) throws(StoreError) in try store.makeHandle(deliver: deliver) }

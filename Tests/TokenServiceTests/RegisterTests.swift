@@ -42,7 +42,7 @@ import TokenStore
         // Otherwise a write fails that a busy machine holds up for long.
         options.queueTime = .seconds(3_600)
         let store = try SQLiteTokenStore(
-            in: try DataDirectory(path: folder.path, creates: true), options: options, report: { _ in })
+            in: try DataDirectory(path: folder.path, creates: true), options: options)
         let answers = AnswerCache(limit: isCached ? 1 << 20 : 0)
         store.report(writesTo: ServiceCaches(answers, SessionCache(limit: 0)))
         let administrator = try #require(store.administrator as? SQLiteAdministrator)

@@ -9,15 +9,17 @@ package import TokenStore
 /// Files with other names, and files that are no backups, are never touched.
 package struct BackupFolder: ~Copyable {
     package let path: String
-    private let verifier: any BackupVerifier
+    private let store: any FileStoreProvider
     /// The open folder; the lock lasts as long as it is open.
     private let descriptor: FileDescriptor
 
     /// Locks the folder.
-    init(_ path: String, _ verifier: any BackupVerifier) throws(CommandFailure) {
+    ///
+    /// - Parameter store: Tells backups from other files.
+    init(_ path: String, _ store: any FileStoreProvider) throws(CommandFailure) {
         descriptor = try Self.locked(path)
         self.path = path
-        self.verifier = verifier
+        self.store = store
     }
 
     private static func locked(_ path: String) throws(CommandFailure) -> FileDescriptor {
@@ -44,7 +46,7 @@ package struct BackupFolder: ~Copyable {
     /// Removes what an earlier backup has left there, which frees its disk space.
     package func removeUnverified() throws {
         guard FileStatus(unverified, followingLinks: false) != nil else { return }
-        guard verifier.isBackup(unverified) else {
+        guard store.isBackup(unverified) else {
             throw CommandFailure("\(unverified) is there and is no backup; remove it first")
         }
         try PrivateFile.remove(unverified)
@@ -89,7 +91,7 @@ package struct BackupFolder: ~Copyable {
         var times: [Int64] = []
         for case let time? in (Folder.names(in: path) ?? []).map(Self.time(named:)) {
             let path = path(of: time)
-            guard FileStatus(path, followingLinks: false)?.isFile == true, verifier.isBackup(path) else { continue }
+            guard FileStatus(path, followingLinks: false)?.isFile == true, store.isBackup(path) else { continue }
             times.append(time)
         }
         return times

@@ -36,7 +36,7 @@ package enum StartCheck {
         func attemptOnStore(_ body: () throws(StoreOpenError) -> Void) {
             do throws(StoreOpenError) { try body() } catch { faults.append(.store(error)) }
         }
-        attemptOnStore { () throws(StoreOpenError) in try StoreSelection.check(settings) }
+        attemptOnStore { () throws(StoreOpenError) in _ = try StoreSelection.provider(settings) }
         guard !isSyntaxOnly else { return (faults, []) }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in

@@ -79,11 +79,11 @@ extension StoreAccess {
         defer { to.directory.unlock() }
         return try await from.recording { () async throws(StoreError) in
             try await to.recording { () throws(StoreError) in
-                let reader = try from.open { (provider, directory, report) throws(StoreOpenError) in
-                    try provider.copySource(in: directory, report: report)
+                let reader = try from.open { (provider, directory) throws(StoreOpenError) in
+                    try provider.copySource(in: directory)
                 }
-                let filler = try to.open { (provider, directory, report) throws(StoreOpenError) in
-                    try provider.copyTarget(in: directory, report: report)
+                let filler = try to.open { (provider, directory) throws(StoreOpenError) in
+                    try provider.copyTarget(in: directory)
                 }
                 return try StoreCopy(from: reader, to: filler, progress).run(skipsUnreadable: skipsUnreadable)
             }
@@ -105,8 +105,8 @@ extension StoreAccess {
         ) throws(CommandFailure) {
             (self.name, self.settings, self.action, self.logger) = (name, settings, action, logger)
             do throws(StoreOpenError) {
-                provider = try StoreSelection.provider(settings)
-                if action == .copyFrom, let path = provider.missingPath { throw .missing(path: path) }
+                provider = try StoreSelection.provider(settings, logger)
+                if action == .copyFrom { try StoreAccess.refuseMissing(provider) }
                 directory =
                     provider.isShared
                     ? DataDirectory(withoutLock: settings.dataDirectoryPath) : try StoreSelection.lock(settings)
@@ -116,12 +116,10 @@ extension StoreAccess {
         }
 
         func open<Half>(
-            _ body: (any StoreProvider, DataDirectory, @escaping @Sendable (StoreEvent) -> Void) throws(StoreOpenError)
-                ->
-                Half
+            _ body: (any StoreProvider, DataDirectory) throws(StoreOpenError) -> Half
         ) throws(StoreError) -> Half {
             do throws(StoreOpenError) {
-                return try body(provider, directory) { [logger] in logger.log(level: $0.severity.level, "\($0)") }
+                return try body(provider, directory)
             } catch {
                 throw .refused("\(Self.failure(of: name, error))")
             }

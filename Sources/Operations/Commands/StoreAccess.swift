@@ -37,13 +37,20 @@ package enum StoreAccess: Sendable {
     package static func open(
         _ settings: Settings, for action: AuditEvent.Action?, creates: Bool, logger: Logger
     ) throws -> StoreAccess {
-        let provider = try StoreSelection.provider(settings)
-        if let path = provider.missingPath, !creates { throw StoreOpenError.missing(path: path) }
-        do throws(StartError) {
-            return .own(
-                try provider.isShared ? openShared(settings, action, logger) : openAlone(settings, action, logger))
-        } catch {
-            guard let fault = error.ofStore else { throw error }
+        let provider = try StoreSelection.provider(settings, logger)
+        if !creates { try refuseMissing(provider) }
+        do {
+            let directory = try folder(of: provider, settings)
+            var audit: OperatorTrail?
+            do {
+                audit = try OperatorTrail.open(settings, for: action, logger)
+                return .own(OwnStore(store: try provider.open(in: directory), directory: directory, audit: audit))
+            } catch {
+                audit?.log.close()
+                directory.unlock()
+                throw error
+            }
+        } catch let fault as StoreOpenError {
             guard case .directory(.inUse(_, let processID)) = fault else { throw CommandFailure(fault) }
             let path = ControlSocketAddress.path(settings)
             let client = ServerClient(path: path)
@@ -51,47 +58,24 @@ package enum StoreAccess: Sendable {
         }
     }
 
-    /// Opens a store that only one process may use, and the audit log before it.
-    private static func openAlone(
-        _ settings: Settings, _ action: AuditEvent.Action?, _ logger: Logger
-    ) throws(StartError) -> OwnStore {
-        let directory: DataDirectory
-        do throws(StoreOpenError) {
-            directory = try StoreSelection.lock(settings)
-        } catch {
-            throw .store(error)
-        }
-        return try open(settings, in: directory, action, logger)
+    static func refuseMissing(_ provider: any StoreProvider) throws(StoreOpenError) {
+        if let files = provider as? any FileStoreProvider, files.isMissing { throw .missing(path: files.path) }
     }
 
-    /// Opens a store that servers elsewhere may be using.
+    /// The data folder, locked for a store that only one process may use, and for the audit log.
     ///
-    /// If a server runs in the data folder, the command is left to it, as its audit log can have one writer only. Otherwise the
-    /// audit log is opened here.
-    private static func openShared(
-        _ settings: Settings, _ action: AuditEvent.Action?, _ logger: Logger
-    ) throws(StartError) -> OwnStore {
-        if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
-            throw .store(.directory(.inUse(path: settings.dataDirectoryPath, processID: holder)))
+    /// Fails if a server runs in the folder: also with a store that servers elsewhere may be using, the command is then left to this
+    /// server, as its audit log can have one writer only.
+    private static func folder(
+        of provider: any StoreProvider, _ settings: Settings
+    ) throws(StoreOpenError) -> DataDirectory {
+        if provider.isShared {
+            if let holder = DataDirectory.holder(of: settings.dataDirectoryPath) {
+                throw .directory(.inUse(path: settings.dataDirectoryPath, processID: holder))
+            }
+            if settings.audit.file.isEmpty { return DataDirectory(withoutLock: settings.dataDirectoryPath) }
         }
-        if !settings.audit.file.isEmpty { return try openAlone(settings, action, logger) }
-        return try open(settings, in: DataDirectory(withoutLock: settings.dataDirectoryPath), action, logger)
-    }
-
-    /// Opens the audit log and the store; if that fails, unlocks the folder.
-    private static func open(
-        _ settings: Settings, in directory: DataDirectory, _ action: AuditEvent.Action?, _ logger: Logger
-    ) throws(StartError) -> OwnStore {
-        var audit: OperatorTrail?
-        do throws(StartError) {
-            audit = try OperatorTrail.open(settings, for: action, logger)
-            let store = try StoreSelection.open(settings, in: directory, logger: logger)
-            return OwnStore(store: store, directory: directory, audit: audit)
-        } catch {
-            audit?.log.close()
-            directory.unlock()
-            throw error
-        }
+        return try StoreSelection.lock(settings)
     }
 
     /// Performs a request, in this process or by the server.
@@ -137,19 +121,21 @@ extension StoreAccess {
     package static func verifyBackup(
         _ settings: Settings, at path: String, _ progress: (StoreProgress) -> Void
     ) throws -> BackupVerification {
-        try backupVerifier(settings).verify(path, progress)
+        try files(settings, for: .backup).verify(path, progress)
     }
 
     /// Locks a folder for backups that are named by their time.
     package static func backupFolder(_ settings: Settings, _ path: String) throws -> BackupFolder {
-        try BackupFolder(path, backupVerifier(settings))
+        try BackupFolder(path, files(settings, for: .backup))
     }
 
-    private static func backupVerifier(_ settings: Settings) throws -> any BackupVerifier {
-        guard let verifier = try StoreSelection.provider(settings).backupVerifier else {
-            throw CommandFailure(StoreCapability.backup.absence)
+    private static func files(
+        _ settings: Settings, for capability: StoreCapability, _ logger: Logger? = nil
+    ) throws -> any FileStoreProvider {
+        guard let files = try StoreSelection.provider(settings, logger) as? any FileStoreProvider else {
+            throw CommandFailure(capability.absence)
         }
-        return verifier
+        return files
     }
 }
 
@@ -170,8 +156,10 @@ extension StoreAccess {
             own.store.url = url
         }
         let provider = try StoreSelection.provider(own, ignoresCredential: url != nil)
-        guard let migrator = provider.migrator else { throw CommandFailure(StoreCapability.migration.absence) }
-        return try migrator.migrate()
+        guard let shared = provider as? any SharedStoreProvider else {
+            throw CommandFailure(StoreCapability.migration.absence)
+        }
+        return try shared.migrate()
     }
 }
 
@@ -181,15 +169,12 @@ extension StoreAccess {
         _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
         _ progress: (StoreProgress) -> Void
     ) async throws -> StoreReplacement {
+        let files = try files(settings, for: .restore, logger)
         do {
             let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
-            let store = try StoreSelection.provider(settings).takeOffline(in: directory) { event in
-                logger.log(level: event.severity.level, "\(event)")
-            }
-            guard let store else { throw CommandFailure(StoreCapability.restore.absence) }
             return try await recording(.restore, settings, logger) { () throws(StoreError) in
-                try store.restore(path, keepsSessions: keepsSessions, progress)
+                try files.restore(in: directory, from: path, keepsSessions: keepsSessions, progress)
             }
         } catch let error as StoreOpenError {
             throw CommandFailure(error)

@@ -19,12 +19,12 @@ enum FolderCheck {
         let place = Folder.nearest(to: directory)
         var findings: [Finding] = []
         if let status = FileStatus(directory) {
-            findings += permissions(status, directory, provider?.fileNames ?? [])
+            findings += permissions(status, directory, (provider as? any FileStoreProvider)?.fileNames ?? [])
         } else if errno == ENOENT {
             findings.append(.ok(topic, "\(directory) does not exist yet; the first start creates it"))
         }
         // Without files of a store, the folder has only a key ring and a socket, for which any file system will do.
-        guard provider?.fileNames.isEmpty != true else { return findings }
+        if provider is any SharedStoreProvider { return findings }
         let disk = FileSystem(of: place)
         findings.append(fileSystem(disk.type, place))
         if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }

@@ -8,10 +8,7 @@ internal import TokenStore
 struct StoreCheck {
     private let settings: Settings
     private let directory: String
-    /// Nil for a store that cannot be examined while it is closed.
-    private let examiner: (any StoreExaminer)?
-    /// Nil for a store on this machine.
-    private let inspector: (any StoreInspector)?
+    private let provider: any StoreProvider
     private let server: RunningServer
     private static let topic = "Store"
     private static let ringTopic = "Key ring"
@@ -23,34 +20,31 @@ struct StoreCheck {
     ) {
         self.settings = settings
         self.directory = directory
-        examiner = provider.examiner
-        inspector = provider.inspector
+        self.provider = provider
         self.server = server
     }
 
     func findings() -> [Finding] {
-        let damagedCopy = examiner?.damagedCopy.map { path in
+        let own: [Finding]? =
+            switch server {
+            case .running: askServer()
+            case .hidden, .silent:
+                [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
+            case .none: nil
+            }
+        if let shared = provider as? any SharedStoreProvider {
+            let found = shared.inspect()
+            return (own ?? []) + found.findings + (own == nil ? keyFindings(found.sealing, of: "the database") : [])
+        }
+        guard let files = provider as? any FileStoreProvider else { return own ?? [] }
+        let damagedCopy = files.damagedCopy.map { path in
             Finding.warning(
                 Self.topic, "\(path) is a copy of a damaged WAL, with tokens that the store may lack",
                 "restore a backup if you need these tokens, and remove the copy when you no longer need it"
             )
         }
-        // A store on other machines is backed up there.
-        let backups =
-            inspector == nil ? [BackupCheck.finding(BackupRecord(in: directory), now: Int64(time(nil)))] : []
-        return backups + storeFindings() + [damagedCopy].compactMap(\.self)
-    }
-
-    private func storeFindings() -> [Finding] {
-        switch server {
-        case .running: return askServer() + (inspector?.inspect().findings ?? [])
-        case .hidden, .silent:
-            return [.warning(Self.topic, "the store could not be checked", "see the finding about the server above")]
-                + (inspector?.inspect().findings ?? [])
-        case .none:
-            guard let found = inspector?.inspect() else { return examineFiles() }
-            return found.findings + keyFindings(found.sealing, of: "the database")
-        }
+        return [BackupCheck.finding(BackupRecord(in: directory), now: Int64(time(nil)))]
+            + (own ?? examine(files)) + [damagedCopy].compactMap(\.self)
     }
 
     // MARK: - Running
@@ -88,12 +82,11 @@ struct StoreCheck {
 
     // MARK: - Files
 
-    private func examineFiles() -> [Finding] {
-        guard let examiner else { return keyFindings(nil, of: "") }
-        let place = "the store \(examiner.path)"
+    private func examine(_ files: any FileStoreProvider) -> [Finding] {
+        let place = "the store \(files.path)"
         let found: StoreExamination?
         do throws(StoreOpenError) {
-            found = try examiner.examine()
+            found = try files.examine()
         } catch {
             return [.problem(Self.topic, error)] + keyFindings(nil, of: place)
         }

@@ -44,9 +44,8 @@ package struct BackUpStore: StoreRequest {
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> StoreBackup {
         guard path.hasPrefix("/") else { throw .refused("path is not absolute") }
-        guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
         return try await store.trail.recording(action) { () async throws(StoreError) in
-            try await backups.backUp(to: path, store.progress)
+            try await store.administrator.backUp(to: path, store.progress)
         }
     }
 }
@@ -70,8 +69,7 @@ package struct RecordBackup: StoreRequest {
     }
 
     package func answer(_ store: AuditedStore) async throws(StoreError) -> NoReply {
-        guard let backups = store.administrator.backups else { throw .refused(StoreCapability.backup.absence) }
-        await backups.recordBackup(isSuccessful: isSuccessful)
+        try await store.administrator.recordBackup(isSuccessful: isSuccessful)
         return NoReply()
     }
 }

@@ -8,7 +8,7 @@ internal import TokenStore
 private let topic = "Database"
 
 /// Asks all hosts of the database, for the doctor.
-struct DatabaseInspector: StoreInspector {
+struct DatabaseInspector {
     private let options: PostgresOptions
 
     init(_ options: PostgresOptions) {

@@ -1,21 +1,13 @@
 #if PostgreSQL
 internal import System
-internal import TokenStore
+package import TokenStore
 
-/// Makes the tables, as a role that owns them or may make them.
-struct PostgresMigrator: SchemaMigrator {
-    private let postgres: PostgresOptions
-    /// Decides which indexes are made.
-    private let retention: Retention
-
-    init(_ postgres: PostgresOptions, _ retention: Retention) {
-        (self.postgres, self.retention) = (postgres, retention)
-    }
-
+extension PostgresStoreProvider {
     /// How long to look for the primary.
     private static let searchTime = Duration.seconds(30)
 
-    func migrate() throws(StoreOpenError) -> SchemaMigration {
+    /// Makes the tables, as a role that owns them or may make them.
+    package func migrate() throws(StoreOpenError) -> SchemaMigration {
         // The settings that make commits durable may differ by role, so the servers check them, with theirs.
         var own = postgres
         own.durability = .local
@@ -25,7 +17,7 @@ struct PostgresMigrator: SchemaMigrator {
             // Making an index of a large table takes hours.
             let patient = connection.until(.now + Nanoseconds(.seconds(86_400)))
             let isNew = try Schema.makeTables(patient)
-            try Schema.makeIndexes(for: retention, patient)
+            try Schema.makeIndexes(for: options.retention, patient)
             return SchemaMigration(version: Schema.version, isNew: isNew)
         }
     }

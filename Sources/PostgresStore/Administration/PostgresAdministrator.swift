@@ -31,8 +31,6 @@ package struct PostgresAdministrator: StoreAdministrator {
         keyRing = agreement
     }
 
-    package var backups: (any StoreBackups)? { nil }
-
     /// How long a step of a command may take, including the search for a new primary.
     static let stepTime = Duration.seconds(15)
 

@@ -30,15 +30,14 @@ final class PostgresState: Sendable {
     let hasRefusedKey = Atomic<Bool>(false)
 
     init(
-        sealing: Sealing, versions: VersionClock, _ postgres: PostgresOptions, _ options: StoreOptions,
-        report: @escaping @Sendable (StoreEvent) -> Void
+        sealing: Sealing, versions: VersionClock, _ postgres: PostgresOptions, _ options: StoreOptions
     ) {
         self.sealing = sealing
         self.versions = versions
         counts = Mutex(PostgresCounts(postgres))
         let hosts = postgres.hosts.map(\.description)
         self.hosts = KnownHosts(hosts)
-        self.report = report
+        report = options.report
         queueLimit = options.queueLimit
         currentRetention = Mutex(options.retention)
         health = Mutex(StoreHealth(places: hosts.joined(separator: ", "), at: .now))

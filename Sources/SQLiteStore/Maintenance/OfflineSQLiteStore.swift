@@ -1,33 +1,29 @@
 internal import System
-package import TokenStore
+internal import TokenStore
 
 /// A SQLite store that no process has open, so that its database can be replaced.
 ///
 /// The new database is made beside the old one, checked and synced before anything is replaced. A crash leaves one or
 /// the other; the next start refuses the new one if the WAL of the old one is still there. The folder is locked
 /// meanwhile.
-package final class OfflineSQLiteStore: OfflineStore {
+final class OfflineSQLiteStore {
     let directory: DataDirectory
     let database: DatabaseFile
     let options: StoreOptions
-    let report: @Sendable (StoreEvent) -> Void
 
     /// - Parameters:
     ///   - directory: The data directory, locked for as long as this lives.
     ///   - options: The options of the server.
-    ///   - report: Called with events that operators should know.
-    package init(
-        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
+    init(in directory: DataDirectory, options: StoreOptions) throws(SQLiteOpenError) {
         database = try DatabaseFile(in: directory.path)
         self.directory = directory
         self.options = options
-        self.report = report
     }
 
     // MARK: - Restoring
 
-    package func restore(
+    /// See `FileStoreProvider`.
+    func restore(
         _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         guard ![database.path, database.new].contains(where: { FileIdentity.areSame(path, $0) }) else {
@@ -72,9 +68,7 @@ package final class OfflineSQLiteStore: OfflineStore {
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
             // Errors name the path that the operator knows, here and below.
-            opened = try StoreOpener(
-                directory: directory.path, database: database.new, options: options, report: report
-            ).openCopy()
+            opened = try StoreOpener(directory: directory.path, database: database.new, options: options).openCopy()
         } catch {
             throw BackupFile.refusal(error, of: path, copiedTo: database.new)
         }

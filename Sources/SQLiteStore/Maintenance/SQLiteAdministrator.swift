@@ -4,7 +4,7 @@ internal import System
 package import TokenStore
 
 /// Administers a SQLite store on a queue of its own, in steps that occupy the writer no longer than clients' groups do.
-package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdministrator {
+package actor SQLiteAdministrator: StoreAdministrator, KeyRingAdministrator {
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
     let longReads = LongReads()
@@ -16,7 +16,6 @@ package actor SQLiteAdministrator: StoreAdministrator, StoreBackups, KeyRingAdmi
         self.handle = handle
     }
 
-    package nonisolated var backups: (any StoreBackups)? { self }
     package nonisolated var keyRing: (any KeyRingAdministrator)? { self }
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {

@@ -17,13 +17,10 @@ final class SQLiteCopySource: CopySource {
     /// - Parameters:
     ///   - directory: The folder, locked.
     ///   - options: Name the key ring.
-    ///   - report: Told of a damaged WAL.
-    convenience init(
-        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
+    convenience init(in directory: DataDirectory, options: StoreOptions) throws(SQLiteOpenError) {
         let path = try DatabaseFile(in: directory.path).path
         let (connection, keys) = try StoreOpener(
-            directory: directory.path, database: path, options: options, report: report
+            directory: directory.path, database: path, options: options
         ).openForReading()
         do throws(SQLiteError) {
             try self.init(connection, Sealing(keys))
@@ -77,10 +74,7 @@ final class SQLiteCopyTarget: CopyTarget {
     /// - Parameters:
     ///   - directory: The data folder, locked, without a store.
     ///   - options: Those of the server that will use the store.
-    ///   - report: Told of a key ring that is made.
-    init(
-        in directory: DataDirectory, options: StoreOptions, report: @escaping @Sendable (StoreEvent) -> Void
-    ) throws(SQLiteOpenError) {
+    init(in directory: DataDirectory, options: StoreOptions) throws(SQLiteOpenError) {
         func refusal(_ reason: String) -> SQLiteOpenError { .shared(.store(StoreFault(reason))) }
         database = try DatabaseFile(in: directory.path)
         for path in [database.path, database.path + "-wal"] where FileStatus.exists(path) {
@@ -102,9 +96,7 @@ final class SQLiteCopyTarget: CopyTarget {
         (options.retention, options.byteLimit) = (Retention(), nil)
         // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
-        let opened = try StoreOpener(
-            directory: directory.path, database: database.new, options: options, report: report
-        ).openCopy()
+        let opened = try StoreOpener(directory: directory.path, database: database.new, options: options).openCopy()
         (writer, sealing) = (opened.writer, opened.sealing)
         arrive = try Schema.opening(database.new) { () throws(SQLiteError) in
             let connection = opened.writer.connection
@@ -211,7 +203,7 @@ extension StoreOpener {
         }
         var options = options
         options.isSealed = try !ringIdentity(in: connection).identity.isEmpty
-        let own = StoreOpener(directory: directory, database: database, options: options, report: report)
+        let own = StoreOpener(directory: directory, database: database, options: options)
         return (connection, try own.presentKeys(of: connection))
     }
 }

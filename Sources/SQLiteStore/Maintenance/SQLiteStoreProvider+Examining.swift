@@ -2,9 +2,16 @@ internal import Glibc
 internal import System
 package import TokenStore
 
-/// Examines the files of a SQLite store.
-extension SQLiteStoreProvider: StoreExaminer {
+/// The files of a closed SQLite store.
+extension SQLiteStoreProvider: FileStoreProvider {
     package var path: String { directory + "/" + DatabaseFileName.database }
+
+    package var isMissing: Bool {
+        // That this user may not look up the path is reported when the store is opened.
+        unsafe access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)
+    }
+
+    package var fileNames: [String] { DatabaseFileName.all }
 
     package var damagedCopy: String? { DatabaseFileName.damagedCopy(of: path) }
 
@@ -14,7 +21,7 @@ extension SQLiteStoreProvider: StoreExaminer {
 
     private func examineDatabase() throws(SQLiteOpenError) -> StoreExamination? {
         let path = try DatabaseFile(in: directory).path
-        _ = try StoreOpener(directory: directory, database: path, options: options, report: { _ in }).isEmpty
+        _ = try StoreOpener(directory: directory, database: path, options: options).isEmpty
         var found = StoreExamination()
         do throws(SystemError) {
             found.databaseBytes = try FileStatus.read(path).size
@@ -45,12 +52,25 @@ extension SQLiteStoreProvider: StoreExaminer {
     }
 }
 
-/// Verifies backups in place: only reads the file, takes no lock and makes no other file.
-extension SQLiteStoreProvider: BackupVerifier {
+/// Backups.
+extension SQLiteStoreProvider {
     package func isBackup(_ path: String) -> Bool {
         BackupFile.isOne(path)
     }
 
+    package func restore(
+        in directory: DataDirectory, from path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreReplacement {
+        let store: OfflineSQLiteStore
+        do throws(SQLiteOpenError) {
+            store = try OfflineSQLiteStore(in: directory, options: options)
+        } catch {
+            throw .refused("\(error)")
+        }
+        return try store.restore(path, keepsSessions: keepsSessions, progress)
+    }
+
+    /// Verifies a backup in place: only reads the file, takes no lock and makes no other file.
     package func verify(
         _ path: String, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> BackupVerification {
@@ -69,7 +89,7 @@ extension SQLiteStoreProvider: BackupVerifier {
                 found.damages.append(damage)
                 return found
             }
-            let opener = StoreOpener(directory: "", database: path, options: options) { _ in }
+            let opener = StoreOpener(directory: "", database: path, options: options)
             let keys = try opener.presentKeys(of: connection)
             try Schema.opening(path) { () throws(SQLiteError) in
                 let rows = try OpenedRows(connection, Sealing(keys))

@@ -13,7 +13,6 @@ internal import TokenStore
 /// disk.
 actor UserEraser {
     private let store: OpenDatabase
-    private let report: @Sendable (StoreEvent) -> Void
     private let executor = BlockingExecutor(label: "erasures")
 
     /// How long to wait for readers of an earlier state.
@@ -24,8 +23,8 @@ actor UserEraser {
     /// The pause between two attempts, in which writes continue.
     private static let pause = Duration.milliseconds(100)
 
-    init(_ store: OpenDatabase, report: @escaping @Sendable (StoreEvent) -> Void) {
-        (self.store, self.report) = (store, report)
+    init(_ store: OpenDatabase) {
+        self.store = store
     }
 
     nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -64,7 +63,7 @@ actor UserEraser {
         guard let copy = DatabaseFileName.damagedCopy(of: store.path) else { return }
         try PrivateFile.remove(copy)
         try PrivateFile.synchronizeFolder(of: copy)
-        report(.damagedWALErased(path: copy))
+        store.options.report(.damagedWALErased(path: copy))
     }
 
     /// Moves the WAL into the database, syncs that, and truncates the WAL durably; returns false if readers hold that

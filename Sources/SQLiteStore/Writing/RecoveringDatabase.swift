@@ -230,7 +230,7 @@ final class RecoveringDatabase {
         try perform { (writer) throws(SQLiteError) in try writer.tryToWrite(bytes: bytes) }
         guard !isRecent, let ended = failure.take() else { return }
         state.fault = nil
-        opener.report(.writesRecovered(failed: ended.count))
+        opener.options.report(.writesRecovered(failed: ended.count))
     }
 
     /// Opens the database again if reads fail for a lasting reason, and reports when none has failed for a while.
@@ -241,25 +241,25 @@ final class RecoveringDatabase {
         }
         if !isReadFaultReported {
             isReadFaultReported = true
-            opener.report(.readsFail(found.error))
+            opener.options.report(.readsFail(found.error))
             // New connections may be able to read. They are made at once, because writes work and must not fail meanwhile.
             if writer != nil { (access, lastAttempt) = (.closed(found.error), nil) }
         } else if ContinuousClock.now - found.last > Self.calmReadTime {
             isReadFaultReported = false
             state.endReadFaults()
-            opener.report(.readsRecovered(failed: found.count))
+            opener.options.report(.readsRecovered(failed: found.count))
         }
     }
 
     /// Reports when a limit of the store is reached, and when no limit is reached any more.
     private func noteLimit() {
         guard let limit = writer?.reachedLimit else {
-            if reportedLimit.take() != nil { opener.report(.belowLimit) }
+            if reportedLimit.take() != nil { opener.options.report(.belowLimit) }
             return
         }
         guard limit != reportedLimit else { return }
         reportedLimit = limit
-        opener.report(.limitReached(limit))
+        opener.options.report(.limitReached(limit))
     }
 
     // MARK: - Faults
@@ -275,7 +275,7 @@ final class RecoveringDatabase {
     private func note(_ error: StoreError) -> StoreError {
         if failure == nil {
             failure = Failure()
-            opener.report(.writesFail(error))
+            opener.options.report(.writesFail(error))
         }
         failure?.isRecent = true
         state.fault = error
@@ -300,7 +300,7 @@ final class RecoveringDatabase {
         let fault = StoreError.vanished(accident.description(of: opener.database, isSaved: isSaved))
         access = .ended(fault)
         state.fault = fault
-        opener.report(.filesLost(fault))
+        opener.options.report(.filesLost(fault))
         throw fault
     }
 

@@ -8,7 +8,6 @@ struct StoreOpener: Sendable {
     let directory: String
     let database: String
     var options: StoreOptions
-    let report: @Sendable (StoreEvent) -> Void
 
     var checkRequest: CheckRequest { CheckRequest(of: database) }
 
@@ -44,8 +43,8 @@ struct StoreOpener: Sendable {
         try createPrivateFile()
         let opened = try open(.readWriteCreate, options.retention)
         // A key ring without tokens suggests that the disk with the tokens is not mounted.
-        if isEmpty && hasRing { report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
-        for number in opened.missingKeys { report(.missingKey(number: number)) }
+        if isEmpty && hasRing { options.report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
+        for number in opened.missingKeys { options.report(.missingKey(number: number)) }
         return opened
     }
 
@@ -151,7 +150,7 @@ struct StoreOpener: Sendable {
         } catch {
             throw .damagedWAL(path: path, damage, copyFailure: "\(error)")
         }
-        report(.damagedWALAccepted(path: path, damage, copy: copy))
+        options.report(.damagedWALAccepted(path: path, damage, copy: copy))
     }
 
     func connect(
@@ -205,9 +204,9 @@ struct StoreOpener: Sendable {
     ) throws(SQLiteOpenError) -> (keys: StoreKeys, newIdentity: [UInt8]?) {
         let (identity, isEmpty) = try ringIdentity(in: connection)
         let chosen = try ring(fitting: identity, isEmpty: isEmpty)
-        if chosen.isNew { report(.madeKeyRing(path: options.keyRing.path)) }
+        if chosen.isNew { options.report(.madeKeyRing(path: options.keyRing.path)) }
         if chosen.ring != nil, let group = options.keyRing.volumeGroup {
-            report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
+            options.report(.keyRingOpenToGroup(path: options.keyRing.path, group: group))
         }
         let newIdentity = chosen.identity == identity ? nil : chosen.identity
         return (try keys(chosen.ring, connection), newIdentity)

@@ -44,13 +44,10 @@ final class WriterThread: Sendable {
     private let state: StoreState
     private let report: @Sendable (StoreEvent) -> Void
 
-    init(
-        _ database: RecoveringDatabase, state: StoreState, admission: WriteAdmission,
-        report: @escaping @Sendable (StoreEvent) -> Void
-    ) {
+    init(_ database: RecoveringDatabase, state: StoreState, options: StoreOptions) {
         self.state = state
-        self.admission = admission
-        self.report = report
+        admission = WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime)
+        report = options.report
         state.clock.use { $0 = ExpiryClock(saved: database.lastClockLook, at: .now) }
         // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)

@@ -5,8 +5,6 @@ package import TokenStore
 /// Why the server cannot start, and what to do about it.
 package struct StartError: Error, CustomStringConvertible {
     package let description: String
-    /// The error of a store that cannot be opened; nil for other reasons.
-    package private(set) var ofStore: StoreOpenError?
 
     package init(_ description: String) {
         self.description = description
@@ -15,11 +13,7 @@ package struct StartError: Error, CustomStringConvertible {
     /// The same error for an address of `admin.listen`.
     package var ofAdministration: StartError { StartError("admin.listen: \(self); or set admin.listen to off") }
 
-    package static func store(_ error: StoreOpenError) -> StartError {
-        var fault = StartError("\(error)")
-        fault.ofStore = error
-        return fault
-    }
+    package static func store(_ error: StoreOpenError) -> StartError { StartError("\(error)") }
 
     static func setup(_ error: any Error) -> StartError {
         StartError("the server cannot be set up: \(error)\((error as? SystemError)?.shortageAdvice ?? "")")

@@ -1,11 +1,10 @@
 /// What operators do with an open store, beside what clients do through handles.
 ///
-/// Delays clients no longer than other clients do. Capabilities that only some stores have are nil for the others; see
+/// Delays clients no longer than other clients do. Capabilities that only some stores have are nil for the others, or refused; see
 /// `StoreCapability`.
 ///
 /// Any thread; calls may block it.
 package protocol StoreAdministrator: Sendable {
-    var backups: (any StoreBackups)? { get }
     var keyRing: (any KeyRingAdministrator)? { get }
     /// Reads and changes single tokens and sessions, as clients do.
     var handle: WaitingHandle { get }
@@ -27,6 +26,35 @@ package protocol StoreAdministrator: Sendable {
     ///
     /// - Parameter progress: Counted in tokens.
     func verify(_ progress: @escaping @Sendable (StoreProgress) -> Void) async throws(StoreError) -> StoreVerification
+
+    /// Writes a copy of the store as of one moment, while the store is in use.
+    ///
+    /// The copy is written beside its final path, checked and synced, and only then renamed to it, replacing the file
+    /// there. It is sealed if the store is, and does not contain the key ring.
+    ///
+    /// A backup that fails is recorded as the last one, unless it could not even begin, as with a mistyped path. For a
+    /// backup that succeeds, the caller calls `recordBackup` when it has done everything else with it.
+    ///
+    /// - Parameters:
+    ///   - path: An absolute path; this process writes it.
+    ///   - progress: Counted in bytes.
+    func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup
+
+    /// Records how the last backup ended.
+    func recordBackup(isSuccessful: Bool) async throws(StoreError)
+}
+
+/// A store on other machines is backed up there.
+extension StoreAdministrator {
+    package func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) throws(StoreError) -> StoreBackup { throw .refused(StoreCapability.backup.absence) }
+
+    package func recordBackup(isSuccessful: Bool) throws(StoreError) {
+        throw .refused(StoreCapability.backup.absence)
+    }
 }
 
 extension StoreAdministrator {
@@ -96,12 +124,6 @@ package struct StoreVerification: Codable, Sendable {
     package var isSound = true
 
     package init() {}
-}
-
-/// Creates the tables of a store that several servers share; the servers themselves never do that.
-package protocol SchemaMigrator: Sendable {
-    /// Creates the tables and whatever else the servers need, unless they exist already; may be repeated.
-    func migrate() throws(StoreOpenError) -> SchemaMigration
 }
 
 /// The result of a migration.

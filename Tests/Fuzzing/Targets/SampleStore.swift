@@ -56,8 +56,8 @@ package enum SampleStore {
         var options = StoreOptions(keyRing: keyRing(in: folder))
         // Otherwise a write fails that a busy machine holds up for long.
         options.queueTime = .seconds(3_600)
-        return try SQLiteTokenStore(
-            in: DataDirectory(path: folder, creates: true), options: options, report: report)
+        options.report = report
+        return try SQLiteTokenStore(in: DataDirectory(path: folder, creates: true), options: options)
     }
 
     /// What an operator is told when it is opened.

@@ -16,6 +16,7 @@ extension PostgresTokenStore {
         changePostgres: (inout PostgresOptions) -> Void = { _ in }
     ) throws {
         var options = StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
+        options.report = report
         change(&options)
         var postgres = database.options()
         changePostgres(&postgres)
@@ -27,7 +28,7 @@ extension PostgresTokenStore {
         try database.allow(keys: 1)
         let state = PostgresState(
             sealing: Sealing(keys ?? (isSealed ? .sealed(ring) : .clear(index: index))),
-            versions: versions ?? VersionClock(), postgres, options, report: report)
+            versions: versions ?? VersionClock(), postgres, options)
         // It never looks at what servers have agreed on, as the ring is in no file.
         self.init(postgres, options, state, Upkeep.Times(look: .seconds(86_400)))
         state.noteOpened()
@@ -55,7 +56,7 @@ struct LoneHandle {
         let state = PostgresState(
             sealing: Sealing(.clear(index: .random())), versions: VersionClock(), options,
             StoreOptions(keyRing: KeyRingFile(path: "", credentials: nil, directory: ""))
-        ) { _ in }
+        )
         state.noteOpened()
         // Never started.
         let finder = PrimaryFinder(options.hosts, state) { _, _ in Self.dial(options, state) }

@@ -29,15 +29,16 @@ final class TestServer: Sendable {
         let events = events
         self.database = database
         self.folder = folder
-        store = try Self.provider(database, folder, isSealed: isSealed).open(Upkeep.Times(look: interval)) {
-            events.add($0)
-        }
+        store = try Self.provider(database, folder, isSealed: isSealed) { events.add($0) }
+            .open(Upkeep.Times(look: interval))
     }
 
     static func provider(
-        _ database: TestDatabase, _ folder: TemporaryDirectory, isSealed: Bool = true, waits: Bool = false
+        _ database: TestDatabase, _ folder: TemporaryDirectory, isSealed: Bool = true, waits: Bool = false,
+        report: @escaping @Sendable (StoreEvent) -> Void = { _ in }
     ) -> PostgresStoreProvider {
         var options = StoreOptions(keyRing: ringFile(folder))
+        options.report = report
         options.isSealed = isSealed
         options.waitsForDatabase = waits
         var postgres = database.options()

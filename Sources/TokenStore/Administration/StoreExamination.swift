@@ -1,14 +1,3 @@
-/// Looks at a store that this process has not opened, without changing anything.
-package protocol StoreExaminer: Sendable {
-    /// Where the store's database is.
-    var path: String { get }
-    /// The copy of a damaged WAL that is kept beside the store; nil if there is none.
-    var damagedCopy: String? { get }
-
-    /// Looks at the store; nil when there is none.
-    func examine() throws(StoreOpenError) -> StoreExamination?
-}
-
 /// What can be found out about a closed store.
 package struct StoreExamination: Sendable {
     /// Nil if the database itself holds nothing yet.
@@ -24,12 +13,6 @@ package struct StoreExamination: Sendable {
     package var damage: StoreOpenError?
 
     package init() {}
-}
-
-/// Looks at a store on other machines without opening it, and without changing anything.
-package protocol StoreInspector: Sendable {
-    /// Says what was found, good and bad; takes seconds, and blocks its thread meanwhile.
-    func inspect() -> StoreInspection
 }
 
 /// What can be found out about a store on other machines.

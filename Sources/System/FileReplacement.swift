@@ -15,6 +15,12 @@ package enum FileReplacement {
     package static func replace(
         _ path: String, with bytes: [UInt8], keeping permissions: UInt32 = 0
     ) throws(SystemError) {
+        try put(bytes, at: path, keeping: permissions)
+        try Folder.synchronize(Path.folder(of: path))
+    }
+
+    /// Replaces a file, but a power cut may bring the old one back until its folder is synced.
+    package static func put(_ bytes: [UInt8], at path: String, keeping permissions: UInt32 = 0) throws(SystemError) {
         let temporary = path + ".new"
         // An earlier attempt may have left one.
         _ = unsafe unlink(temporary)
@@ -29,7 +35,6 @@ package enum FileReplacement {
             _ = unsafe unlink(temporary)
             throw error
         }
-        try Folder.synchronize(Path.folder(of: path))
     }
 
     /// Gives a new file those of `permissions` that the file at a path has, and that file's group if this user is in it.

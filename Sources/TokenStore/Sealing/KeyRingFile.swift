@@ -86,34 +86,16 @@ package struct KeyRingFile: Hashable, Sendable {
         }
     }
 
-    private func create(_ temporary: String) throws(KeyRingError) -> FileDescriptor {
-        do throws(SystemError) {
-            return try FileDescriptor(opening: temporary, O_WRONLY | O_CREAT | O_EXCL, mode: 0o600)
-        } catch {
-            if error.code == ENOENT { throw .noFolder(path: path) }
-            throw .file(path: temporary, error)
-        }
-    }
-
-    /// Writes a ring to a new file, syncs it and renames it over the old one, so that one of the two exists whatever
-    /// happens.
-    ///
-    /// If the path is a symbolic link, its target is replaced, not the link.
+    /// Replaces the file as a whole and durably; if the path is a symbolic link, its target.
     package func save(_ ring: KeyRing) throws(KeyRingError) {
         guard !isCredential else { throw .credential(path: path) }
         let target = try followed
-        let temporary = target + ".new"
-        _ = unsafe unlink(temporary)
-        let descriptor = try create(temporary)
         var text = KeyRingText.bytes(of: ring)
         defer { SecretKey.wipe(&text) }
-        descriptor.adoptOwner(of: target)
         do throws(SystemError) {
-            try BlockingIO.write(text, to: descriptor.number)
-            try BlockingIO.synchronize(descriptor.number)
-            guard unsafe rename(temporary, target) == 0 else { throw SystemError.last("rename") }
+            try FileReplacement.put(text, at: target)
         } catch {
-            _ = unsafe unlink(temporary)
+            if error.code == ENOENT { throw .noFolder(path: path) }
             throw .file(path: path, error)
         }
         do throws(SystemError) {

@@ -42,7 +42,7 @@ package final class AuditLog: Sendable {
     ///   - clock: Microseconds since 1970.
     ///   - report: Called with what an operator should know, on any thread, without a lock.
     package init(
-        path: String, keyPath: String, clock: @escaping @Sendable () -> Int64 = AuditLog.now,
+        path: String, keyPath: String, clock: @escaping @Sendable () -> Int64 = UTCTime.microseconds,
         report: @escaping @Sendable (AuditNotice) -> Void
     ) throws(AuditError) {
         guard let running = try RunningKey(contentsOf: keyPath) else { throw .noRunningKey(path: keyPath) }
@@ -74,13 +74,6 @@ package final class AuditLog: Sendable {
         } else if unsafe access(Path.folder(of: path), W_OK | X_OK) != 0 {
             throw .file(path: path, .last("open"))
         }
-    }
-
-    /// The time as the lines show it: microseconds since 1970.
-    @Sendable package static func now() -> Int64 {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
     }
 
     /// Makes the pseudonyms for the events of one thread.

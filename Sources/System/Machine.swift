@@ -82,8 +82,7 @@ package enum SystemUptime {
 
     /// The same with fractions of a second.
     package static var now: Double {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+        let time = timespec.now(CLOCK_BOOTTIME)
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 }

@@ -67,8 +67,23 @@ internal import Glibc
     }
 }
 
-/// Times in UTC as texts, by the C library.
+extension timespec {
+    /// What a clock shows (clock_gettime(2)).
+    static func now(_ clock: clockid_t) -> timespec {
+        var time = timespec()
+        _ = unsafe clock_gettime(clock, &time)
+        return time
+    }
+}
+
+/// Times in UTC, by the C library.
 package enum UTCTime {
+    /// The current time, in microseconds since 1970.
+    @Sendable package static func microseconds() -> Int64 {
+        let time = timespec.now(CLOCK_REALTIME)
+        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
+    }
+
     /// A time as RFC 3339 defines it: `2026-11-21T02:03:04Z`.
     ///
     /// - Parameters:

@@ -36,7 +36,7 @@ extension HostFacts {
     /// Asks a server, in one round trip.
     init(of connection: BlockingConnection) throws(PostgresError) {
         let postgres = connection.postgres
-        let (begin, beginning) = (VersionClock.systemTime(), MonotonicTime.now)
+        let (begin, beginning) = (UTCTime.microseconds(), MonotonicTime.now)
         // The timeline of the present WAL position: that of the last checkpoint changes only some time after a promotion.
         let result = try connection.run(
             """

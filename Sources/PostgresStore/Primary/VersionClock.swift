@@ -1,8 +1,7 @@
 #if PostgreSQL
-internal import CLinux
 internal import Cryptography
-internal import Glibc
 internal import Synchronization
+internal import System
 internal import TokenStore
 
 /// Gives each write of a token its version.
@@ -23,7 +22,7 @@ final class VersionClock: Sendable {
     /// - Parameters:
     ///   - process: The lower bits.
     ///   - now: The time in microseconds since 1970.
-    init(process: Int64, now: @escaping @Sendable () -> Int64 = VersionClock.systemTime) {
+    init(process: Int64, now: @escaping @Sendable () -> Int64 = UTCTime.microseconds) {
         last = Atomic(0)
         self.process = process & (1 << Self.processBits - 1)
         self.now = now
@@ -53,13 +52,6 @@ final class VersionClock: Sendable {
     func note(_ version: TokenVersion) {
         let limit = (now() + 366 * 86_400_000_000) << Self.processBits
         if version.rawValue <= limit { last.max(version.rawValue, ordering: .relaxed) }
-    }
-
-    /// Microseconds since 1970.
-    static let systemTime: @Sendable () -> Int64 = {
-        var time = timespec()
-        _ = unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
     }
 }
 #endif

@@ -1,4 +1,4 @@
-internal import Glibc
+internal import System
 internal import TokenStore
 
 /// Gives each write its version: the microseconds since 1970, or one more than the version before.
@@ -24,7 +24,7 @@ struct VersionCounter {
 
     /// A version that no row has yet.
     mutating func next() -> TokenVersion {
-        last = max(last + 1, Self.microseconds)
+        last = max(last + 1, UTCTime.microseconds())
         return TokenVersion(rawValue: last)
     }
 
@@ -41,10 +41,4 @@ struct VersionCounter {
 
     /// The transaction was rolled back.
     mutating func noteRollback() { written = 0 }
-
-    private static var microseconds: Int64 {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1_000
-    }
 }

@@ -124,19 +124,7 @@ final class PostgresCopyTarget: CopyTarget {
     }
 
     func add(_ rows: [CopiedRow]) throws(StoreError) {
-        var (tokens, sessions) = ([(row: Row, version: Int64)](), [SessionRow]())
-        do throws(SealingError) {
-            for row in rows {
-                switch row {
-                case .token(let token, let times, let version):
-                    tokens.append((try coder.row(of: token, times), version.rawValue))
-                case .session(let opened, let number):
-                    sessions.append(try coder.row(of: opened.session, opened.key, number: number))
-                }
-            }
-        } catch {
-            throw .sealing(error)
-        }
+        let (tokens, sessions) = try coder.rows(of: rows)
         try writing { () throws(PostgresError) in
             if !tokens.isEmpty { try connection.add(tokens) }
             if !sessions.isEmpty { try connection.add(sessions) }

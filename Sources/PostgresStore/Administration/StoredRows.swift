@@ -167,14 +167,14 @@ extension BlockingConnection {
     }
 
     /// Adds tokens to an empty table.
-    func add(_ tokens: [(row: Row, version: Int64)]) throws(PostgresError) {
+    func add(_ tokens: [(row: Row, version: TokenVersion)]) throws(PostgresError) {
         try run(
             """
             INSERT INTO token (\(Statement.columns))
             SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[])
             """,
             [
-                .byteas(tokens.map(\.row.key.bytes)), .bigints(tokens.map(\.version)),
+                .byteas(tokens.map(\.row.key.bytes)), .bigints(tokens.map(\.version.rawValue)),
                 .bigints(tokens.map(\.row.times.writtenAt)), .bigints(tokens.map(\.row.times.expiresAt)),
                 .bigints(tokens.map { Int64($0.row.keyNumber) }), .byteas(tokens.map(\.row.value)),
             ])

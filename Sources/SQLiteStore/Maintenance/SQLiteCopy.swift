@@ -125,19 +125,7 @@ final class SQLiteCopyTarget: CopyTarget {
         """
 
     func add(_ rows: [CopiedRow]) throws(StoreError) {
-        var (tokens, sessions): ([(Row, TokenVersion)], [SessionRow]) = ([], [])
-        do throws(SealingError) {
-            for row in rows {
-                switch row {
-                case .token(let token, let times, let version):
-                    tokens.append((try writer.coder.row(of: token, times), version))
-                case .session(let opened, let number):
-                    sessions.append(try writer.coder.row(of: opened.session, opened.key, number: number))
-                }
-            }
-        } catch {
-            throw .sealing(error)
-        }
+        let (tokens, sessions) = try writer.coder.rows(of: rows)
         try StoreError.writing { () throws(SQLiteError) in
             try writer.transaction { () throws(SQLiteError) in
                 for (row, version) in tokens { try arrive(row, version) }

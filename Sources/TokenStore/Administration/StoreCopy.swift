@@ -5,6 +5,28 @@ package enum CopiedRow: Sendable {
     case session(OpenedSession, number: Int64)
 }
 
+extension RowCoder {
+    /// Seals rows with this store's keys.
+    package mutating func rows(
+        of copied: [CopiedRow]
+    ) throws(StoreError) -> (tokens: [(row: Row, version: TokenVersion)], sessions: [SessionRow]) {
+        var (tokens, sessions) = ([(row: Row, version: TokenVersion)](), [SessionRow]())
+        do throws(SealingError) {
+            for row in copied {
+                switch row {
+                case .token(let token, let times, let version):
+                    tokens.append((try self.row(of: token, times), version))
+                case .session(let opened, let number):
+                    sessions.append(try self.row(of: opened.session, opened.key, number: number))
+                }
+            }
+        } catch {
+            throw .sealing(error)
+        }
+        return (tokens, sessions)
+    }
+}
+
 /// Reads all rows of a store, each once, as of one moment.
 ///
 /// Used by one thread, which it blocks.

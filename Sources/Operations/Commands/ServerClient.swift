@@ -98,25 +98,43 @@ struct ServerClient: Sendable {
 
     private func connect(sending request: Data) throws(Failure) -> Connection {
         do throws(SystemError) {
-            let socket = try BlockingSocket(unixPath: path, timeoutInSeconds: timeoutInSeconds)
-            socket.send(request)
-            return Connection(socket)
+            let address = try SocketAddress(path: path, call: "connect")
+            let connection = Connection(try address.connect(timeoutInSeconds: timeoutInSeconds))
+            connection.send(Array(request))
+            return connection
         } catch {
             throw .unreachable(error)
         }
     }
 
-    /// Reads the answer from the socket.
+    /// A connected socket with blocking calls, each of which ends with the timeout.
     private struct Connection: ~Copyable {
-        private let socket: BlockingSocket
+        private let descriptor: FileDescriptor
         /// Received bytes that have not been read yet.
         private var buffer = Data()
         private var hasReceived = false
         /// When reading ends, whatever has arrived by then.
         var deadline = MonotonicTime.never
 
-        init(_ socket: consuming BlockingSocket) {
-            self.socket = socket
+        init(_ descriptor: consuming FileDescriptor) {
+            self.descriptor = descriptor
+        }
+
+        /// Sends the bytes; stops early if the server closes the connection or the timeout passes.
+        func send(_ bytes: [UInt8]) {
+            var sent = 0
+            while sent < bytes.count {
+                let count = unsafe bytes.withUnsafeBytes { bytes in
+                    retryingInterrupts {
+                        unsafe Glibc.send(
+                            descriptor.number, bytes.baseAddress?.advanced(by: sent), bytes.count - sent,
+                            Int32(MSG_NOSIGNAL)
+                        )
+                    }
+                }
+                guard count > 0 else { return }
+                sent += count
+            }
         }
 
         /// Skips the answer's head; fails if the connection ends before the end of the head, or if that is too large.
@@ -157,9 +175,12 @@ struct ServerClient: Sendable {
         }
 
         private mutating func receive() -> Data? {
-            guard MonotonicTime.now < deadline, let chunk = socket.receive() else { return nil }
+            guard MonotonicTime.now < deadline else { return nil }
+            var chunk = [UInt8](repeating: 0, count: 1 << 16)
+            let count = retryingInterrupts { unsafe recv(descriptor.number, &chunk, chunk.count, 0) }
+            guard count > 0 else { return nil }
             hasReceived = true
-            return chunk
+            return Data(chunk[..<count])
         }
     }
 }
@@ -197,45 +218,5 @@ extension ServerClient {
         }
         guard let reply else { throw isUnreadable ? .unreadable : .noAnswer }
         return reply
-    }
-}
-
-/// A connected socket with blocking calls, for commands that only wait for an answer.
-struct BlockingSocket: ~Copyable {
-    private let descriptor: FileDescriptor
-
-    /// Connects to a Unix socket.
-    ///
-    /// - Parameters:
-    ///   - path: The socket's path.
-    ///   - timeoutInSeconds: The limit for connecting and for each call; nil for none.
-    init(unixPath path: String, timeoutInSeconds: Int?) throws(SystemError) {
-        let address = try SocketAddress(path: path, call: "connect")
-        descriptor = try address.connect(timeoutInSeconds: timeoutInSeconds)
-    }
-
-    /// Sends the data; stops early if the server closes the connection or the timeout passes.
-    func send(_ data: Data) {
-        let bytes = Array(data)
-        var sent = 0
-        while sent < bytes.count {
-            let count = unsafe bytes.withUnsafeBytes { bytes in
-                retryingInterrupts {
-                    unsafe Glibc.send(
-                        descriptor.number, bytes.baseAddress?.advanced(by: sent), bytes.count - sent,
-                        Int32(MSG_NOSIGNAL)
-                    )
-                }
-            }
-            guard count > 0 else { return }
-            sent += count
-        }
-    }
-
-    /// The next bytes; nil at the end of the connection or after the timeout.
-    func receive() -> Data? {
-        var chunk = [UInt8](repeating: 0, count: 1 << 16)
-        let count = retryingInterrupts { unsafe recv(descriptor.number, &chunk, chunk.count, 0) }
-        return count > 0 ? Data(chunk[..<count]) : nil
     }
 }

@@ -72,7 +72,7 @@ package struct MultipartForm {
                 continue
             }
             let name = ByteRange(Int(line.start), colon)
-            continues = disposition == nil && bytes.equalsIgnoringCase(name, Names.disposition)
+            continues = disposition == nil && bytes.equalsIgnoringCase(name, "content-disposition")
             if continues { disposition = [UInt8](ByteRange(colon + 1, Int(line.end)), in: bytes) }
         }
         return disposition
@@ -93,10 +93,6 @@ package struct MultipartForm {
         }
         position = end
         return nil
-    }
-
-    private enum Names {
-        static let disposition: StaticString = "content-disposition"
     }
 }
 
@@ -127,8 +123,8 @@ struct ContentDisposition {
         // White space after the key belongs to it and makes it another key.
         let key = ByteRange(start, keyEnd)
         let value = valueStart..<range.upperBound
-        if bytes.equalsIgnoringCase(key, Names.name) { name = Self.unquoted(value, of: bytes) }
-        if bytes.equalsIgnoringCase(key, Names.fileName) { fileName = Self.unquoted(value, of: bytes) }
+        if bytes.equalsIgnoringCase(key, "name") { name = Self.unquoted(value, of: bytes) }
+        if bytes.equalsIgnoringCase(key, "filename") { fileName = Self.unquoted(value, of: bytes) }
     }
 
     /// The position of a separator outside double and single quotes, otherwise the range's end.
@@ -181,11 +177,6 @@ struct ContentDisposition {
     private static func isQuote(_ byte: UInt8) -> Bool {
         byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'")
     }
-
-    private enum Names {
-        static let name: StaticString = "name"
-        static let fileName: StaticString = "filename"
-    }
 }
 
 extension UInt8 {
@@ -211,11 +202,11 @@ package enum MediaType: Hashable, Sendable {
             typeEnd += 1
         }
         let type = ByteRange(Int(value.start), typeEnd)
-        if bytes.equalsIgnoringCase(type, Types.urlEncoded) {
+        if bytes.equalsIgnoringCase(type, "application/x-www-form-urlencoded") {
             self = .urlEncodedForm
-        } else if bytes.equalsIgnoringCase(type, Types.multipart) {
+        } else if bytes.equalsIgnoringCase(type, "multipart/form-data") {
             self = .multipartForm(boundary: Self.boundary(in: value, of: bytes))
-        } else if bytes.equalsIgnoringCase(type, Types.json) {
+        } else if bytes.equalsIgnoringCase(type, "application/json") {
             self = .json
         } else {
             self = .other
@@ -225,7 +216,7 @@ package enum MediaType: Hashable, Sendable {
     private static func boundary(in value: ByteRange, of bytes: Span<UInt8>) -> [UInt8]? {
         let end = Int(value.end)
         var index = Int(value.start)
-        while !bytes.hasPrefix(Types.boundary, in: index..<end) {
+        while !bytes.hasPrefix("boundary", in: index..<end) {
             index += 1
             guard index < end else { return nil }
         }
@@ -239,12 +230,5 @@ package enum MediaType: Hashable, Sendable {
         var last = start
         while last < end && bytes[last] != UInt8(ascii: ";") && bytes[last] != UInt8(ascii: ",") { last += 1 }
         return [UInt8](ByteRange(start, last), in: bytes)
-    }
-
-    private enum Types {
-        static let urlEncoded: StaticString = "application/x-www-form-urlencoded"
-        static let multipart: StaticString = "multipart/form-data"
-        static let json: StaticString = "application/json"
-        static let boundary: StaticString = "boundary"
     }
 }

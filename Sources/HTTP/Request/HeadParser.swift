@@ -34,7 +34,7 @@ struct HeadParser {
     /// `HTTP/1.0` or `HTTP/1.` and another digit.
     private mutating func readVersion(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) {
         let start = range.lowerBound
-        guard range.count == 8, bytes.equals(ByteRange(start, start + 5), Words.http),
+        guard range.count == 8, bytes.equals(ByteRange(start, start + 5), "HTTP/"),
             ByteClass.isDigit(bytes[start + 5]), bytes[start + 6] == UInt8(ascii: "."),
             ByteClass.isDigit(bytes[start + 7])
         else { throw .malformedVersion }
@@ -60,14 +60,9 @@ struct HeadParser {
 
     /// Reads the authority of an absolute target and returns where the path begins.
     private mutating func readAuthority(_ range: Range<Int>, of bytes: Span<UInt8>) throws(Refusal) -> Int {
-        let start: Int
-        if bytes.hasPrefix(Words.httpScheme, in: range) {
-            start = range.lowerBound + Words.httpScheme.utf8CodeUnitCount
-        } else if bytes.hasPrefix(Words.httpsScheme, in: range) {
-            start = range.lowerBound + Words.httpsScheme.utf8CodeUnitCount
-        } else {
-            throw .malformedTarget
-        }
+        let schemes: [StaticString] = ["http://", "https://"]
+        guard let scheme = schemes.first(where: { bytes.hasPrefix($0, in: range) }) else { throw .malformedTarget }
+        let start = range.lowerBound + scheme.utf8CodeUnitCount
         var end = start
         while end < range.upperBound && bytes[end] != UInt8(ascii: "/") && bytes[end] != UInt8(ascii: "?") { end += 1 }
         let authority = ByteRange(start, end)
@@ -156,14 +151,14 @@ struct HeadParser {
     }
 
     private mutating func readExpect(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
-        guard bytes.equalsIgnoringCase(value, Words.continueExpectation) else { throw .unknownExpectation }
+        guard bytes.equalsIgnoringCase(value, "100-continue") else { throw .unknownExpectation }
         head.fields.expectsContinue = true
     }
 
     private mutating func readConnection(_ value: ByteRange, of bytes: Span<UInt8>) {
         for option in bytes.elements(of: value) {
-            if bytes.equalsIgnoringCase(option, Words.close) { head.fields.saysClose = true }
-            if bytes.equalsIgnoringCase(option, Words.keepAlive) { head.fields.saysKeepAlive = true }
+            if bytes.equalsIgnoringCase(option, "close") { head.fields.saysClose = true }
+            if bytes.equalsIgnoringCase(option, "keep-alive") { head.fields.saysKeepAlive = true }
         }
     }
 
@@ -184,7 +179,7 @@ struct HeadParser {
         if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
         try once(.transferEncoding, else: .repeatedTransferEncoding)
         let codings = bytes.elements(of: value)
-        let chunked = codings.filter { bytes.equalsIgnoringCase($0, Words.chunked) }
+        let chunked = codings.filter { bytes.equalsIgnoringCase($0, "chunked") }
         guard let last = codings.last, chunked.count == 1, last == chunked[0] else { throw .chunkedNotLast }
         guard codings.count == 1 else { throw .unknownTransferCoding }
     }
@@ -215,17 +210,6 @@ struct HeadParser {
         head.expectsContinue = fields.expectsContinue && head.minorVersion > 0
         head.keepsAlive = !fields.saysClose && (head.minorVersion > 0 || fields.saysKeepAlive)
     }
-}
-
-/// Words that parts of a head are compared with.
-private enum Words {
-    static let http: StaticString = "HTTP/"
-    static let httpScheme: StaticString = "http://"
-    static let httpsScheme: StaticString = "https://"
-    static let continueExpectation: StaticString = "100-continue"
-    static let close: StaticString = "close"
-    static let keepAlive: StaticString = "keep-alive"
-    static let chunked: StaticString = "chunked"
 }
 
 /// The header section of an earlier request on a connection, and what it said.

@@ -84,33 +84,28 @@ package final class ResponseEncoder: Sendable {
     private func appendHead(
         _ response: borrowing Response, _ traits: Traits, _ requestID: RequestID, to output: inout [UInt8]
     ) {
-        output.append(contentsOf: Array("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)".utf8))
+        func append(_ text: String) { output.append(contentsOf: text.utf8) }
+        append("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)")
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
         if traits.isSecure { output.append(contentsOf: Parts.transportSecurity) }
         if let text = requestID.text {
             output.append(contentsOf: Parts.requestID)
-            output.append(contentsOf: Array(text.utf8))
+            append(text)
         }
         if let location = response.extras?.location {
-            output.append(contentsOf: Parts.location)
+            append("\r\nLocation: ")
             output.append(contentsOf: location)
         }
         if response.status == .methodNotAllowed {
-            output.append(contentsOf: Parts.allow)
-            output.append(contentsOf: Array((response.extras?.allowedMethods ?? Parts.contractMethods).utf8))
+            append("\r\nAllow: \(response.extras?.allowedMethods ?? "GET, HEAD, POST")")
         }
-        if let challenge = response.extras?.challenge {
-            output.append(contentsOf: Parts.challenge)
-            output.append(contentsOf: Array("\(challenge.value)".utf8))
-        }
-        if let seconds = response.extras?.retryAfter {
-            output.append(contentsOf: Array("\r\nRetry-After: \(seconds)".utf8))
-        }
+        if let challenge = response.extras?.challenge { append("\r\nWWW-Authenticate: \(challenge.value)") }
+        if let seconds = response.extras?.retryAfter { append("\r\nRetry-After: \(seconds)") }
         if traits.closes {
-            output.append(contentsOf: Parts.close)
+            append("\r\nConnection: close")
         } else if traits.isOldVersion {
-            output.append(contentsOf: Parts.keepAlive)
+            append("\r\nConnection: keep-alive")
         }
     }
 
@@ -161,12 +156,6 @@ package final class ResponseEncoder: Sendable {
         /// For a year, browsers use only https once they have had an answer over it.
         static let transportSecurity = Array("\r\nStrict-Transport-Security: max-age=31536000".utf8)
         static let requestID = Array("\r\nX-Request-Id: ".utf8)
-        static let location = Array("\r\nLocation: ".utf8)
-        static let allow = Array("\r\nAllow: ".utf8)
-        static let contractMethods = "GET, HEAD, POST"
-        static let challenge = Array("\r\nWWW-Authenticate: ".utf8)
-        static let close = Array("\r\nConnection: close".utf8)
-        static let keepAlive = Array("\r\nConnection: keep-alive".utf8)
         static let contentLength = Array("\r\nContent-Length: ".utf8)
         static let endOfHead = Array("\r\n\r\n".utf8)
     }

@@ -81,20 +81,20 @@ package struct HTTPSPolicy: Sendable {
         func isSecure() -> Bool {
             if peer.isTLS || !peer.isTrusted { return peer.isTLS }
             let schemes = bytes.lastElements(of: head.forwardedProtos(in: bytes))
-            return !schemes.isEmpty && schemes.allSatisfy { bytes.equalsIgnoringCase($0, Words.https) }
+            return !schemes.isEmpty && schemes.allSatisfy { bytes.equalsIgnoringCase($0, "https") }
         }
         switch mode {
         case .off: return .served(isSecure: isSecure())
         case .proxy:
             let isExempt = peer.address == Self.scriptsLoopback
-            let saysHTTP = head.forwardedProtos(in: bytes).contains { bytes.equals($0, Words.http) }
+            let saysHTTP = head.forwardedProtos(in: bytes).contains { bytes.equals($0, "http") }
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure())
         case .strict:
             guard isSecure() else { return .redirected }
             // Nobody gains by claiming that a request came over plain HTTP, so that is believed from anyone.
             if peer.isTLS,
                 bytes.lastElements(of: head.forwardedProtos(in: bytes)).contains(where: {
-                    bytes.equalsIgnoringCase($0, Words.http)
+                    bytes.equalsIgnoringCase($0, "http")
                 })
             {
                 return .redirected
@@ -142,7 +142,7 @@ package struct HTTPSPolicy: Sendable {
 
     /// The redirect to HTTPS; nil if the request names no host and none is set.
     package func redirect(_ head: RequestHead, in bytes: Span<UInt8>) -> Response? {
-        var location = Words.scheme
+        var location = Array("https://".utf8)
         if publicHost.isEmpty {
             guard !head.authority.isEmpty else { return nil }
             location.append(head.authority, in: bytes)
@@ -172,12 +172,6 @@ package struct HTTPSPolicy: Sendable {
             if !isTrusted(hop) { break }
         }
         return client
-    }
-
-    private enum Words {
-        static let http: StaticString = "http"
-        static let https: StaticString = "https"
-        static let scheme = Array("https://".utf8)
     }
 }
 

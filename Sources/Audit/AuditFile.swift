@@ -1,7 +1,7 @@
-internal import Cryptography
-internal import Glibc
-internal import Synchronization
-internal import System
+import Cryptography
+import Glibc
+import Synchronization
+import System
 
 /// A file of the log, open for appending whole lines.
 ///

@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import JSON
-internal import System
+import Cryptography
+import JSON
+import System
 
 /// Writes lines, and chains them: each has a MAC over itself and the MAC of the line before.
 ///

@@ -1,7 +1,7 @@
-internal import Cryptography
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
+import Cryptography
+import Dispatch
+import Glibc
+import Synchronization
 package import System
 
 /// The audit log of a process: appends lines that cannot be changed, removed or reordered unnoticed.

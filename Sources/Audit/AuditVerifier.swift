@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import Glibc
-internal import System
+import Cryptography
+import Glibc
+import System
 
 /// Verifies the files of a log with its first key.
 ///

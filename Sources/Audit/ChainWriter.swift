@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import System
+import Cryptography
+import System
 
 /// Writes a chain to its file.
 ///

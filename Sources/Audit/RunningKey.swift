@@ -1,6 +1,6 @@
 package import Cryptography
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// The end of a chain: what the next line follows.
 struct ChainEnd: Hashable, Sendable {

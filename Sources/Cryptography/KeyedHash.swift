@@ -1,4 +1,4 @@
-internal import COpenSSL
+import COpenSSL
 
 /// HMAC-SHA-256 under one key (RFC 2104).
 ///

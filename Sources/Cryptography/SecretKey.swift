@@ -1,5 +1,5 @@
-internal import COpenSSL
-internal import Glibc
+import COpenSSL
+import Glibc
 
 /// A key of 256 bits, wiped from memory when it is released.
 ///

@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// Counts the bytes of handshakes, requests, answers and tokens that wait for a slow client or for the store, and keeps them within
 /// `limits.buffers`.

@@ -1,5 +1,5 @@
-internal import Synchronization
-internal import System
+import Synchronization
+import System
 
 extension EventLoop {
     /// Starts to watch a descriptor for both directions, edge-triggered, and assumes that it is ready for both.

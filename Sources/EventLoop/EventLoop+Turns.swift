@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 package import System
 
 /// The time that one part of a turn may take before the next part begins.

@@ -1,6 +1,6 @@
-internal import CLinux
-internal import Glibc
-internal import Synchronization
+import CLinux
+import Glibc
+import Synchronization
 package import System
 
 /// One thread's epoll instance, run as a Swift task executor.

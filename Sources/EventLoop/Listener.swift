@@ -1,6 +1,6 @@
-internal import CLinux
-internal import Glibc
-internal import Synchronization
+import CLinux
+import Glibc
+import Synchronization
 package import System
 
 /// A bound and listening stream socket, shared by all loops that accept from it.

@@ -1,6 +1,6 @@
-internal import CLinux
-internal import Glibc
-internal import System
+import CLinux
+import Glibc
+import System
 
 /// Identifies one registration of a descriptor with a loop.
 ///

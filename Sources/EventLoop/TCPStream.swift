@@ -1,5 +1,5 @@
 package import Cryptography
-internal import Glibc
+import Glibc
 package import System
 
 /// A connected stream socket on its loop, which never blocks the thread; in clear or, after `startTLS`, over TLS.

@@ -1,7 +1,7 @@
-internal import COpenSSL
-internal import Cryptography
-internal import Glibc
-internal import System
+import COpenSSL
+import Cryptography
+import Glibc
+import System
 
 /// What a server's certificate says about itself.
 package struct TLSCertificate: Hashable, Sendable {

@@ -1,6 +1,6 @@
-internal import COpenSSL
-internal import Glibc
-internal import Synchronization
+import COpenSSL
+import Glibc
+import Synchronization
 package import System
 
 /// What the TLS connections of all listeners share: certificates, keys, rules.

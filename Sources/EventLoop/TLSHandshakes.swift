@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// The TLS handshakes of one loop that are under way, and the memory that is counted for them.
 ///

@@ -1,7 +1,7 @@
-internal import COpenSSL
-internal import Cryptography
-internal import Glibc
-internal import System
+import COpenSSL
+import Cryptography
+import Glibc
+import System
 
 /// An SSL_CTX for one certificate and its key, or for several of the same names; freed when the last user has gone.
 ///

@@ -1,7 +1,7 @@
-internal import COpenSSL
-internal import Cryptography
-internal import Glibc
-internal import System
+import COpenSSL
+import Cryptography
+import Glibc
+import System
 
 /// The server's side of one TLS connection, over a registered socket that outlives it.
 ///

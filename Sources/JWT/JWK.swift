@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import JSON
+import Cryptography
+import JSON
 
 /// One public key of a set (RFC 7517, section 4), with the one algorithm that it is used with.
 struct JWK {

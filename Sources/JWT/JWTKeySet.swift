@@ -1,4 +1,4 @@
-internal import JSON
+import JSON
 package import System
 
 /// The public keys of the issuer: a JWK set (RFC 7517, section 5) without the keys that cannot be used.

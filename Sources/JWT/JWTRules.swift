@@ -1,4 +1,4 @@
-internal import JSON
+import JSON
 
 /// What is required of a token, beside a signature with a known key.
 package struct JWTRules: Hashable, Sendable {

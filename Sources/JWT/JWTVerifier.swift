@@ -1,4 +1,4 @@
-internal import Cryptography
+import Cryptography
 
 /// Verifies the signed tokens of an issuer (JWS compact serialization, RFC 7515; RFC 7519), with RFC 8725 and RFC 9068
 /// as the list of what to check.

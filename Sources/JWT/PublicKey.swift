@@ -1,5 +1,5 @@
-internal import COpenSSL
-internal import JSON
+import COpenSSL
+import JSON
 
 /// A public key that verifies the signatures of one algorithm.
 ///

@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// A counter that one thread writes and any thread reads.
 ///

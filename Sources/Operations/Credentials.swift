@@ -1,8 +1,8 @@
-internal import Cryptography
-internal import Glibc
-internal import Settings
-internal import System
-internal import TokenStore
+import Cryptography
+import Glibc
+import Settings
+import System
+import TokenStore
 
 /// The database's password in a systemd credential (systemd.exec(5), LoadCredential=).
 struct PasswordCredential: Sendable {

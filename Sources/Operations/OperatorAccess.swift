@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import Logging
-internal import Server
-internal import Settings
-internal import TokenStore
+import EventLoop
+import Logging
+import Server
+import Settings
+import TokenStore
 
 /// Serves operators and their tools on `admin.listen` and the control socket.
 struct OperatorAccess: Administration {

@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import Logging
+import EventLoop
+import Logging
 package import Server
 package import Settings
-internal import TokenStore
+import TokenStore
 
 /// Assembles the server that `token-cache serve` runs: listeners, store, administration.
 package struct ServerProcess: Sendable {

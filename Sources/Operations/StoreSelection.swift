@@ -1,12 +1,12 @@
-internal import FoundationEssentials
-internal import Logging
-internal import SQLiteStore
-internal import Server
-internal import Settings
-internal import TokenStore
+import FoundationEssentials
+import Logging
+import SQLiteStore
+import Server
+import Settings
+import TokenStore
 
 #if PostgreSQL
-internal import PostgresStore
+import PostgresStore
 #endif
 
 /// Chooses the store; no other file knows which stores there are.

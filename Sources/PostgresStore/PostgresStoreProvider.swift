@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import Cryptography
-internal import System
+import Cryptography
+import System
 package import TokenStore
 
 /// Opens the store in the database that `store.url` names.

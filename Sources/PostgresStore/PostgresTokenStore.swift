@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Glibc
-internal import Synchronization
-internal import System
+import Glibc
+import Synchronization
+import System
 package import TokenStore
 
 /// A store on PostgreSQL, which other servers may use at the same time.

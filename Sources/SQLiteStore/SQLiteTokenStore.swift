@@ -1,8 +1,8 @@
-internal import CSQLite
-internal import Glibc
-internal import Metrics
-internal import Synchronization
-internal import System
+import CSQLite
+import Glibc
+import Metrics
+import Synchronization
+import System
 package import TokenStore
 
 /// A store in one SQLite database, with one reader for each handle and one writer.

@@ -1,7 +1,7 @@
 package import EventLoop
-internal import Glibc
+import Glibc
 package import Logging
-internal import System
+import System
 
 /// Prepares the process before the server opens anything: signals, memory, limits, and the environment from the service
 /// manager.

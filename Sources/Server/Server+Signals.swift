@@ -1,11 +1,11 @@
 package import Audit
-internal import Dispatch
-internal import EventLoop
-internal import Glibc
-internal import Logging
-internal import Settings
-internal import Synchronization
-internal import System
+import Dispatch
+import EventLoop
+import Glibc
+import Logging
+import Settings
+import Synchronization
+import System
 
 extension Server {
     /// How long the rest of the server may take to end after the connections have been closed.

@@ -1,13 +1,13 @@
 package import Audit
-internal import Dispatch
+import Dispatch
 package import EventLoop
-internal import FoundationEssentials
+import FoundationEssentials
 package import Logging
 package import Settings
-internal import Synchronization
+import Synchronization
 package import System
-internal import TokenService
-internal import TokenStore
+import TokenService
+import TokenStore
 
 extension Server {
     /// Whether the server can answer requests and store tokens.

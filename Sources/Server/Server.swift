@@ -1,11 +1,11 @@
 package import Audit
-internal import Dispatch
+import Dispatch
 package import EventLoop
-internal import Glibc
-internal import Logging
+import Glibc
+import Logging
 package import Settings
-internal import Synchronization
-internal import System
+import Synchronization
+import System
 package import TokenService
 package import TokenStore
 

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// Reads and writes whole texts and files on descriptors that block, across interrupts and partial transfers.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A file that is locked against other processes for as long as this value lives.
 ///

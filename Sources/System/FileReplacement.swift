@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// Replaces small files as a whole: whatever happens, either the old or the new one exists.
 package enum FileReplacement {

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// What stat(2) says about a file; it differs after the file was written or replaced.
 package struct FileStatus: Hashable, Sendable {

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// Folders: creating them, making their entries durable, listing them.
 package enum Folder {

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// Reads the limits of this process's control group and of those above it, of which the lowest is in force (cgroups(7)).
 ///

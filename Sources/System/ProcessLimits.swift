@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// How many descriptors this process may have open.
 package enum DescriptorLimit {

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// The arguments of this process.
 package enum ProcessArguments {

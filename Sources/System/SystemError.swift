@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A system call that failed, with the call's name and its `errno`.
 package struct SystemError: Error, Hashable, CustomStringConvertible {

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// System threads with names that top(1) and debuggers show.
 package enum NamedThread {

@@ -1,5 +1,5 @@
-internal import CLinux
-internal import Glibc
+import CLinux
+import Glibc
 
 /// A moment on the machine's monotonic clock, which is never set back.
 ///

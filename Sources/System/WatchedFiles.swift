@@ -1,5 +1,5 @@
-internal import Glibc
-internal import Synchronization
+import Glibc
+import Synchronization
 
 /// The contents of files that are read again when they change; while they cannot be used, the former contents stay in use.
 ///

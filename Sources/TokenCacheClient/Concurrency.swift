@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// A value that several threads use, one at a time.
 ///

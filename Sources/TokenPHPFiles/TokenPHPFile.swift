@@ -1,7 +1,7 @@
-internal import Glibc
-internal import JSON
+import Glibc
+import JSON
 package import System
-internal import TokenService
+import TokenService
 
 /// A token in one of token.php's data files: `data/<unique id>.txt`.
 package struct TokenPHPFile: Hashable, Sendable {

@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// Reads token.php's files one at a time, in the order in which the file system lists them.
 @safe package struct TokenPHPFolderReader: ~Copyable {

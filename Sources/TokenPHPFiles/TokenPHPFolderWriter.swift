@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// Writes token.php's files, each atomically: as a temporary file that is renamed.
 package struct TokenPHPFolderWriter: ~Copyable {

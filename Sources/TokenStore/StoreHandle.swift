@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// The result of a read.
 package enum Fetched: Sendable {

@@ -1,6 +1,6 @@
-internal import Dispatch
-internal import Glibc
-internal import System
+import Dispatch
+import Glibc
+import System
 
 /// A handle for operators' commands and for tests, which wait for each outcome.
 ///

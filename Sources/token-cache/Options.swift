@@ -6,7 +6,7 @@ import Logging
 import Operations
 import Server
 import Settings
-internal import System
+import System
 import TokenStore
 
 /// The options for settings; they override the environment, and the environment overrides the file.

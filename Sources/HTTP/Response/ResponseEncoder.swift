@@ -1,4 +1,4 @@
-internal import System
+import System
 
 /// Encodes the responses of one second, whose heads contain its date.
 package final class ResponseEncoder: Sendable {

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 
 /// A range of bytes in a request, counted from the request's first byte.
 ///

@@ -1,11 +1,11 @@
-internal import EventLoop
-internal import HTTP
-internal import Metrics
-internal import Server
-internal import Settings
-internal import System
-internal import TokenService
-internal import TokenStore
+import EventLoop
+import HTTP
+import Metrics
+import Server
+import Settings
+import System
+import TokenService
+import TokenStore
 
 /// Answers requests for the server's state on `admin.listen` and the control socket; on the latter, one also reloads.
 ///

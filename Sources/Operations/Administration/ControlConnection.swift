@@ -1,12 +1,12 @@
-internal import Dispatch
-internal import EventLoop
-internal import FoundationEssentials
-internal import HTTP
-internal import Logging
-internal import Server
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Dispatch
+import EventLoop
+import FoundationEssentials
+import HTTP
+import Logging
+import Server
+import Synchronization
+import System
+import TokenStore
 
 /// Serves a connection to the control socket: receives one request, and sends its progress and its reply.
 ///

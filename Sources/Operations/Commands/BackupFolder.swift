@@ -1,6 +1,6 @@
-internal import FoundationEssentials
-internal import Glibc
-internal import System
+import FoundationEssentials
+import Glibc
+import System
 package import TokenStore
 
 /// A folder of backups that are named by their time, such as `tokens-20261123T071500Z.db`; locked against other processes that

@@ -1,9 +1,9 @@
-internal import EventLoop
-internal import FoundationEssentials
-internal import Glibc
-internal import Server
-internal import System
-internal import TokenStore
+import EventLoop
+import FoundationEssentials
+import Glibc
+import Server
+import System
+import TokenStore
 
 /// The HTTP client of all commands: sends one request per connection to a running server, and blocks until it is answered.
 ///

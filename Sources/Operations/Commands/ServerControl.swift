@@ -1,10 +1,10 @@
-internal import Audit
-internal import Glibc
+import Audit
+import Glibc
 package import Logging
 package import Server
 package import Settings
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Queries and controls a running server through its control socket.
 package enum ServerControl {

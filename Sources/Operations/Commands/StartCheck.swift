@@ -1,9 +1,9 @@
-internal import EventLoop
-internal import FoundationEssentials
+import EventLoop
+import FoundationEssentials
 package import Server
 package import Settings
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Finds what would make a start fail in the settings and the files that they name, without starting or changing anything.
 ///

@@ -1,9 +1,9 @@
-internal import Audit
-internal import FoundationEssentials
+import Audit
+import FoundationEssentials
 package import Logging
-internal import Server
+import Server
 package import Settings
-internal import System
+import System
 package import TokenStore
 
 /// A store that rows are copied from or to, as the command line names it.

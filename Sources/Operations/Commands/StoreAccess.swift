@@ -1,9 +1,9 @@
 package import Audit
-internal import Glibc
+import Glibc
 package import Logging
-internal import Server
+import Server
 package import Settings
-internal import System
+import System
 package import TokenStore
 
 /// A command's access to the store: through the server that runs in the data folder, or opened in this process if none does.

@@ -1,9 +1,9 @@
-internal import EventLoop
-internal import Glibc
-internal import Logging
-internal import Server
-internal import Settings
-internal import System
+import EventLoop
+import Glibc
+import Logging
+import Server
+import Settings
+import System
 
 /// A listener of the administration, separate from the clients' listeners.
 ///

@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import FoundationEssentials
-internal import Glibc
-internal import HTTP
-internal import System
+import EventLoop
+import FoundationEssentials
+import Glibc
+import HTTP
+import System
 
 /// Receives complete requests and sends complete answers on a connection of the administration.
 ///

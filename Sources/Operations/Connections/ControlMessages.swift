@@ -1,9 +1,9 @@
-internal import Audit
+import Audit
 package import FoundationEssentials
-internal import Glibc
-internal import Settings
-internal import TokenService
-internal import TokenStore
+import Glibc
+import Settings
+import TokenService
+import TokenStore
 
 /// Tells a running server that a command has added or removed an API key, so that its logs say who did it.
 package struct APIKeyChange: Codable, Sendable {

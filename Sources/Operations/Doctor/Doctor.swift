@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import FoundationEssentials
-internal import Glibc
+import EventLoop
+import FoundationEssentials
+import Glibc
 package import Settings
-internal import System
+import System
 package import TokenStore
 
 /// Checks everything that a server needs, and reports each problem with what to do about it.

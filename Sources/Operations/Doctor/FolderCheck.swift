@@ -1,8 +1,8 @@
-internal import Glibc
-internal import Server
-internal import Settings
-internal import System
-internal import TokenStore
+import Glibc
+import Server
+import Settings
+import System
+import TokenStore
 
 /// Checks the data folder: its permissions, its file system and the free space there.
 ///

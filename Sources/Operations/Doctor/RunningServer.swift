@@ -1,7 +1,7 @@
-internal import Glibc
-internal import Server
-internal import System
-internal import TokenStore
+import Glibc
+import Server
+import System
+import TokenStore
 
 /// Whether a server uses the data folder; finding out does not change anything.
 enum RunningServer {

@@ -1,8 +1,8 @@
-internal import Glibc
-internal import Server
-internal import Settings
-internal import System
-internal import TokenStore
+import Glibc
+import Server
+import Settings
+import System
+import TokenStore
 
 /// Checks the store and its key ring: asks the running server if there is one, otherwise reads the files.
 struct StoreCheck {

@@ -1,9 +1,9 @@
-internal import FoundationEssentials
-internal import HTTP
-internal import Server
-internal import Synchronization
-internal import System
-internal import TokenStore
+import FoundationEssentials
+import HTTP
+import Server
+import Synchronization
+import System
+import TokenStore
 
 /// The course of the server's figures in the last hour, a row for each ten seconds.
 ///

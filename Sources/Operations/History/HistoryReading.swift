@@ -1,10 +1,10 @@
-internal import EventLoop
-internal import HTTP
-internal import Metrics
-internal import Server
-internal import System
-internal import TokenService
-internal import TokenStore
+import EventLoop
+import HTTP
+import Metrics
+import Server
+import System
+import TokenService
+import TokenStore
 
 /// The server's counters and gauges at one time; two readings make the figures of the time between them.
 struct HistoryReading: Sendable {

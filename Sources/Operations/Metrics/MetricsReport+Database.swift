@@ -1,5 +1,5 @@
-internal import Metrics
-internal import TokenStore
+import Metrics
+import TokenStore
 
 extension MetricsReport {
     /// Writes what only a store in a database on other machines has.

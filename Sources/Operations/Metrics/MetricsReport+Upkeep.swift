@@ -1,9 +1,9 @@
-internal import JWT
-internal import Metrics
-internal import Server
-internal import System
-internal import TokenService
-internal import TokenStore
+import JWT
+import Metrics
+import Server
+import System
+import TokenService
+import TokenStore
 
 extension MetricsReport {
     /// Writes what operators have to look after: the disk, reloads and backups.

@@ -1,11 +1,11 @@
-internal import Audit
-internal import EventLoop
-internal import HTTP
-internal import Metrics
-internal import Server
-internal import System
-internal import TokenService
-internal import TokenStore
+import Audit
+import EventLoop
+import HTTP
+import Metrics
+import Server
+import System
+import TokenService
+import TokenStore
 
 /// The server's metrics in Prometheus' text format.
 ///

@@ -1,6 +1,6 @@
-internal import Glibc
-internal import Metrics
-internal import System
+import Glibc
+import Metrics
+import System
 
 /// The kernel's figures about this process, from proc(5); 0 where a figure is not available.
 struct ProcessMetrics: Sendable {

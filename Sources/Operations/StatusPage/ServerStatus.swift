@@ -1,13 +1,13 @@
-internal import Audit
-internal import EventLoop
-internal import FoundationEssentials
-internal import HTTP
-internal import Metrics
-internal import Server
-internal import Settings
-internal import System
-internal import TokenService
-internal import TokenStore
+import Audit
+import EventLoop
+import FoundationEssentials
+import HTTP
+import Metrics
+import Server
+import Settings
+import System
+import TokenService
+import TokenStore
 
 /// What the page shows besides charts, as `/status` returns it.
 ///

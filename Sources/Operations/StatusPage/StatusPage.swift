@@ -1,6 +1,6 @@
-internal import HTTP
-internal import Server
-internal import Settings
+import HTTP
+import Server
+import Settings
 
 /// The page at `/` of the administration: a single self-contained document, which requests `/status` and
 /// `/history` every second.

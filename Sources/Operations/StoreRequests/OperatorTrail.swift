@@ -1,10 +1,10 @@
-internal import Audit
-internal import Glibc
-internal import Logging
-internal import Server
-internal import Settings
-internal import System
-internal import TokenStore
+import Audit
+import Glibc
+import Logging
+import Server
+import Settings
+import System
+import TokenStore
 
 /// Records in the audit log what operators' commands do with users' tokens and sessions, and with the store and its keys.
 ///

@@ -1,5 +1,5 @@
 package import Audit
-internal import TokenService
+import TokenService
 package import TokenStore
 
 /// Reads one token.

@@ -1,6 +1,6 @@
 package import Audit
-internal import Cryptography
-internal import TokenService
+import Cryptography
+import TokenService
 package import TokenStore
 
 /// Makes a session for a user.

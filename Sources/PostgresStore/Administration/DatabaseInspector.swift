@@ -1,8 +1,8 @@
 #if PostgreSQL
-internal import Dispatch
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Dispatch
+import Synchronization
+import System
+import TokenStore
 
 /// The heading of what the doctor says of the database.
 private let topic = "Database"

@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import System
+import System
 package import TokenStore
 
 extension PostgresStoreProvider {

@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Cryptography
-internal import Synchronization
-internal import System
+import Cryptography
+import Synchronization
+import System
 package import TokenStore
 
 /// Administers a store on PostgreSQL while any number of servers use it.

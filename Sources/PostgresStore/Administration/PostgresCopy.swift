@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 extension BlockingConnection {
     /// Connects to the primary, for one long transaction.

@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 /// Changes the key ring that the servers of a store share: a key is added to the file of one server, the file is copied to the
 /// others, and then the key is made the one that seals.

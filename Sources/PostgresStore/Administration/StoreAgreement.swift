@@ -1,9 +1,9 @@
 #if PostgreSQL
-internal import Cryptography
-internal import Glibc
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Cryptography
+import Glibc
+import Synchronization
+import System
+import TokenStore
 
 /// Makes the servers of a database agree on the key ring, of which each has a file, and on the key that seals.
 ///

@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import TokenStore
+import TokenStore
 
 /// A row of the table `token`.
 struct StoredToken: Sendable {

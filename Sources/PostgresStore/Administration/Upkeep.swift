@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Synchronization
+import System
+import TokenStore
 
 /// The background work of a server, on a thread of its own.
 ///

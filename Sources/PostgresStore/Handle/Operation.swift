@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// What a handle does in the database for one request, with one statement or a few that belong together.
 ///

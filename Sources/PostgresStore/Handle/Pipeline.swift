@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import System
+import System
 
 /// The operations that were sent on a connection, in groups, each of which is one transaction.
 ///

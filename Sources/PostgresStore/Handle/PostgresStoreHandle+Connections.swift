@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Synchronization
+import System
+import TokenStore
 
 /// The connections of a handle, and what happens when time passes.
 extension PostgresStoreHandle {

@@ -1,8 +1,8 @@
 #if PostgreSQL
-internal import Metrics
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Metrics
+import Synchronization
+import System
+import TokenStore
 
 /// One loop's connections to the database, and the operations that it has gathered for them.
 ///

@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import CLinux
-internal import Glibc
-internal import System
+import CLinux
+import Glibc
+import System
 
 /// The sockets that a handle waits for, and a timer: together one descriptor, which is readable when any of them is ready.
 ///

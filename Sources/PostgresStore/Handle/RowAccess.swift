@@ -1,9 +1,9 @@
 #if PostgreSQL
-internal import Cryptography
-internal import Glibc
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Cryptography
+import Glibc
+import Synchronization
+import System
+import TokenStore
 
 /// What operations need to make and to open rows.
 ///

@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// A connection for a thread that may block, but never beyond a deadline.
 ///

@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import CPostgres
-internal import Glibc
-internal import System
+import CPostgres
+import Glibc
+import System
 
 /// A connection to a server, which never blocks its thread.
 ///

@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import TokenStore
+import TokenStore
 
 /// An error of the database, or of a connection to it.
 ///

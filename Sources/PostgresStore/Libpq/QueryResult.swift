@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import CPostgres
+import CPostgres
 
 /// The server's answer to one statement, or to a Sync.
 ///

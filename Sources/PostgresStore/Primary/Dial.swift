@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 /// Makes one connection to one host, and all that it needs before it can serve.
 struct Dial: Sendable {

@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import Synchronization
-internal import System
+import Synchronization
+import System
 
 /// Proves that a server is still the primary: by a commit that its standbys have to acknowledge.
 ///

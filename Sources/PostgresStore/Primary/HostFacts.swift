@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// What a host has said of itself at one moment: its role, and how durably it keeps what it acknowledges.
 struct HostFacts: Sendable, Hashable {

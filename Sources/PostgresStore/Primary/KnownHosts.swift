@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import Synchronization
-internal import TokenStore
+import Synchronization
+import TokenStore
 
 /// What operators are shown of the hosts of the database.
 ///

@@ -1,8 +1,8 @@
 #if PostgreSQL
-internal import Metrics
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Metrics
+import Synchronization
+import System
+import TokenStore
 
 /// What a store counts.
 struct PostgresCounts: Sendable {

@@ -1,9 +1,9 @@
 #if PostgreSQL
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Dispatch
+import Glibc
+import Synchronization
+import System
+import TokenStore
 
 /// Connections to the primary for administration, which are kept open between uses.
 ///

@@ -1,7 +1,7 @@
 #if PostgreSQL
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Synchronization
+import System
+import TokenStore
 
 /// Finds the server that takes writes, and makes the connections that handles order.
 ///

@@ -1,5 +1,5 @@
 #if PostgreSQL
-internal import System
+import System
 
 /// Decides which host is asked when for a connection to the primary, and which answer counts.
 ///

@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Whether clients' requests can be carried out, and what operators are told when that changes.
 ///

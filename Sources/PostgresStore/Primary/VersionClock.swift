@@ -1,8 +1,8 @@
 #if PostgreSQL
-internal import Cryptography
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Cryptography
+import Synchronization
+import System
+import TokenStore
 
 /// Gives each write of a token its version.
 ///

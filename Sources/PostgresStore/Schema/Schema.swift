@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// The tables, and what a server needs of them.
 ///

@@ -1,6 +1,6 @@
 #if PostgreSQL
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// What all servers must agree on: the only row of the table `store`, and the keys in the table `sealing_key`.
 struct StoreRow: Sendable, Hashable {

@@ -1,5 +1,5 @@
-internal import CSQLite
-internal import System
+import CSQLite
+import System
 
 extension SQLiteConnection {
     /// Runs statements that may take long; they fail when the task is cancelled.

@@ -1,6 +1,6 @@
-internal import CSQLite
-internal import Metrics
-internal import System
+import CSQLite
+import Metrics
+import System
 
 /// A connection to a database file.
 ///

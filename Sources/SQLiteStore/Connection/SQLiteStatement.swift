@@ -1,5 +1,5 @@
-internal import CSQLite
-internal import TokenStore
+import CSQLite
+import TokenStore
 
 /// A prepared statement, finalized in `deinit`.
 ///

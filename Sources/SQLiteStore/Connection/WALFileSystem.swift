@@ -1,8 +1,8 @@
-internal import CSQLite
-internal import Glibc
-internal import Metrics
-internal import System
-internal import TokenStore
+import CSQLite
+import Glibc
+import Metrics
+import System
+import TokenStore
 
 /// SQLite's virtual file system for the database (sqlite.org/vfs.html): its own `unix-excl`, except that a commit's
 /// frames are written to the WAL in one call.

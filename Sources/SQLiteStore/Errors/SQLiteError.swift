@@ -1,7 +1,7 @@
-internal import CSQLite
-internal import Glibc
-internal import System
-internal import TokenStore
+import CSQLite
+import Glibc
+import System
+import TokenStore
 
 /// An error of SQLite: the extended result code and its text.
 ///

@@ -1,4 +1,4 @@
-internal import System
+import System
 package import TokenStore
 
 /// Why a database cannot be opened; says what to do about it.

@@ -1,6 +1,6 @@
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 /// The files of an open store, and whether their paths still lead to them.
 ///

@@ -1,5 +1,5 @@
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// A SQLite store that no process has open, so that its database can be replaced.
 ///

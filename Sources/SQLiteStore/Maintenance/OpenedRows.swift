@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 /// Reads all rows of a database and opens them: tokens in the order of their slots, then sessions in the order of their
 /// keys.

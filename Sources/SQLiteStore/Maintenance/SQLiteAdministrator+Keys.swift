@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import Glibc
-internal import Synchronization
+import Cryptography
+import Glibc
+import Synchronization
 package import TokenStore
 
 extension SQLiteAdministrator {

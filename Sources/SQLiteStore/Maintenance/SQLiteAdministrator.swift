@@ -1,6 +1,6 @@
-internal import Metrics
-internal import Synchronization
-internal import System
+import Metrics
+import Synchronization
+import System
 package import TokenStore
 
 /// Administers a SQLite store on a queue of its own, in steps that occupy the writer no longer than clients' groups do.

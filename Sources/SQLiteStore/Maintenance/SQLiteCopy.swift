@@ -1,5 +1,5 @@
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Reads all rows of a SQLite store, in the order in which they lie in its file.
 final class SQLiteCopySource: CopySource {

@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 package import TokenStore
 
 /// The files of a closed SQLite store.

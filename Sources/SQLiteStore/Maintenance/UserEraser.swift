@@ -1,6 +1,6 @@
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 /// Erases users: removes their rows, and records the erasure beside the key ring, so that a restored backup does not
 /// bring them back.

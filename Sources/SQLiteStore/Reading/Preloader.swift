@@ -1,8 +1,8 @@
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Dispatch
+import Glibc
+import Synchronization
+import System
+import TokenStore
 
 /// Reads a database once from beginning to end, so that it is in the page cache before requests need it.
 ///

@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import TokenStore
+import Cryptography
+import TokenStore
 
 /// What a handle asks the writer to change.
 extension SQLiteStoreHandle {

@@ -1,5 +1,5 @@
-internal import Synchronization
-internal import TokenStore
+import Synchronization
+import TokenStore
 
 /// One thread's reader, and the writes that it has gathered for the writer's thread.
 ///

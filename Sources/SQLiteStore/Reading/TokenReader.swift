@@ -1,6 +1,6 @@
-internal import Glibc
-internal import Synchronization
-internal import TokenStore
+import Glibc
+import Synchronization
+import TokenStore
 
 /// A read-only connection that finds and decrypts tokens.
 ///

@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 /// What a handle asks the writer to change.
 enum Change: Sendable {

@@ -1,7 +1,7 @@
-internal import CSQLite
-internal import Cryptography
-internal import System
-internal import TokenStore
+import CSQLite
+import Cryptography
+import System
+import TokenStore
 
 /// The tables.
 ///

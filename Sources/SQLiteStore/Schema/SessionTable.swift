@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 /// The table of sessions, as the writer's connection changes it, in transactions that its caller begins and ends.
 ///

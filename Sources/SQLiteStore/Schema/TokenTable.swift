@@ -1,5 +1,5 @@
-internal import CSQLite
-internal import TokenStore
+import CSQLite
+import TokenStore
 
 /// The table of tokens, as the writer's connection changes it.
 ///

@@ -1,7 +1,7 @@
-internal import Metrics
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Metrics
+import Synchronization
+import System
+import TokenStore
 
 /// State that the writer, the handles and the administrator of a store share.
 ///

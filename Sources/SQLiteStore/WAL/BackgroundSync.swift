@@ -1,6 +1,6 @@
-internal import CSQLite
-internal import Dispatch
-internal import Synchronization
+import CSQLite
+import Dispatch
+import Synchronization
 
 /// Syncs most of a checkpoint in the background, so that the checkpoint of the whole WAL is short.
 ///

@@ -1,6 +1,6 @@
-internal import Glibc
-internal import System
-internal import TokenStore
+import Glibc
+import System
+import TokenStore
 
 /// Examines the WAL that a crash has left, before SQLite opens it (sqlite.org/fileformat2.html, section 4).
 ///

@@ -1,5 +1,5 @@
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Decides which maintenance the writer does next, and whether it may wait until the writer is idle.
 ///

@@ -1,6 +1,6 @@
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Synchronization
+import System
+import TokenStore
 
 /// The writer's database: makes commits, checks the files after each, and recovers from errors of the disk.
 ///

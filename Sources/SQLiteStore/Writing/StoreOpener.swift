@@ -1,7 +1,7 @@
-internal import CSQLite
-internal import Glibc
-internal import System
-internal import TokenStore
+import CSQLite
+import Glibc
+import System
+import TokenStore
 
 /// Opens a store's database for writing, at the start and after faults.
 struct StoreOpener: Sendable {

@@ -1,5 +1,5 @@
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Gives each write its version: the microseconds since 1970, or one more than the version before.
 ///

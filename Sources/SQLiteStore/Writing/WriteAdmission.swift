@@ -1,7 +1,7 @@
-internal import Glibc
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Glibc
+import Synchronization
+import System
+import TokenStore
 
 /// Decides whether another row may wait for the writer, by limits of bytes and of time.
 ///

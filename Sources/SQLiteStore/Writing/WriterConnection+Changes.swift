@@ -1,5 +1,5 @@
-internal import Glibc
-internal import TokenStore
+import Glibc
+import TokenStore
 
 /// The facts by which changes are allowed or refused; the same for all changes of a transaction.
 struct WriteRules {

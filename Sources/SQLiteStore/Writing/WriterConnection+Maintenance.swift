@@ -1,6 +1,6 @@
-internal import CSQLite
-internal import Glibc
-internal import TokenStore
+import CSQLite
+import Glibc
+import TokenStore
 
 /// The writer's maintenance between groups, in small steps: each is a transaction of its own that delays commits only
 /// briefly.

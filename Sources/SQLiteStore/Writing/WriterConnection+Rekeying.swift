@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 /// Rekeying, step by step: whenever it is interrupted, each row is sealed with the old key or with the new one. Rows keep their
 /// times.

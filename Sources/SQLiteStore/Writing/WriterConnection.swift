@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 /// The only connection that writes to the database, with its statements.
 ///

@@ -1,9 +1,9 @@
-internal import Dispatch
-internal import Glibc
-internal import Metrics
-internal import Synchronization
-internal import System
-internal import TokenStore
+import Dispatch
+import Glibc
+import Metrics
+import Synchronization
+import System
+import TokenStore
 
 /// Changes that wait to be committed together.
 struct WriteBatch: Sendable {

@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import Logging
-internal import Metrics
-internal import Synchronization
-internal import System
+import EventLoop
+import Logging
+import Metrics
+import Synchronization
+import System
 
 /// Accepts connections on all loops and assigns each to the loop that has the fewest connections.
 ///

@@ -1,12 +1,12 @@
-internal import Audit
-internal import Dispatch
-internal import EventLoop
-internal import JWT
-internal import Logging
-internal import Settings
-internal import System
+import Audit
+import Dispatch
+import EventLoop
+import JWT
+import Logging
+import Settings
+import System
 package import TokenService
-internal import TokenStore
+import TokenStore
 
 /// What all loops share to find out who a request is from: caches, limits and the files of keys.
 ///

@@ -1,8 +1,8 @@
-internal import Cryptography
-internal import EventLoop
-internal import HTTP
-internal import System
-internal import TokenService
+import Cryptography
+import EventLoop
+import HTTP
+import System
+import TokenService
 
 /// Receiving requests and answering them.
 extension Connection {

@@ -1,7 +1,7 @@
-internal import EventLoop
-internal import HTTP
-internal import System
-internal import TokenService
+import EventLoop
+import HTTP
+import System
+import TokenService
 
 /// Answers that come later.
 extension Connection {

@@ -1,8 +1,8 @@
-internal import Cryptography
-internal import EventLoop
-internal import HTTP
-internal import System
-internal import TokenService
+import Cryptography
+import EventLoop
+import HTTP
+import System
+import TokenService
 
 /// One client's connection: receives requests, passes them to the service, and sends the answers in order.
 ///

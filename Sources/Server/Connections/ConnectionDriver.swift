@@ -1,8 +1,8 @@
-internal import EventLoop
-internal import HTTP
-internal import Metrics
-internal import System
-internal import TokenService
+import EventLoop
+import HTTP
+import Metrics
+import System
+import TokenService
 
 /// Owns a connection and calls it whenever one of its waits ends.
 ///

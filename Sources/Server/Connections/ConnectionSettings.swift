@@ -1,10 +1,10 @@
-internal import EventLoop
-internal import HTTP
-internal import JWT
-internal import Metrics
-internal import Settings
-internal import System
-internal import TokenService
+import EventLoop
+import HTTP
+import JWT
+import Metrics
+import Settings
+import System
+import TokenService
 
 /// The settings of one loop's connections, and the router that answers their requests.
 ///

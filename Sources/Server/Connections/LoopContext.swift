@@ -1,13 +1,13 @@
 package import EventLoop
-internal import Glibc
-internal import HTTP
-internal import Logging
+import Glibc
+import HTTP
+import Logging
 package import Metrics
-internal import Settings
+import Settings
 package import Synchronization
-internal import System
-internal import TokenService
-internal import TokenStore
+import System
+import TokenService
+import TokenStore
 
 /// Everything that the connections of one loop share.
 ///

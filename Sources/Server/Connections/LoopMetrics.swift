@@ -1,10 +1,10 @@
 package import EventLoop
-internal import Glibc
-internal import HTTP
+import Glibc
+import HTTP
 package import JWT
 package import Metrics
-internal import Synchronization
-internal import System
+import Synchronization
+import System
 package import TokenService
 package import TokenStore
 

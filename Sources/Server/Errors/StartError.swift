@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 package import TokenStore
 
 /// Why the server cannot start, and what to do about it.

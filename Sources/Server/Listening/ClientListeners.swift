@@ -1,7 +1,7 @@
 package import EventLoop
-internal import Glibc
+import Glibc
 package import Settings
-internal import System
+import System
 
 /// All listeners for clients, and the TLS context that they share.
 package struct ClientListeners: Sendable {

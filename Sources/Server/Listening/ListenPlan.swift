@@ -1,4 +1,4 @@
-internal import Settings
+import Settings
 
 /// Which addresses the server binds itself and which sockets it takes over, given `listen` and the sockets from systemd.
 ///

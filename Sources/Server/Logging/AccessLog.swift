@@ -1,6 +1,6 @@
-internal import Glibc
-internal import HTTP
-internal import Settings
+import Glibc
+import HTTP
+import Settings
 package import System
 
 /// Writes one line per request to the access log.

@@ -1,7 +1,7 @@
-internal import Dispatch
-internal import Glibc
-internal import Synchronization
-internal import System
+import Dispatch
+import Glibc
+import Synchronization
+import System
 
 /// Writes lines to standard output or to a file on a thread of its own, so that a slow reader or disk does not block a loop.
 ///

@@ -1,11 +1,11 @@
-internal import Dispatch
-internal import FoundationEssentials
-internal import Glibc
+import Dispatch
+import FoundationEssentials
+import Glibc
 package import HTTP
 package import Logging
 package import Settings
-internal import Synchronization
-internal import System
+import Synchronization
+import System
 
 /// Writes the server's log to standard error, in a format and from a level on that can change at run time.
 ///

@@ -1,7 +1,7 @@
 package import EventLoop
-internal import Glibc
+import Glibc
 package import Settings
-internal import System
+import System
 
 extension TLSFiles {
     /// The files that `tls.certificate`, `tls.private_key` and `tls.client_ca` name.

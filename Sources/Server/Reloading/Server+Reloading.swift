@@ -1,13 +1,13 @@
 package import Audit
-internal import Dispatch
-internal import EventLoop
-internal import HTTP
-internal import Logging
+import Dispatch
+import EventLoop
+import HTTP
+import Logging
 package import Settings
-internal import Synchronization
-internal import System
-internal import TokenService
-internal import TokenStore
+import Synchronization
+import System
+import TokenService
+import TokenStore
 
 /// Reads the settings again while the server runs, and applies those that can change without a restart.
 ///

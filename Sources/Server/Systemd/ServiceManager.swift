@@ -1,7 +1,7 @@
-internal import EventLoop
-internal import Glibc
-internal import Logging
-internal import Synchronization
+import EventLoop
+import Glibc
+import Logging
+import Synchronization
 package import System
 
 /// Reports the server's state to the service manager (sd_notify(3)); does nothing without one.

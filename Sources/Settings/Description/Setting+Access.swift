@@ -1,6 +1,6 @@
-internal import HTTP
-internal import JWT
-internal import TokenService
+import HTTP
+import JWT
+import TokenService
 
 extension Setting {
     /// Who may read and write which token.

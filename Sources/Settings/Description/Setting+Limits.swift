@@ -1,4 +1,4 @@
-internal import HTTP
+import HTTP
 
 extension Setting {
     /// Limits of requests and connections.

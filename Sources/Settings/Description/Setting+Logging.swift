@@ -1,4 +1,4 @@
-internal import Logging
+import Logging
 
 extension Setting {
     /// Logs, and the wait at a stop.

@@ -1,5 +1,5 @@
-internal import HTTP
-internal import TokenService
+import HTTP
+import TokenService
 
 extension Setting {
     /// HTTPS, certificates and trusted proxies.

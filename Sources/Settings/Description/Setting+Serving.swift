@@ -1,4 +1,4 @@
-internal import HTTP
+import HTTP
 
 extension Setting {
     /// Threads, paths and kinds of bodies.

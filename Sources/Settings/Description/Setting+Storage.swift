@@ -1,4 +1,4 @@
-internal import TokenStore
+import TokenStore
 
 extension Setting {
     /// Where tokens are stored, how they are encrypted, how large the store may be, and how long it keeps tokens.

@@ -1,6 +1,6 @@
-internal import HTTP
-internal import JWT
-internal import TokenService
+import HTTP
+import JWT
+import TokenService
 
 extension Settings {
     private func files(_ count: Int) -> String { count == 1 ? "1 file" : "\(count) files" }

@@ -1,5 +1,5 @@
-internal import Glibc
-internal import System
+import Glibc
+import System
 
 /// A file of settings: its keys and values, with their lines for error messages.
 struct SettingsFile {

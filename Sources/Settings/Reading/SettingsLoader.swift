@@ -1,4 +1,4 @@
-internal import System
+import System
 
 /// Reads the settings: flags override the environment, the environment overrides the file, the file overrides the defaults.
 package struct SettingsLoader: Sendable {

@@ -1,4 +1,4 @@
-internal import CYAML
+import CYAML
 
 /// The keys of a YAML text with their values, flat: `body` in the section `limits` is `limits.body`.
 ///

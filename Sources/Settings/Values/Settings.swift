@@ -1,6 +1,6 @@
 package import Audit
 package import Cryptography
-internal import FoundationEssentials
+import FoundationEssentials
 package import HTTP
 package import JWT
 package import Logging

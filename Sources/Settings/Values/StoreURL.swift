@@ -1,8 +1,8 @@
-internal import System
+import System
 package import TokenStore
 
 #if PostgreSQL
-internal import CPostgres
+import CPostgres
 #endif
 
 /// The URL of a PostgreSQL database, as its client library libpq reads it

@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 extension LayeredTokenCache {
     /// How sending a write has ended.

@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// A local cache with a remote one behind it: works without a network, and starts logged in on the next device.
 ///

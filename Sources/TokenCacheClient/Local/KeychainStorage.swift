@@ -1,6 +1,6 @@
 #if canImport(Security)
-internal import Foundation
-internal import Security
+import Foundation
+import Security
 
 /// Keeps the item in the Keychain of this device, readable once the device was unlocked after its start; it is neither in
 /// backups nor on other devices (`kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly`).

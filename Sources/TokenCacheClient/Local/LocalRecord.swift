@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// What a device knows about one user's token, and the write that waits for the server: one item, which changes as a whole.
 ///

@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// A file that only its owner can read, and that is never there in part.
 ///

@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 extension RemoteTokenCache {
     /// Whom the server stores the token for.

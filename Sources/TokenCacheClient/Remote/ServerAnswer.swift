@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// A valid answer of the server.
 struct ServerAnswer {

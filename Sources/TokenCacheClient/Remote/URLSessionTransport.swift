@@ -1,5 +1,5 @@
 #if canImport(FoundationNetworking)
-internal import Foundation
+import Foundation
 public import FoundationNetworking
 #else
 public import Foundation

@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 extension TokenSession {
     /// A token is extended once it is older than this (the SDK's `FBTokenExtendThresholdSeconds`).

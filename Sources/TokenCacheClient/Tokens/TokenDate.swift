@@ -1,4 +1,4 @@
-internal import Foundation
+import Foundation
 
 /// A date in token info: written as `yyyy-MM-dd'T'HH:mm:ss.SSS+0000` in UTC, read in every form that devices have written.
 ///

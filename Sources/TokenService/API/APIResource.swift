@@ -1,6 +1,6 @@
-internal import Audit
-internal import HTTP
-internal import TokenStore
+import Audit
+import HTTP
+import TokenStore
 
 /// What a path below `/v1` names.
 ///

@@ -1,8 +1,8 @@
-internal import Audit
-internal import Cryptography
-internal import Glibc
-internal import HTTP
-internal import TokenStore
+import Audit
+import Cryptography
+import Glibc
+import HTTP
+import TokenStore
 
 /// The API for an app's server, below `/v1`: makes and ends sessions, reads and writes tokens, erases users.
 ///

@@ -1,5 +1,5 @@
-internal import HTTP
-internal import TokenStore
+import HTTP
+import TokenStore
 
 /// The answers that only the API has.
 extension Response {

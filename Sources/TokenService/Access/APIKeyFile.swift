@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import Glibc
-internal import JSON
+import Cryptography
+import Glibc
+import JSON
 package import System
 
 /// A file of keys, and the keys that it had when it was last read without an error.

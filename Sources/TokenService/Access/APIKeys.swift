@@ -1,4 +1,4 @@
-internal import Cryptography
+import Cryptography
 
 /// An API key of an app's server, as the server knows it: its secret is not kept, only a hash.
 package struct APIKey: Hashable, Sendable {

@@ -1,7 +1,7 @@
-internal import Audit
+import Audit
 package import HTTP
-internal import System
-internal import TokenStore
+import System
+import TokenStore
 
 /// Refuses requests, counts the reasons, limits clients that guess, and records refusals and outcomes in the audit log.
 ///

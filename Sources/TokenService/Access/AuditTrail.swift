@@ -1,8 +1,8 @@
 package import Audit
-internal import Cryptography
-internal import HTTP
-internal import System
-internal import TokenStore
+import Cryptography
+import HTTP
+import System
+import TokenStore
 
 /// The events of a loop's turn, and the answers that wait until another thread has written these events to the audit log.
 ///

@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 package import System
 
 /// Limits how often an address may fail (`access.failures`): with unknown credentials, or in mode `open` with ids that have no

@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import HTTP
+import Cryptography
+import HTTP
 package import TokenStore
 
 /// The sessions that were used recently and whose they are, in memory and within a limit of bytes.

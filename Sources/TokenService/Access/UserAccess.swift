@@ -1,8 +1,8 @@
 package import Cryptography
 package import HTTP
-internal import JSON
-internal import JWT
-internal import TokenStore
+import JSON
+import JWT
+import TokenStore
 
 /// Finds out which user a request is for, by the credential that it shows (`access.mode`).
 ///

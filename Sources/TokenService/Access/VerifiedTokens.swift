@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import HTTP
+import Cryptography
+import HTTP
 package import JWT
 package import System
 

@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import Synchronization
+import Cryptography
+import Synchronization
 
 /// The answers to recent requests by unique id, in memory and within a limit of bytes.
 ///

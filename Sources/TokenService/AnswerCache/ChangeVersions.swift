@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// Shows whether the store may have changed since it was read.
 ///

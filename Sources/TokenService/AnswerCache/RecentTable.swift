@@ -1,4 +1,4 @@
-internal import Synchronization
+import Synchronization
 
 /// What a table of recently used things keeps.
 protocol RecentEntry: Sendable {

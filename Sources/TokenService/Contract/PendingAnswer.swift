@@ -1,5 +1,5 @@
 package import HTTP
-internal import TokenStore
+import TokenStore
 
 /// The service's answer to a request, now or later.
 package enum Answer {

@@ -1,5 +1,5 @@
-internal import HTTP
-internal import TokenStore
+import HTTP
+import TokenStore
 
 extension Preconditions {
     /// What must hold for a write; nil if the request has both fields, which would need two comparisons.

@@ -1,5 +1,5 @@
 package import HTTP
-internal import JSON
+import JSON
 
 /// Reads the contract's two parameters from a request, decoded but not yet checked.
 ///

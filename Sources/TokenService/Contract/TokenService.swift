@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import Glibc
+import Cryptography
+import Glibc
 package import HTTP
 package import TokenStore
 

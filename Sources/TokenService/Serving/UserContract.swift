@@ -1,7 +1,7 @@
-internal import Audit
-internal import HTTP
-internal import System
-internal import TokenStore
+import Audit
+import HTTP
+import System
+import TokenStore
 
 /// The contract in a mode with users: finds out whose token a request is for, and answers for that user alone.
 ///

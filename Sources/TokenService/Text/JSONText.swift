@@ -1,4 +1,4 @@
-internal import JSON
+import JSON
 
 /// Strings as PHP's `json_encode` writes them: slashes escaped, everything beyond ASCII as `\uxxxx`.
 package enum JSONText {

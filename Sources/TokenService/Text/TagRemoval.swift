@@ -1,4 +1,4 @@
-internal import HTTP
+import HTTP
 
 /// PHP's `strip_tags` without allowed tags, byte for byte.
 ///

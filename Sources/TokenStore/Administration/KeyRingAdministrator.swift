@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import System
+import Cryptography
+import System
 
 /// Changes the key ring of an open store.
 package protocol KeyRingAdministrator: Sendable {

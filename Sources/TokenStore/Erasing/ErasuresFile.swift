@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import Glibc
-internal import System
+import Cryptography
+import Glibc
+import System
 
 /// The file that remembers which users were erased, so that an earlier backup cannot bring them back.
 ///

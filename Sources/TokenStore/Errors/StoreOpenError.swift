@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 package import System
 
 /// Why a store cannot be opened; says what to do about it.

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 package import System
 
 /// How the last backups of a store ended.

@@ -1,6 +1,6 @@
-internal import Glibc
-internal import Synchronization
-internal import System
+import Glibc
+import Synchronization
+import System
 
 /// The server's data folder, locked against other processes for as long as this is held.
 ///

@@ -1,4 +1,4 @@
-internal import Glibc
+import Glibc
 package import System
 
 /// Files that only their owner may read.

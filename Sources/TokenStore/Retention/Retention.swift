@@ -1,6 +1,6 @@
-internal import Glibc
-internal import Synchronization
-internal import System
+import Glibc
+import Synchronization
+import System
 
 /// Which tokens and sessions are kept for how long.
 ///

@@ -1,4 +1,4 @@
-internal import System
+import System
 
 /// Finds when a token expires according to its token info, where the Facebook SDK writes that.
 ///

@@ -1,6 +1,6 @@
-internal import Cryptography
-internal import Glibc
-internal import Synchronization
+import Cryptography
+import Glibc
+import Synchronization
 
 /// The key that finds a row.
 package struct RowKey: Sendable {

@@ -1,4 +1,4 @@
-internal import Cryptography
+import Cryptography
 
 /// A session of a user as a row of the table `session`.
 ///

@@ -1,5 +1,5 @@
 package import Cryptography
-internal import System
+import System
 
 /// The keys of a sealed store: the index key, which makes row keys, and numbered keys, which seal values.
 ///

@@ -1,5 +1,5 @@
-internal import Cryptography
-internal import Glibc
+import Cryptography
+import Glibc
 package import System
 
 /// The file that holds a key ring.

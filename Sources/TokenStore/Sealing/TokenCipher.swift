@@ -1,5 +1,5 @@
-internal import COpenSSL
-internal import Cryptography
+import COpenSSL
+import Cryptography
 
 /// XAES-256-GCM under one key (C2SP, XAES-256-GCM).
 ///

@@ -1,5 +1,5 @@
-internal import COpenSSL
-internal import Cryptography
+import COpenSSL
+import Cryptography
 
 /// Seals tokens and opens them again.
 ///

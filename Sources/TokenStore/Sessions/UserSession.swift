@@ -1,4 +1,4 @@
-internal import Cryptography
+import Cryptography
 
 /// A session as it is stored.
 ///

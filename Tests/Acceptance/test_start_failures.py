@@ -130,7 +130,7 @@ simple("a value that is not allowed", "scd", 'loops is "many"', loops="many")
 simple("settings that contradict each other", "scd", "limits.head is", limits={"head": "4KiB"})
 
 
-for kind, make, told in (("no", lambda file: None, "there is no such file"), ("a folder as", Path.mkdir, "it is a folder"),
+for kind, make, told in (("no", lambda file: None, "No such file"), ("a folder as", Path.mkdir, "it is no regular file"),
                          ("a pipe as", os.mkfifo, "it is no regular file")):
     @case(f"{kind} settings file", "scd", rf"settings.yaml cannot be read: {told}")
     def _(world, make=make):
@@ -139,7 +139,7 @@ for kind, make, told in (("no", lambda file: None, "there is no such file"), ("a
         world.has_settings = False
 
 
-@case("settings of another user", "scd", "permission denied", needs_root)
+@case("settings of another user", "scd", "Permission denied", needs_root)
 def _(world):
     world.command("serve")
     world.file.chmod(0o600)

@@ -50,22 +50,8 @@ package struct StoreTokens: StoreRequest {
             self.writtenAt = writtenAt
         }
 
-        /// The largest number of bytes that the entry takes in a request.
-        package var encodedSize: Int {
-            // Names, punctuation and the time.
-            64 + Self.encodedSize(of: id) + Self.encodedSize(of: tokenInfo)
-        }
-
-        /// The size of a text as JSONEncoder escapes it.
-        private static func encodedSize(of text: String) -> Int {
-            text.utf8.reduce(0) { size, byte in
-                switch byte {
-                case ..<0x20: size + 6
-                case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): size + 2
-                default: size + 1
-                }
-            }
-        }
+        /// How many bytes the entry takes in a request.
+        package var encodedSize: Int { (try? OperationsJSON.encode(self).count) ?? 0 }
     }
 
     package struct Reply: Codable, Sendable {

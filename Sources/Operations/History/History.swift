@@ -20,12 +20,6 @@ final class History: Sendable {
         let values: [Float]
     }
 
-    /// What one answer contains.
-    struct Excerpt: Sendable {
-        let rows: [Row]
-        let events: [HistoryEvent]
-    }
-
     private struct State: Sendable {
         /// Those of full ten seconds, the oldest first.
         var rows: [Row] = []
@@ -85,13 +79,12 @@ final class History: Sendable {
     }
 
     /// The rows and events from a position on.
-    func excerpt(from position: UInt32) -> Excerpt {
+    func excerpt(from position: UInt32) -> (rows: [Row], events: [HistoryEvent]) {
         state.withLock { state in
             var rows = state.rows
             let last = Self.position(state.last)
             if last > Self.position(state.begin) { rows.append(Row(position: last, values: values(state))) }
-            return Excerpt(
-                rows: rows.filter { $0.position >= position }, events: state.events.filter { $0.position >= position })
+            return (rows.filter { $0.position >= position }, state.events.filter { $0.position >= position })
         }
     }
 

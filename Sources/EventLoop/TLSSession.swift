@@ -30,10 +30,10 @@ import System
     private(set) var fault: Int32 = 0
     /// Whether the peer has closed its sending side, with or without close_notify.
     private(set) var hasEnded = false
-    /// Bytes received since the beginning or the end of the handshake, without those that came with application data.
+    /// Bytes received since the beginning or the end of the handshake, less those that application data pays for.
     private var unusedBytes = 0
-    /// For how many received bytes one byte of application data pays: those of its record with padding, but not any number of key
-    /// updates before it.
+    /// How many received bytes one byte of application data pays for: its record with padding, but not any number of key updates
+    /// before it.
     private static let bytesForOne = 256
     /// The limit of `unusedBytes`: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control
     /// of turns and deadlines.

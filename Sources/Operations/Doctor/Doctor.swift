@@ -118,7 +118,9 @@ package struct Doctor: Sendable {
         let (faults, remarks) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
         if findings.isEmpty {
-            findings = [.ok("Start", "a start finds the files and addresses of the settings, unless one is in use")]
+            findings = [
+                .ok("Start", "a start finds the files and addresses of the settings, unless an address is in use")
+            ]
         }
         findings += remarks.map { .ok("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }

@@ -9,6 +9,7 @@ final class Pipeline {
     private(set) var groups: [Group] = []
     /// Groups whose answers wait for a proof that this server was still the primary when they came.
     var held: HeldAnswers<Group>
+    /// When something last arrived.
     private var receivedAt = MonotonicTime(nanoseconds: 0)
     /// Whether the handle waits for the socket to become writable.
     var awaitsWriting = false
@@ -47,7 +48,7 @@ final class Pipeline {
     /// When the oldest group without an answer was sent; nil if there is none.
     var waitingSince: MonotonicTime? { groups.first?.sentAt }
 
-    /// Since when nothing has come although a group has no answer; nil if there is none.
+    /// Since when nothing has arrived although a group waits for its answer; nil if none does.
     var silentSince: MonotonicTime? { waitingSince.map { max($0, receivedAt) } }
 
     var hasFence: Bool { groups.contains(where: \.isFence) }

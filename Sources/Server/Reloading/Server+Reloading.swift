@@ -129,7 +129,7 @@ extension Server {
             // First, as the files may have been renamed, whatever is wrong with the settings.
             if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
             let isReopened = try await reopenAuditLog(reason)
-            // Then everything that can fail.
+            // Then everything else that can fail.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
             let settings = change.settings

@@ -81,8 +81,9 @@ struct FormModel {
         }
     }
 
-    /// Members of a JSON object, all of which have to be what they should; of equal names the last one counts.
+    /// Members of a JSON object, each of them once, all of which have to be what they should.
     private mutating func note(_ members: [JSONModel.Member]) {
+        guard members.count <= 256, Set(members.map(\.name)).count == members.count else { return }
         var found: [String: Text] = [:]
         for member in members {
             switch (member.name.string, member.value) {

@@ -112,7 +112,7 @@ def test_a_sign_out_is_sent_by_whoever_uses_the_device_next(begin):
 
 
 # Without the cache of answers, so that each GET reads the database.
-UNCACHED = {"cache": {"max_bytes": 0}, "store": {"timeout": "1s"}}
+UNCACHED = {"cache": {"max_bytes": 0}, "store": {"timeout": "5s"}}
 
 
 @pytest.fixture(name="failing", params=["sqlite", "postgresql"])

@@ -136,8 +136,8 @@ def troubles(server):
 def test_a_deadlock_with_others_is_repeated(direct, postgres):
     # A transaction looks for a deadlock once, this long after it began to wait. So the server's must begin to wait first, and the
     # other one within this time.
-    postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '2s'")
-    server = direct.serve("server", {"loops": 1})
+    postgres.sql(f"ALTER ROLE {postgres.user} SET deadlock_timeout = '10s'")
+    server = direct.serve("server", {"loops": 1, "store": {"timeout": "60s"}})
     for unique_id in ("one", "two"):
         assert server.post(unique_id, "first") == STORED
     # In the order in which the server locks them.

@@ -51,8 +51,8 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
         for server in servers:
             assert answers(server) == (WRITE_FAILED, NOT_FOUND)
             until(lambda server=server: "Connection refused" in reasons(server))
-            (line,) = troubles(server)
-            assert line.startswith(UNREACHABLE) and "Connection refused" in line
+            # On a busy machine an attempt may have another reason, and a later line this one.
+            assert troubles(server) and all(line.startswith(UNREACHABLE) for line in troubles(server))
         # Only the database knows whether there is one.
         assert not (store.folder / "key-ring").exists()
         refused = store.run("get", "me", "--data-directory", str(servers[0].data))
@@ -66,7 +66,8 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
     assert store.run("get", "me", "--data-directory", str(servers[0].data)).stdout == "first\n"
     assert sum("made the key ring" in server.log() for server in servers) == 1
     for server in servers:
-        assert len(troubles(server)) == 1 and "notice: connected to PostgreSQL" in server.log()
+        assert all(line.startswith(UNREACHABLE) for line in troubles(server)), troubles(server)
+        assert "notice: connected to PostgreSQL" in server.log()
 
 
 FAULTS = {

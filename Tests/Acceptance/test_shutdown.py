@@ -112,7 +112,7 @@ def test_a_second_signal_hastens_the_end(serve, second):
 
 
 def test_the_head_and_body_deadlines_hold_while_draining(serve):
-    server = serve({"drain_timeout": "3600s", "timeouts": {"body": "500ms"}})
+    server = serve({"drain_timeout": "3600s", "timeouts": {"body": "4s"}})
     with stuck_client(server) as connection:
         begin_stop(server)
         assert connection.receive().status == 408

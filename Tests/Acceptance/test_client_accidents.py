@@ -48,8 +48,8 @@ def test_a_device_may_be_killed_or_have_a_full_disk_at_each_step(mode, act, serv
         if outcome == STRUCK:
             struck.add(point.action)
         found = devices.run("A", "synchronize", "fetch")[-1]
-        assert devices.run("B", "fetch") == [found], point
-        assert not devices.waits("A"), point
+        assert devices.run("B", "fetch") == [found], (str(point), before, printed, error)
+        assert not devices.waits("A"), str(point)
         if act == "logout":
             # As the server can be reached, a device that could not store the sign-out has sent it.
             is_done = printed == ["signed out"] or point.action == errno.ENOSPC

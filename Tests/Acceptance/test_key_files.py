@@ -270,7 +270,7 @@ def test_an_audit_log_that_cannot_be_written_holds_up_no_change_of_keys(serve, t
         # Without a wait: the command has told the server.
         assert not accepts(server, key)
         reload(server, audit={**remote.settings["audit"], "required": "on"})
-        # Perhaps after a line about the disk.
+        # Its line may come after one about the disk.
         until(lambda: "changed audit.required from off to on" in server.log())
     assert server.stop() == 0
     changes = [event for event in audit_events(remote.audit) if event["action"].endswith(("_api_key", "reload"))]

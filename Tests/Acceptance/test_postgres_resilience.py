@@ -46,7 +46,7 @@ def test_a_server_whose_database_has_no_room_is_not_ready_until_there_is_room(st
         server = store_on(database).serve("server", BRIEF)
         begin(server)
         database.disk.fill()
-        # Another one may have failed because it took too long, which nothing repeats.
+        # Again and again, as the first write may fail because it took too long.
         until(lambda: server.post("me", "x" * 100_000) == WRITE_FAILED and "SQLSTATE 53100" in reasons(server))
         database.disk.empty()
         until(lambda: not reasons(server))

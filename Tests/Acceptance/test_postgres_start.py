@@ -51,7 +51,7 @@ def test_a_server_that_starts_before_its_database_serves_as_soon_as_it_is_there(
         for server in servers:
             assert answers(server) == (WRITE_FAILED, NOT_FOUND)
             until(lambda server=server: "Connection refused" in reasons(server))
-            # On a busy machine an attempt may have another reason, and a later line this one.
+            # On a busy machine an attempt may fail for another reason first; a later line then names this one.
             assert troubles(server) and all(line.startswith(UNREACHABLE) for line in troubles(server))
         # Only the database knows whether there is one.
         assert not (store.folder / "key-ring").exists()

@@ -11,8 +11,8 @@ import TokenStore
 
 /// Reads the settings again while the server runs, and applies those that can change without a restart.
 ///
-/// A fault in the settings or certificates leaves everything as it was; key files with a fault are reported, and their former
-/// keys stay in use. Open connections use the new values from their next request on, but keep their certificates.
+/// A fault in the settings or certificates leaves everything as it was. One in the audit log or a key file is reported, and the
+/// former file or keys stay in use. Open connections use the new values from their next request on, but keep their certificates.
 extension Server {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
@@ -128,7 +128,7 @@ extension Server {
             let before = settingsInForce
             // First, as the files may have been renamed, whatever is wrong with the settings.
             if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
-            let isReopened = try await reopenAuditLog(reason)
+            let auditFault = await reopenAuditLog(reason)
             // Then everything else that can fail.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
@@ -140,10 +140,9 @@ extension Server {
                 await reloadQueue.run { [self] in tls?.use(certificates) }
             }
             var faults = await access.reloadChangedFiles(logger, rereads: true)
-            if !isReopened {
-                let fault = "the disk of the audit log does not respond; a renamed log is continued once it does"
-                logger.error("\(reason): \(fault)")
-                faults.append(fault)
+            if let auditFault {
+                logger.error("\(reason): \(auditFault)")
+                faults.append(auditFault)
             }
             // If the log is switched off, lines that still wait go to the former destination.
             if settings.accessLog != .off { accessLog.change(to: destination) }
@@ -167,11 +166,11 @@ extension Server {
 
     /// Continues the audit log in a new file if its file was renamed.
     ///
-    /// A disk that does not respond must not keep audit.required: off, for example, from taking effect.
+    /// A disk that is full or does not respond must not keep audit.required: off, for example, from taking effect.
     ///
-    /// - Returns: False if the disk does not respond for a while: the log is continued once it does.
-    private func reopenAuditLog(_ reason: String) async throws -> Bool {
-        guard let audit else { return true }
+    /// - Returns: Why the log is not continued in a new file; nil if it is, or need not be.
+    private func reopenAuditLog(_ reason: String) async -> String? {
+        guard let audit else { return nil }
         let outcome: Result<Void, any Error>? = await withCheckedContinuation { continuation in
             let waiting = Mutex(Optional(continuation))
             auditQueue.async { [logger] in
@@ -185,8 +184,11 @@ extension Server {
             let patience = audit.isStalled ? .zero : Self.auditPatience
             Signal.perform(after: patience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
         }
-        try outcome?.get()
-        return outcome != nil
+        switch outcome {
+        case .success: return nil
+        case .failure(let error): return "the audit log is not continued in a new file: \(error)"
+        case nil: return "the disk of the audit log does not respond; a renamed log is continued once it does"
+        }
     }
 
     private struct Reading: Sendable {

@@ -140,8 +140,9 @@ struct Reload: ConfiguredCommand {
         abstract: "Make the running server read its settings again, and print the result.",
         discussion: """
             Works as SIGHUP does, and waits for the result. The command reaches the server over control.sock in its data \
-            folder, and must run as the server's user or root. The exit status is 1 if a setting or file is wrong; then \
-            nothing has changed.
+            folder, and must run as the server's user or root. The exit status is 1 if a setting, a certificate or the file of the \
+            access log is wrong; then nothing has changed. Files of keys that are wrong are only reported, and their former \
+            keys stay in use.
 
             EXAMPLES
               token-cache reload

@@ -52,13 +52,16 @@ struct AuditKey: ConfiguredCommand {
         let path = settings.auditKeyPath
         let isThere = FileStatus.exists(path)
         guard replace || !isThere else { throw AuditError.runningKeyExists(path: path) }
-        // A running server would put its own key back.
-        let lock = isThere ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
+        // A running server would put its own key back, also one whose file was removed.
+        let hasLog = isThere || FileStatus.size(of: settings.audit.file) > 0
+        let lock = hasLog ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
         defer { withExtendedLifetime(lock) {} }
         try Folder.create(Path.folder(of: path))
         let first = AuditFirstKey.random()
         try first.save(to: file)
         do {
+            // The first key may have been saved at the running key's own path.
+            guard replace || !FileStatus.exists(path) else { throw AuditError.runningKeyExists(path: path) }
             try RunningKey(first, at: Int64(time(nil))).install(path)
         } catch {
             // Without a running key, the first key would verify nothing.

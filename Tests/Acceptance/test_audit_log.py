@@ -120,14 +120,22 @@ def test_keys_are_replaced_only_when_that_is_asked_for(tmp_path):
     same = command("audit", "key", key, "--data-directory", tmp_path / "other")
     assert same.returncode == 1 and "name another file" in same.stderr
     assert not (tmp_path / "second.key").exists()
+    # Both keys in one file: the first one would be lost.
+    same = command("audit", "key", tmp_path / "third" / "audit-key", "--data-directory", tmp_path / "third")
+    assert same.returncode == 1 and not (tmp_path / "third" / "audit-key").exists()
 
 
 def test_a_new_key_begins_a_new_log(audited, tmp_path):
     server, log, key = audited()
     data = tmp_path / "audited"
-    assert command("audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace").returncode == 1
+    replace = ["audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace"]
+    assert command(*replace).returncode == 1
+    # Nor without its file, which the running server has in memory.
+    (data / "audit-key").rename(tmp_path / "lost")
+    assert command(*replace, "--config", server.folder / "token-cache.yaml").returncode == 1
+    (tmp_path / "lost").rename(data / "audit-key")
     server.stop()
-    made = command("audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace")
+    made = command(*replace)
     assert made.returncode == 0, made.stderr
     log.rename(f"{log}.old")
     server, log, _ = audited()

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+import sys
 import time
 
 import pytest
@@ -240,10 +241,16 @@ def test_a_key_that_cannot_be_meant_is_not_made(keys, arguments, fragment):
     assert not keys.file.exists()
 
 
-def test_a_key_that_cannot_be_shown_is_not_kept(keys, tmp_path):
-    done = run("access", "keys", "add", "a", "--scope", "erase", prefix=["sh", "-c", 'exec "$@" > /dev/full', "sh"],
+FULL = ["sh", "-c", 'exec "$@" > /dev/full', "sh"]
+CLOSED = [sys.executable, "-c", "import os, signal, sys; signal.signal(signal.SIGPIPE, signal.SIG_DFL); reader, writer = os.pipe(); "
+          "os.close(reader); os.dup2(writer, 1); os.execv(sys.argv[1], sys.argv[1:])"]
+
+
+@pytest.mark.parametrize("output, fault", [(FULL, "standard output cannot be written"), (CLOSED, "")], ids=["full", "closed"])
+def test_a_key_that_cannot_be_shown_is_not_kept(keys, output, fault):
+    done = run("access", "keys", "add", "a", "--scope", "erase", prefix=output,
                environment={"TOKEN_CACHE_ACCESS_API_KEYS_FILE": str(keys.file)})
-    assert done.returncode == 1 and "standard output cannot be written" in done.stderr
+    assert done.returncode == 1 and fault in done.stderr
     assert listed(keys) == {}
 
 

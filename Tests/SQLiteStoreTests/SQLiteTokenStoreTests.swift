@@ -78,7 +78,7 @@ import Testing
         store.close()
     }
 
-    @Test("a database of another version or program is not touched", arguments: [1, 5, 99, nil])
+    @Test("a database of another version or program is not touched", arguments: [0, 1, 5, 99, nil])
     func others(_ version: Int?) throws {
         let path = "\(folder.path)/data/tokens.db"
         if let version {

@@ -84,7 +84,7 @@ enum Schema {
         guard application == applicationID || (application == 0 && found == 0 && isEmpty) else {
             throw .foreign(path: path)
         }
-        guard found == 0 || found == version else {
+        guard found == version || found == 0 && isEmpty else {
             throw .otherVersion(path: path, version: found, supported: version)
         }
         guard pageSize == SQLiteConnection.pageSize else {

@@ -32,18 +32,19 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 
 import caretaker
 import process_tree
-from postgres_cluster import ACCESS, SETTINGS, DatabaseServer, database_url
+from postgres_cluster import SETTINGS, DatabaseServer, database_url
 from ports import free_ports
 from postgres_programs import (
-    REPLICATION, REPLICATION_PASSWORD, SUPERUSER, as_owner, environment, give_to_owner, own_folder, owner, programs,
-    remove_folder,
+    SUPERUSER, as_owner, environment, give_to_owner, own_folder, owner, programs, remove_folder,
 )
 from psql import SQLError, run_sql
 from server_process import until
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 PROGRAMS = {"patroni": "/usr/bin/patroni", "etcd": "/usr/bin/etcd"}
 SECONDS = 120
 LEASE_SECONDS = 10
@@ -74,41 +75,29 @@ class PatroniNode:
         self.frozen = []
 
     def configuration(self):
-        """Patroni's configuration, in JSON, which is also YAML."""
+        """The configuration of deploy/ with the places, the names and the pace of a test, in JSON, which is also YAML."""
+        shipped = (DEPLOY / "postgresql/patroni.yml").read_text().replace("hostssl", "host").replace("10.0.0.0/24", "127.0.0.1/32")
+        settings = yaml.safe_load(shipped)
+        bootstrap, postgresql = settings["bootstrap"], settings["postgresql"]
+        place = f"{self.address}:{self.port}"
+        del settings["etcd3"], settings["watchdog"]
+        settings |= {"name": self.name, "etcd": {"host": self.cluster.etcd_address},
+                     "restapi": dict.fromkeys(("listen", "connect_address"), f"{self.address}:{self.status_port}")}
+        bootstrap["initdb"].append("no-sync")
+        bootstrap["dcs"] |= {"ttl": LEASE_SECONDS, "loop_wait": 1, "retry_timeout": 3, "primary_start_timeout": 0}
+        cluster = bootstrap["dcs"]["postgresql"]
+        cluster["parameters"] |= {key: str(value) for key, value in self.cluster.settings.items()}
+        # The tests' own users and databases come last: Patroni's are let in by the lines of deploy/ only.
+        own, others = cluster["pg_hba"], ",".join(user["username"] for user in postgresql["authentication"].values())
         users = {pwd.getpwuid(os.geteuid()).pw_name, owner().pw_name}
-        return {
-            "scope": "tokens",
-            "name": self.name,
-            "restapi": {"listen": f"{self.address}:{self.status_port}", "connect_address": f"{self.address}:{self.status_port}"},
-            "etcd": {"host": self.cluster.etcd_address},
-            "bootstrap": {
-                "dcs": {
-                    "ttl": LEASE_SECONDS, "loop_wait": 1, "retry_timeout": 3, "primary_start_timeout": 0,
-                    "synchronous_mode": True, "synchronous_mode_strict": True,
-                    "postgresql": {
-                        "use_pg_rewind": True,
-                        "parameters": {key: str(value) for key, value in self.cluster.settings.items()},
-                    },
-                },
-                "initdb": [{"encoding": "UTF8"}, {"locale": "C.UTF-8"}, "data-checksums", "no-sync"],
-            },
-            "postgresql": {
-                "listen": f"{self.address}:{self.port}",
-                "connect_address": f"{self.address}:{self.port}",
-                "bin_dir": str(programs()),
-                "data_dir": str(self.data),
-                "pgpass": str(self.room / "pgpass"),
-                "use_unix_socket": True,
-                "parameters": {"unix_socket_directories": str(self.socket_folder)},
-                "pg_hba": list(ACCESS),
-                "pg_ident": [f"us {user} {SUPERUSER}" for user in sorted(users)],
-                "basebackup": [{"checkpoint": "fast"}, "no-sync"],
-                "authentication": {
-                    "superuser": {"username": SUPERUSER, "password": self.passwords[SUPERUSER]},
-                    "replication": {"username": REPLICATION, "password": REPLICATION_PASSWORD},
-                },
-            },
-        }
+        cluster["pg_hba"] = [f"{line} map=us" if line.endswith("peer") else line for line in own]
+        cluster["pg_hba"] += [f"host all,replication {others} all reject", "host all all all scram-sha-256"]
+        postgresql |= {
+            "listen": place, "connect_address": place, "bin_dir": str(programs()), "data_dir": str(self.data),
+            "pgpass": str(self.room / "pgpass"), "parameters": {"unix_socket_directories": str(self.socket_folder)},
+            "pg_ident": [f"us {user} {SUPERUSER}" for user in sorted(users)],
+            "basebackup": [{"checkpoint": "fast"}, "no-sync"]}
+        return settings
 
     def start(self):
         """Starts its Patroni, which starts PostgreSQL. Does not wait."""
@@ -189,7 +178,7 @@ class PatroniCluster(DatabaseServer):
         self.folder.mkdir(parents=True, exist_ok=True)
         # Patroni sets those that are needed for replication.
         self.settings = {**SETTINGS, "wal_retrieve_retry_interval": "100ms", **(settings or {})}
-        self.passwords = {REPLICATION: REPLICATION_PASSWORD, SUPERUSER: "of the superuser"}
+        self.passwords = {SUPERUSER: "of the superuser"}
         self.etcd, self.nodes = None, []
         self.room = own_folder("patroni")
         with self.closed_on_failure():

@@ -1,8 +1,10 @@
 """The golden vectors of the contract with the store on PostgreSQL, also behind PgBouncer."""
 import contextlib
 import os
+import re
 import socket
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,7 @@ from postgres_store import PostgresStore
 from server_process import until
 from test_contract_vectors import CASES, check
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
 PGBOUNCER = "/usr/sbin/pgbouncer"
 
 
@@ -24,18 +27,14 @@ def pooler(server):
         pytest.skip("PgBouncer is not installed (Debian's package pgbouncer, which deploy/test installs)")
     room, place = own_folder("pgbouncer"), SimpleNamespace(address="127.0.0.1", port=free_ports(1)[0])
     users = write_private(room / "users", "".join(f'"{user}" "{password}"\n' for user, password in server.passwords.items()))
-    settings = write_private(room / "pgbouncer.ini", f"""\
-[databases]
-* = host={server.address} port={server.port}
-[pgbouncer]
-listen_addr = {place.address}
-listen_port = {place.port}
-unix_socket_dir =
-auth_type = scram-sha-256
-auth_file = {users}
-max_client_conn = 1000
-pool_mode = session
-""")
+    text = (DEPLOY / "postgresql/pgbouncer.ini").read_text()
+    for setting, value in (("tokens", None), ("listen_addr", place.address), ("listen_port", place.port), ("auth_file", users),
+                           ("client_tls_sslmode", "disable"), ("client_tls_cert_file", ""), ("client_tls_key_file", ""),
+                           ("logfile", ""), ("pidfile", ""), ("unix_socket_dir", "")):
+        line = f"{setting} = {value}" if value is not None else f"* = host={server.address} port={server.port}"
+        text, count = re.subn(rf"(?m)^{setting} = .*", line, text)
+        assert count == 1, setting
+    settings = write_private(room / "pgbouncer.ini", text)
 
     def is_up():
         assert process.poll() is None, f"PgBouncer ended with {process.returncode}"

@@ -83,7 +83,8 @@ struct Keyring: AsyncParsableCommand {
             commandName: "rotate",
             abstract: "Replace the key: a new one seals, every token is encrypted with it, and the old one is retired.",
             discussion: """
-                A server may run meanwhile. If this is interrupted, all tokens stay readable, and the next run continues.
+                A server may run meanwhile, but no other rotation. If this is interrupted, all tokens stay readable, and the next \
+                run continues.
 
                 Earlier backups need the old key: the old key ring is kept beside the new one, with .retired-, the key's number \
                 and its fingerprint behind its name. Remove it together with the last of these backups.

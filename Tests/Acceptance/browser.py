@@ -10,7 +10,8 @@ import time
 from process_tree import Closeable
 
 PROGRAM = shutil.which("chromium")
-ANSWER_SECONDS = 30
+# A browser starts slowly beside a build.
+ANSWER_SECONDS = 120
 # Without the machine's certificates and accounts, and without Chromium's own requests to the network.
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",

@@ -19,7 +19,7 @@ from service_manager import Messages
 # Says what is wrong and what to do, or gives the system's or SQLite's reason.
 MESSAGE = re.compile(r"token-cache: .+(;|\(|: )")
 MOST_FAILURES = 60
-SECONDS = 10
+SECONDS = 30
 
 
 class AttemptedServer(Server):

@@ -10,7 +10,7 @@ from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import TRUSTING, Connection, ProtocolError, get, post
 from server_process import Server, until
 
-SECONDS = 10
+SECONDS = 30
 IDS = 6
 # SQLite keeps the descriptor of a closed connection to a database that has other connections, because closing it would end the
 # locks of all, and uses it for the next connection (os_unix.c, "POSIX advisory locks"). So a database has as many descriptors as
@@ -187,7 +187,7 @@ class World:
 def has_run_out_of_memory(server):
     """Whether a server has ended because an allocation failed; an end of another kind fails."""
     try:
-        status = server.wait(1)
+        status = server.wait(5)
     except subprocess.TimeoutExpired:
         return False
     assert status in ENDS, f"the server ended with {status}: {server.log()[-2000:]}"

@@ -3,7 +3,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -245,11 +244,9 @@ import TokenCacheClient
     }
 }
 """)
-    start = time.monotonic()
     done = subprocess.run(["swift", "build"], cwd=app, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "warning:" not in done.stdout + done.stderr
-    assert time.monotonic() - start < 300
     assert [folder.name for folder in (app / ".build" / "checkouts").iterdir()] == ["token-cache"]
     assert [pin["identity"] for pin in json.loads((app / "Package.resolved").read_text())["pins"]] == ["token-cache"]
     assert subprocess.run([app / ".build" / "debug" / "App"], capture_output=True, text=True, check=True).stdout == (

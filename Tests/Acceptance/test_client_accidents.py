@@ -29,8 +29,11 @@ def test_a_device_may_be_killed_or_have_a_full_disk_at_each_step(mode, act, serv
     calls = FailingCalls(failing_calls_library, tmp_path / "calls")
 
     def prepare():
-        """The device's token before the act. Removes a refresh that was killed, for which others would wait a minute."""
-        shutil.rmtree(devices.folder / "A", ignore_errors=True)
+        """The token of A before the act. A may have a refresh that was killed, for which others would wait a minute; B, which
+        knows nothing, waits for the server however long it takes.
+        """
+        for name in "AB":
+            shutil.rmtree(devices.folder / name, ignore_errors=True)
         return devices.run("A", "logout", "fetch")[-1] if act == "login" else devices.run("A", "login", "token")[-1]
 
     prepare()

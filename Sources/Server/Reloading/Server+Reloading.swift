@@ -24,7 +24,8 @@ extension Server {
         var last = reloadRecord.withLock(\.self)
         let keyRing = keyRingFault.withLock(\.self).map { "\($0)" }
         last.fileFaults =
-            [keyRing, tls?.fault.map { "the certificates in use stay: \($0)" }].compactMap(\.self) + access.faults
+            [keyRing, last.auditFault, tls?.fault.map { "the certificates in use stay: \($0)" }].compactMap(\.self)
+            + access.faults
         return last
     }
 
@@ -129,6 +130,8 @@ extension Server {
             // First, as the files may have been renamed, whatever is wrong with the settings.
             if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
             let auditFault = await reopenAuditLog(reason)
+            // At once, as what follows may throw.
+            if let auditFault { logger.error("\(reason): \(auditFault)") }
             // Then everything else that can fail.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
             let (loaded, change) = (reading.loaded, reading.change)
@@ -140,10 +143,7 @@ extension Server {
                 await reloadQueue.run { [self] in tls?.use(certificates) }
             }
             var faults = await access.reloadChangedFiles(logger, rereads: true)
-            if let auditFault {
-                logger.error("\(reason): \(auditFault)")
-                faults.append(auditFault)
-            }
+            if let auditFault { faults.append(auditFault) }
             // If the log is switched off, lines that still wait go to the former destination.
             if settings.accessLog != .off { accessLog.change(to: destination) }
             apply(settings)
@@ -171,23 +171,23 @@ extension Server {
     /// - Returns: Why the log is not continued in a new file; nil if it is, or need not be.
     private func reopenAuditLog(_ reason: String) async -> String? {
         guard let audit else { return nil }
-        let outcome: Result<Void, any Error>? = await withCheckedContinuation { continuation in
+        return await withCheckedContinuation { continuation in
             let waiting = Mutex(Optional(continuation))
-            auditQueue.async { [logger] in
-                let outcome = Result { try audit.reopen() }
+            auditQueue.async { [self] in
+                var fault: String?
+                do { try audit.reopen() } catch { fault = "the audit log is not continued in a new file: \(error)" }
+                reloadRecord.withLock { $0.auditFault = fault }
                 if let waiter = waiting.withLock({ $0.take() }) {
-                    waiter.resume(returning: outcome)
-                } else if case .failure(let error) = outcome {
-                    logger.error("\(reason): the audit log could not be reopened when its disk responded: \(error)")
+                    waiter.resume(returning: fault)
+                } else if let fault {
+                    logger.error("\(reason): \(fault)")
                 }
             }
             let patience = audit.isStalled ? .zero : Self.auditPatience
-            Signal.perform(after: patience) { waiting.withLock { $0.take() }?.resume(returning: nil) }
-        }
-        switch outcome {
-        case .success: return nil
-        case .failure(let error): return "the audit log is not continued in a new file: \(error)"
-        case nil: return "the disk of the audit log does not respond; a renamed log is continued once it does"
+            Signal.perform(after: patience) {
+                let fault = "the disk of the audit log does not respond; a renamed log is continued once it does"
+                waiting.withLock { $0.take() }?.resume(returning: fault)
+            }
         }
     }
 
@@ -304,8 +304,10 @@ extension Server {
 package struct LastReload: Sendable, Equatable {
     /// Why the settings were not applied when they were last read; nil if they were.
     package private(set) var settingsFault: String?
-    /// Why files of certificates and keys cannot be used, as of their last readings.
+    /// Why files of certificates, of keys and of the audit log cannot be used, as of their last readings.
     package internal(set) var fileFaults: [String] = []
+    /// Why the audit log could not be continued in a new file after it was renamed; nil if it could.
+    var auditFault: String?
     /// When settings and certificates were last found valid, in seconds since 1970.
     package private(set) var successTime: Int64
     /// How many reloads have ended since the start.

@@ -141,8 +141,8 @@ struct Reload: ConfiguredCommand {
         discussion: """
             Works as SIGHUP does, and waits for the result. The command reaches the server over control.sock in its data \
             folder, and must run as the server's user or root. The exit status is 1 if a setting, a certificate or the file of the \
-            access log is wrong; then nothing has changed. Files of keys that are wrong are only reported, and their former \
-            keys stay in use.
+            access log is wrong; then nothing has changed. A fault of the audit log's new file or of a file of keys is only \
+            reported, and the former file or keys stay in use.
 
             EXAMPLES
               token-cache reload

@@ -45,7 +45,7 @@ package struct RunningKey: Sendable {
     }
 
     /// The path of the file with the chain's end, see `HeadFile`.
-    static func headPath(beside path: String) -> String { path + ".head" }
+    package static func headPath(beside path: String) -> String { path + ".head" }
 
     private static let heading = """
         # The running key of token-cache's audit log, which the server replaces every 15 minutes. It does not

@@ -50,18 +50,19 @@ struct AuditKey: ConfiguredCommand {
     func run() async throws {
         let settings = try configuration.load()
         let path = settings.auditKeyPath
-        let isThere = FileStatus.exists(path)
-        guard replace || !isThere else { throw AuditError.runningKeyExists(path: path) }
-        // A running server would put its own key back, also one whose file was removed.
-        let hasLog = isThere || FileStatus.size(of: settings.audit.file) > 0
+        guard replace || !FileStatus.exists(path) else { throw AuditError.runningKeyExists(path: path) }
+        // A running server would put its own key back, also if the key's file was removed.
+        let hasLog = replace || FileStatus.size(of: settings.audit.file) > 0
         let lock = hasLog ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
         defer { withExtendedLifetime(lock) {} }
         try Folder.create(Path.folder(of: path))
         let first = AuditFirstKey.random()
         try first.save(to: file)
         do {
-            // The first key may have been saved at the running key's own path.
-            guard replace || !FileStatus.exists(path) else { throw AuditError.runningKeyExists(path: path) }
+            // The running key would take the first key's place, or remove it.
+            guard ![path, RunningKey.headPath(beside: path)].contains(where: { FileIdentity.areSame(file, $0) }) else {
+                throw AuditError.keyFileExists(path: file)
+            }
             try RunningKey(first, at: Int64(time(nil))).install(path)
         } catch {
             // Without a running key, the first key would verify nothing.

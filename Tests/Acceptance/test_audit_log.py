@@ -1,5 +1,6 @@
 """The audit log of a running server: its keys, its start and end, rotation, and the command that verifies it."""
 import gzip
+import itertools
 import json
 import os
 import re
@@ -120,9 +121,12 @@ def test_keys_are_replaced_only_when_that_is_asked_for(tmp_path):
     same = command("audit", "key", key, "--data-directory", tmp_path / "other")
     assert same.returncode == 1 and "name another file" in same.stderr
     assert not (tmp_path / "second.key").exists()
-    # Both keys in one file: the first one would be lost.
-    same = command("audit", "key", tmp_path / "third" / "audit-key", "--data-directory", tmp_path / "third")
-    assert same.returncode == 1 and not (tmp_path / "third" / "audit-key").exists()
+    # The first key would be lost at the running key's place.
+    third = tmp_path / "third"
+    for name, more in itertools.product(("audit-key", "audit-key.head"), ([], ["--replace"])):
+        same = command("audit", "key", third / name, "--data-directory", third, *more)
+        assert same.returncode == 1 and "name another file" in same.stderr
+        assert not [file for file in third.iterdir() if file.name.startswith("audit-key")]
 
 
 def test_a_new_key_begins_a_new_log(audited, tmp_path):
@@ -132,7 +136,7 @@ def test_a_new_key_begins_a_new_log(audited, tmp_path):
     assert command(*replace).returncode == 1
     # Nor without its file, which the running server has in memory.
     (data / "audit-key").rename(tmp_path / "lost")
-    assert command(*replace, "--config", server.folder / "token-cache.yaml").returncode == 1
+    assert command(*replace).returncode == 1
     (tmp_path / "lost").rename(data / "audit-key")
     server.stop()
     made = command(*replace)

@@ -18,7 +18,8 @@ package struct ProcessSetup: Sendable {
     /// - Parameter logger: Receives warnings.
     package init(logger: Logger) throws(StartError) {
         Signal.catchBeforeServing()
-        // When the log's file has reached a size limit, the write fails, and the process goes on.
+        // When the log's reader has ended or its file has reached a size limit, the write fails, and the process goes on.
+        _ = signal(SIGPIPE, SIG_IGN)
         _ = signal(SIGXFSZ, SIG_IGN)
         heapMemory = HeapMemory()
         CoreDumps.turnOff()

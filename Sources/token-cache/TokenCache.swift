@@ -47,8 +47,6 @@ struct TokenCache: AsyncParsableCommand {
     @MainActor static func main() async {
         // Before any file is opened.
         StandardOutput.reserve()
-        // When nobody reads the output any more, the write fails, and what a command has begun is completed or taken back.
-        _ = signal(SIGPIPE, SIG_IGN)
         // libdispatch, on which asynchronous code runs, opens files of its own, and crashes without a message if it cannot.
         guard DescriptorLimit.current >= 8 else {
             StandardError.print(

@@ -1,5 +1,6 @@
 import ArgumentParser
 import FoundationEssentials
+import Glibc
 import Logging
 import Operations
 import Server
@@ -150,6 +151,8 @@ struct AddAccessKey: ConfiguredCommand {
                 throw CommandFailure(fault)
             }
         }
+        // If nobody reads the output any more, the write fails, and does not end the process.
+        _ = signal(SIGPIPE, SIG_IGN)
         do {
             try StandardOutput.print(secret)
         } catch {

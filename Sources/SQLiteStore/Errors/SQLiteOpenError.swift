@@ -57,6 +57,11 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             """
         case .foreign(let path):
             "\(path) is a database of another program; name another directory with --data-directory"
+        case .otherVersion(let path, 0, _):
+            """
+            \(path) has tables and no schema version: it is damaged, or another program has changed it; nothing was changed. Put a \
+            backup in its place with token-cache restore
+            """
         case .otherVersion(let path, let version, let supported):
             """
             \(path) has schema version \(version), and this version of token-cache reads and writes version \(supported) only; \

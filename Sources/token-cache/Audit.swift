@@ -51,7 +51,7 @@ struct AuditKey: ConfiguredCommand {
         let settings = try configuration.load()
         let path = settings.auditKeyPath
         guard replace || !FileStatus.exists(path) else { throw AuditError.runningKeyExists(path: path) }
-        // A running server would put its own key back, also if the key's file was removed.
+        // A running server has its key in memory and would write it back, even if the file was removed.
         let hasLog = replace || FileStatus.size(of: settings.audit.file) > 0
         let lock = hasLog ? try DataDirectory(path: settings.dataDirectoryPath, creates: true) : nil
         defer { withExtendedLifetime(lock) {} }
@@ -59,9 +59,9 @@ struct AuditKey: ConfiguredCommand {
         let first = AuditFirstKey.random()
         try first.save(to: file)
         do {
-            // The running key would take the first key's place, or remove it.
+            // Saving the running key would overwrite or delete a first key at one of these paths.
             guard ![path, RunningKey.headPath(beside: path)].contains(where: { FileIdentity.areSame(file, $0) }) else {
-                throw AuditError.keyFileExists(path: file)
+                throw CommandFailure("\(file) belongs to the running key; name another file for the first key")
             }
             try RunningKey(first, at: Int64(time(nil))).install(path)
         } catch {

@@ -32,8 +32,8 @@ import System
     private(set) var hasEnded = false
     /// Bytes received since the beginning or the end of the handshake, less those that application data pays for.
     private var unusedBytes = 0
-    /// How many received bytes one byte of application data pays for: enough for its record with padding, too few for a long row
-    /// of key updates before it.
+    /// How many received bytes one byte of application data pays for: enough for a padded record with a single byte, too few for
+    /// a long run of key updates before it.
     private static let bytesForOne = 256
     /// The limit of `unusedBytes`: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control
     /// of turns and deadlines.

@@ -134,7 +134,7 @@ def test_a_new_key_begins_a_new_log(audited, tmp_path):
     data = tmp_path / "audited"
     replace = ["audit", "key", tmp_path / "second.key", "--data-directory", data, "--replace"]
     assert command(*replace).returncode == 1
-    # Nor without its file, which the running server has in memory.
+    # The running server would write its key back, even if the file is gone.
     (data / "audit-key").rename(tmp_path / "lost")
     assert command(*replace).returncode == 1
     (tmp_path / "lost").rename(data / "audit-key")

@@ -261,8 +261,8 @@ private final class Notices {
         // The process ends because another one has crashed. This warning says nothing of a commit that was answered before it,
         // and there is none after it.
         case "WARNING" where said.state == .crashShutdown: end = said
-        // Only the two warnings that this function gives are about the commit, and they have no code of their own. Others, such as
-        // the one that a vacuum is needed, say nothing of it.
+        // The only warnings about the commit are the two that this function of PostgreSQL gives. As they have no code of their own,
+        // the function tells them from others, such as the warning that a vacuum is needed.
         case "WARNING" where field(CPOSTGRES_FUNCTION) == "SyncRepWaitForLSN": warning = said
         case "FATAL", "PANIC": end = said
         default: break

@@ -11,8 +11,9 @@ import TokenStore
 
 /// Reads the settings again while the server runs, and applies those that can change without a restart.
 ///
-/// A fault in the settings or certificates leaves everything as it was. One in the audit log or a key file is reported, and the
-/// former file or keys stay in use. Open connections use the new values from their next request on, but keep their certificates.
+/// A fault in the settings or certificates leaves everything as it was. A fault in the audit log's new file or in a key file is
+/// reported, and the server goes on with the former file or keys. Open connections use the new settings from their next request
+/// on, but keep the certificates of their handshake.
 extension Server {
     private static let fileCheckInterval = Duration.seconds(2)
     private static let ticketKeyLifetime = Duration.seconds(86_400)
@@ -130,7 +131,7 @@ extension Server {
             // First, as the files may have been renamed, whatever is wrong with the settings.
             if before.accessLog != .off, let same = try? Self.destination(before) { accessLog.change(to: same) }
             let auditFault = await reopenAuditLog(reason)
-            // At once, as what follows may throw.
+            // Logged now, because what follows may throw.
             if let auditFault { logger.error("\(reason): \(auditFault)") }
             // Then everything else that can fail.
             let reading = try await reloadQueue.run { Result { try self.read(since: before) } }.get()
@@ -166,9 +167,9 @@ extension Server {
 
     /// Continues the audit log in a new file if its file was renamed.
     ///
-    /// A disk that is full or does not respond must not keep audit.required: off, for example, from taking effect.
+    /// A disk that is full or does not respond must not keep settings from taking effect, above all audit.required: off.
     ///
-    /// - Returns: Why the log is not continued in a new file; nil if it is, or need not be.
+    /// - Returns: Why the log could not be continued in a new file; nil if it was, or had not been renamed.
     private func reopenAuditLog(_ reason: String) async -> String? {
         guard let audit else { return nil }
         return await withCheckedContinuation { continuation in
@@ -306,7 +307,7 @@ package struct LastReload: Sendable, Equatable {
     package private(set) var settingsFault: String?
     /// Why files of certificates, of keys and of the audit log cannot be used, as of their last readings.
     package internal(set) var fileFaults: [String] = []
-    /// Why the audit log could not be continued in a new file after it was renamed; nil if it could.
+    /// Why the last attempt to continue the audit log in a new file failed; nil if it did not fail.
     var auditFault: String?
     /// When settings and certificates were last found valid, in seconds since 1970.
     package private(set) var successTime: Int64

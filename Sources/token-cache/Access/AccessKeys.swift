@@ -151,7 +151,7 @@ struct AddAccessKey: ConfiguredCommand {
                 throw CommandFailure(fault)
             }
         }
-        // If nobody reads the output any more, the write fails, and does not end the process.
+        // If the reader of the output is gone, the write then fails instead of ending the process.
         _ = signal(SIGPIPE, SIG_IGN)
         do {
             try StandardOutput.print(secret)

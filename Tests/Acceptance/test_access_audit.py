@@ -153,6 +153,9 @@ def test_what_cannot_be_recorded_is_not_answered(start):
 
     until(is_listed)
     assert listings[-1].body.count(b'"id"') == 1
+    log.rmdir()
+    server.process.send_signal(signal.SIGHUP)
+    until(lambda: metrics(server)["token_cache_last_reload_successful"] == 1)
 
 
 def test_changes_of_keys_are_recorded_once_that_is_possible_again(start, tmp_path):

@@ -27,12 +27,12 @@ def pooler(server):
         pytest.skip("PgBouncer is not installed (Debian's package pgbouncer, which deploy/test installs)")
     room, place = own_folder("pgbouncer"), SimpleNamespace(address="127.0.0.1", port=free_ports(1)[0])
     users = write_private(room / "users", "".join(f'"{user}" "{password}"\n' for user, password in server.passwords.items()))
-    text = (DEPLOY / "postgresql/pgbouncer.ini").read_text()
-    for setting, value in (("tokens", None), ("listen_addr", place.address), ("listen_port", place.port), ("auth_file", users),
+    text = (DEPLOY / "postgresql/pgbouncer.ini").read_text().replace("\ntokens = ", "\n* = ")
+    for setting, value in (("*", f"host={server.address} port={server.port}"), ("listen_addr", place.address),
+                           ("listen_port", place.port), ("auth_file", users),
                            ("client_tls_sslmode", "disable"), ("client_tls_cert_file", ""), ("client_tls_key_file", ""),
                            ("logfile", ""), ("pidfile", ""), ("unix_socket_dir", "")):
-        line = f"{setting} = {value}" if value is not None else f"* = host={server.address} port={server.port}"
-        text, count = re.subn(rf"(?m)^{setting} = .*", line, text)
+        text, count = re.subn(rf"(?m)^{re.escape(setting)} = .*", f"{setting} = {value}", text)
         assert count == 1, setting
     settings = write_private(room / "pgbouncer.ini", text)
 

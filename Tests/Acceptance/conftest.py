@@ -51,6 +51,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name != "test_soak.py")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def working_folder(tmp_path_factory):
+    """An empty working folder for all tests: commands use ./data by default, and deploy/run has left one in the checkout."""
+    os.chdir(tmp_path_factory.mktemp("working"))
+
+
 @pytest.fixture(scope="session")
 def is_long(request):
     """Whether the tests may take long (--long)."""

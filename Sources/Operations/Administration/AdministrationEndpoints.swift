@@ -26,8 +26,9 @@ struct AdministrationEndpoints: Sendable {
     }
 
     private let server: Server
-    private let status: SharedReport<ServerStatus>
-    private let metrics: SharedReport<String>
+    private let status: SharedReport
+    private let settings: SharedReport
+    private let metrics: SharedReport
     private let history: History
 
     /// - Parameters:
@@ -42,9 +43,13 @@ struct AdministrationEndpoints: Sendable {
     ) {
         self.server = server
         status = SharedReport(on: loop) {
-            ServerStatus(of: server, version: version, listenerWarnings: warnings())
+            AdministrationAnswer(json: ServerStatus(of: server, version: version, listenerWarnings: warnings()))
         }
-        metrics = SharedReport(on: loop) { MetricsReport.text(of: server, version: version) }
+        settings = SharedReport(on: loop) { AdministrationAnswer(json: ServerSettings(of: server)) }
+        metrics = SharedReport(on: loop) {
+            AdministrationAnswer(
+                mediaType: MetricsText.mediaType, text: MetricsReport.text(of: server, version: version))
+        }
         self.history = history
     }
 
@@ -68,15 +73,15 @@ struct AdministrationEndpoints: Sendable {
         }
         switch endpoint {
         case .page: return StatusPage.answer
-        case .status: return AdministrationAnswer(json: await status.next())
+        case .status: return await status.next()
         case .history: return history.answer(request.query)
-        case .settings: return AdministrationAnswer(json: ServerSettings(of: server))
+        case .settings: return await settings.next()
         // Alive as long as it answers: a restart would not help against a full disk.
         case .health: return AdministrationAnswer(json: ["alive": true])
         case .readiness:
             let readiness = server.readiness
             return AdministrationAnswer(readiness.isReady ? .ok : .unavailable, json: readiness)
-        case .metrics: return AdministrationAnswer(mediaType: MetricsText.mediaType, text: await metrics.next())
+        case .metrics: return await metrics.next()
         case .reload: return await reload(request, requester)
         }
     }
@@ -184,21 +189,21 @@ enum AdministrationConnection {
 /// for other work, such as signals.
 ///
 /// Belongs to its loop's thread.
-final class SharedReport<Report: Sendable>: @unchecked Sendable {
+final class SharedReport: @unchecked Sendable {
     // Unchecked: only tasks on the loop access the variables.
 
     private let loop: EventLoop
-    private let make: @Sendable () -> Report
-    private var waiting: [CheckedContinuation<Report, Never>] = []
+    private let make: @Sendable () -> AdministrationAnswer
+    private var waiting: [CheckedContinuation<AdministrationAnswer, Never>] = []
     private var isMaking = false
 
-    init(on loop: EventLoop, _ make: @escaping @Sendable () -> Report) {
+    init(on loop: EventLoop, _ make: @escaping @Sendable () -> AdministrationAnswer) {
         self.loop = loop
         self.make = make
     }
 
     /// Waits for a report that is begun after this call.
-    func next() async -> Report {
+    func next() async -> AdministrationAnswer {
         await withCheckedContinuation { continuation in
             waiting.append(continuation)
             guard !isMaking else { return }

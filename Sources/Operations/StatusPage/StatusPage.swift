@@ -12,7 +12,7 @@ enum StatusPage {
         // The first hexadecimal digit is not 0, so that every nonce has 32 digits.
         let nonce = String(UInt128.random(in: 1 << 124...UInt128.max), radix: 16)
         var answer = AdministrationAnswer(
-            mediaType: "text/html; charset=utf-8", text: document.replacing("{nonce}", with: nonce)
+            mediaType: "text/html; charset=utf-8", text: parts.joined(separator: nonce)
         )
         answer.fields = [
             """
@@ -25,8 +25,8 @@ enum StatusPage {
         return answer
     }
 
-    /// The page without the nonce.
-    private static let document: String = {
+    /// The page, cut where the nonce belongs: searching 50 kB for each answer would take a third of a millisecond.
+    private static let parts: [Substring] = {
         // In this order, because each script uses the ones before it while it is loaded.
         let script = [
             PackageResources.formats_js, PackageResources.history_js, PackageResources.scale_js,
@@ -36,6 +36,7 @@ enum StatusPage {
         return text(PackageResources.page_html)
             .replacing("{style}", with: text(PackageResources.page_css))
             .replacing("{script}", with: script.map(text).joined(separator: "\n"))
+            .split(separator: "{nonce}", omittingEmptySubsequences: false)
     }()
 
     private static func text(_ bytes: [UInt8]) -> String {

@@ -144,8 +144,8 @@ def test_a_deadlock_with_others_is_repeated(direct, postgres):
     first, second = [key for key, in postgres.sql("SELECT key FROM token ORDER BY key")]
     with postgres.session() as session, postgres.session() as watch, \
             Connection(server.address, timeout=60) as one, Connection(server.address, timeout=60) as two:
-        # This transaction never looks, so PostgreSQL ends the server's. If that locks the first row again before this one has
-        # woken up, there is another deadlock, which takes its ten seconds too.
+        # This transaction never looks, so PostgreSQL ends the server's. If the server's next one locks the first row before this
+        # one has woken up, there is another deadlock, which is found ten seconds later.
         session.sql(f"SET deadlock_timeout = '1h'; BEGIN; UPDATE token SET written_at = written_at WHERE key = '{second}'")
         with server.paused():
             # Both arrive in one turn of the loop, and so share a transaction.

@@ -25,7 +25,9 @@ enum StatusPage {
         return answer
     }
 
-    /// The page, cut where the nonce belongs: searching 50 kB for each answer would take a third of a millisecond.
+    /// The parts of the page between which the nonce belongs.
+    ///
+    /// Split once: to search 50 kB for each answer would take a third of a millisecond.
     private static let parts: [Substring] = {
         // In this order, because each script uses the ones before it while it is loaded.
         let script = [

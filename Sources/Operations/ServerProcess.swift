@@ -64,5 +64,5 @@ package struct ServerProcess: Sendable {
 ///
 /// `test_documents.py` lists the documents that contain it.
 package enum Version {
-    package static let text = "1.0.0"
+    package static let text = "1.1.0"
 }

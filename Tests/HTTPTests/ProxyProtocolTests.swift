@@ -38,6 +38,31 @@ import Testing
 
     @Test(
         arguments: [
+            ([0x20, 0, 5, 1, 0, 0, 0, 0], true), ([0x20, 0, 5, 0, 0, 0, 0, 0], false),
+            ([0x20, 0, 5, 7, 0, 0, 0, 1], true),
+            // As hitch has it: ALPN and AUTHORITY first, and in its value VERSION (0x21).
+            ([1, 0, 2, 104, 50, 2, 0, 1, 97, 0x20, 0, 12, 1, 0, 0, 0, 1, 0x21, 0, 4, 84, 76, 83, 49], true),
+            // In the value of another extension, cut off, or empty.
+            ([4, 0, 8, 0x20, 0, 5, 1, 0, 0, 0, 0], nil), ([4, 1, 0, 0x20, 0, 5, 1, 0, 0, 0, 0], nil),
+            ([0x20, 0, 5], nil),
+            ([0x20, 0, 0, 1, 0, 0], nil), ([], nil),
+        ] as [([UInt8], Bool?)])
+    func `a version 2 header says whether the client came over TLS`(extensions: [UInt8], isTLS: Bool?) {
+        for (family, count) in [(0x00, 0), (0x11, 12), (0x21, 36)] as [(UInt8, Int)] {
+            let bytes = block(0x21, family, [UInt8](repeating: 1, count: count) + extensions)
+            guard case .header(bytes.count, let client, isTLS) = ProxyProtocol.read(bytes) else {
+                Issue.record("\(ProxyProtocol.read(bytes))")
+                continue
+            }
+            #expect((client == nil) == (count == 0))
+        }
+        // What the proxy asks for itself comes from no client.
+        let ofProxy = block(0x20, 0x00, extensions)
+        #expect(ProxyProtocol.read(ofProxy) == .header(length: ofProxy.count, client: nil))
+    }
+
+    @Test(
+        arguments: [
             "GET / HTTP/1.1\r\n", "PROXY TCP4 192.0.2.1\r\n", "PROXY TCP4 a b 1 2\r\n",
             "PROXY UDP4 1.2.3.4 1.2.3.4 1 2\r\n",
             "PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n", "PROXY TCP4 1.2.3.4 1.2.3.4 1 70000\r\n",

@@ -102,6 +102,18 @@ import Testing
             (["https://systemd"], ["a.socket"], "3=https://systemd"),
             (["https://systemd"], ["http"], "3=systemd"),
             (["systemd?proxy-protocol=required"], [""], "3=systemd?proxy-protocol=required"),
+            (
+                ["systemd?proxy-protocol=required&tls=terminated"], ["", "proxy"],
+                "3=systemd?proxy-protocol=required&tls=terminated 4=systemd?proxy-protocol=required&tls=terminated"
+            ),
+            (
+                ["a:1?proxy-protocol=required&tls=terminated"], ["proxy"],
+                "3=systemd?proxy-protocol=required&tls=terminated"
+            ),
+            (
+                ["a:1?proxy-protocol=required&tls=terminated", "b:1?proxy-protocol=required"], ["proxy"],
+                "3=systemd?proxy-protocol=required"
+            ),
         ])
     func asked(listen: [String], names: [String], expected: String) throws {
         #expect(try plan(listen, names) == expected)

@@ -6,7 +6,9 @@ package enum ProxyProtocol {
     package enum Reading: Equatable {
         case needsMore
         /// The header's length in bytes. The address is nil if the connection is the proxy's own or the proxy does not know it.
-        case header(length: Int, client: IPAddress?)
+        ///
+        /// `isTLS`: whether the client came over TLS, which the proxy has ended; nil if the header does not say.
+        case header(length: Int, client: IPAddress?, isTLS: Bool? = nil)
         case malformed
     }
 
@@ -64,13 +66,31 @@ package enum ProxyProtocol {
         // LOCAL: the proxy's own health check.
         if command == 0 { return .header(length: end, client: nil) }
         switch bytes[13] >> 4 {
+        case 0: return .header(length: end, client: nil, isTLS: isTLS(bytes[16..<end]))
         case 1:
             guard length >= 12 else { return .malformed }
-            return .header(length: end, client: IPAddress(networkOrder: bytes[16..<20]))
+            let client = IPAddress(networkOrder: bytes[16..<20])
+            return .header(length: end, client: client, isTLS: isTLS(bytes[28..<end]))
         case 2:
             guard length >= 36 else { return .malformed }
-            return .header(length: end, client: IPAddress(networkOrder: bytes[16..<32]))
+            let client = IPAddress(networkOrder: bytes[16..<32])
+            return .header(length: end, client: client, isTLS: isTLS(bytes[52..<end]))
         default: return .header(length: end, client: nil)
         }
+    }
+
+    /// Whether extensions say that the client came over TLS (section 2.2.6); nil if none of them is about that.
+    ///
+    /// Each is a type, two bytes of length, and a value. That of PP2_TYPE_SSL begins with bits, of which PP2_CLIENT_SSL is the
+    /// first.
+    private static func isTLS(_ extensions: ArraySlice<UInt8>) -> Bool? {
+        var rest = extensions
+        while rest.count > 3 {
+            let start = rest.startIndex
+            let length = Int(rest[start + 1]) << 8 + Int(rest[start + 2])
+            if rest[start] == 0x20 && length > 0 { return rest[start + 3] & 1 == 1 }
+            rest = rest.dropFirst(3 + length)
+        }
+        return nil
     }
 }

@@ -116,6 +116,8 @@ package struct ClientListener: Sendable {
     /// Nil for plain HTTP.
     let tls: TLSContext?
     let clientAuthentication: TLSClientAuthentication
+    /// Whether clients come over TLS to the proxy that sends the PROXY header, unless that says otherwise.
+    var isBehindTLS = false
     /// The place among all listeners, by which the access log finds its name.
     var number = 0
 
@@ -157,7 +159,7 @@ package struct ClientListener: Sendable {
         return listeners.map {
             ClientListener(
                 listener: $0, requiresProxyProtocol: address.requiresProxyProtocol, tls: context,
-                clientAuthentication: clients
+                clientAuthentication: clients, isBehindTLS: address.isBehindTLS
             )
         }
     }
@@ -175,7 +177,7 @@ package struct ClientListener: Sendable {
         }
         return ClientListener(
             listener: listener, requiresProxyProtocol: address.requiresProxyProtocol,
-            tls: address.isTLS ? tls : nil, clientAuthentication: clients)
+            tls: address.isTLS ? tls : nil, clientAuthentication: clients, isBehindTLS: address.isBehindTLS)
     }
 
     static func resolve(

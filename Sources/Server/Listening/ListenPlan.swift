@@ -49,7 +49,7 @@ struct ListenPlan: Sendable {
         if socket.name.isEmpty || socket.name == "unknown" || socket.name.hasSuffix(".socket") {
             return listen.first { $0.place == .systemd } ?? .passed
         }
-        guard let kind = kinds.first(where: { $0.key == socket.name }), let address = ListenAddress(kind.value) else {
+        guard let kind = kinds.first(where: { $0.key == socket.name }), var address = ListenAddress(kind.value) else {
             throw .passedSockets(
                 """
                 \(socket) has a name that token-cache does not know; \
@@ -57,6 +57,9 @@ struct ListenPlan: Sendable {
                 """
             )
         }
+        // The name says nothing about clients of a proxy either.
+        let likes = listen.filter { $0.speaksLike(address) }
+        address.isBehindTLS = !likes.isEmpty && likes.allSatisfy(\.isBehindTLS)
         return address.asking(for: clientCertificate(of: address, among: listen))
     }
 

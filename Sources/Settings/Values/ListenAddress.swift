@@ -1,5 +1,5 @@
 /// A listener as settings and flags write it, such as `127.0.0.1:8080`, `https://0.0.0.0:8443`,
-/// `https://0.0.0.0:8443?client-certificate=optional`, `http://[::1]:8080?proxy-protocol=required`,
+/// `https://0.0.0.0:8443?client-certificate=optional`, `http://[::1]:8080?proxy-protocol=required&tls=terminated`,
 /// `unix:/run/token-cache/http.sock?mode=0660` or `systemd`.
 package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package enum Place: Hashable, Sendable {
@@ -21,6 +21,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package private(set) var isTLS = false
     /// Whether connections must begin with a PROXY protocol header.
     package private(set) var requiresProxyProtocol = false
+    /// Whether the proxies that send the header have clients over TLS only, as far as the header does not say.
+    package var isBehindTLS = false
     /// Whether clients show certificates in the TLS handshake; nil if the entry does not say.
     package private(set) var clientCertificate: ClientCertificate?
     /// The permission bits of a Unix socket's file.
@@ -32,8 +34,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     static let allowed = """
         an address (0.0.0.0 and [::] for all) and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a \
         Unix socket by its absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
-        ?proxy-protocol=required, for https also ?client-certificate=required or optional, for a Unix socket also \
-        ?mode=0660
+        ?proxy-protocol=required (without https also ?proxy-protocol=required&tls=terminated), for https with \
+        ?client-certificate=required or optional, for a Unix socket with ?mode=0660
         """
 
     package init(place: Place) {
@@ -55,6 +57,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         for option in parts[1].split(separator: "&", omittingEmptySubsequences: false) {
             guard setOption(option) else { return nil }
         }
+        // Nobody but a trusted proxy may say how clients come.
+        if isBehindTLS && !requiresProxyProtocol { return nil }
     }
 
     private static func place(_ text: Substring) -> Place? {
@@ -91,6 +95,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         let isUnix = if case .unix = place { true } else { false }
         switch (parts[0], parts[1]) {
         case ("proxy-protocol", "required"): requiresProxyProtocol = true
+        case ("tls", "terminated") where !isTLS: isBehindTLS = true
         case ("client-certificate", let value) where isTLS:
             guard let certificate = ClientCertificate(rawValue: String(value)) else { return false }
             clientCertificate = certificate
@@ -123,6 +128,7 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     package var description: String {
         var options: [String] = []
         if requiresProxyProtocol { options.append("proxy-protocol=required") }
+        if isBehindTLS { options.append("tls=terminated") }
         if let clientCertificate { options.append("client-certificate=\(clientCertificate.rawValue)") }
         if mode != 0o660 { options.append("mode=0\(String(mode, radix: 8))") }
         let scheme = isTLS ? "https://" : ""

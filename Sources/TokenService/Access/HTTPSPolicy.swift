@@ -21,6 +21,7 @@ package struct HTTPSPolicy: Sendable {
     package struct Peer: Sendable {
         /// Nil for a Unix socket.
         package let address: IPAddress?
+        /// Whether the client came over TLS, which ends here or at a proxy that has said so when the connection began.
         package var isTLS: Bool
         /// Whether the peer is a proxy that forwards a client's requests without naming the client.
         package let hidesClient: Bool

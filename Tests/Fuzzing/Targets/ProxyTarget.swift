@@ -20,7 +20,7 @@ extension FuzzTarget {
 
     private static func readProxyHeader(_ input: [UInt8]) throws {
         let whole = ProxyProtocol.read(input)
-        guard case .header(let length, _) = whole else { return }
+        guard case .header(let length, _, _) = whole else { return }
         try require(length <= min(input.count, ProxyProtocol.longest), "the header is longer than it can be")
         // What follows it changes nothing, and without its last byte it is not whole.
         try compare(ProxyProtocol.read(Array(input[..<length])), whole, "the header without what follows it")

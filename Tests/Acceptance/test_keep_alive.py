@@ -52,8 +52,8 @@ def test_the_date_goes_on_over_a_connection(plain):
 
 def test_a_refusal_speaks_for_its_own_request(plain):
     """Strict-Transport-Security is sent over https only (RFC 6797, section 7.2), whatever preceded on the connection."""
-    secure = get("a", "X-Forwarded-Proto: https")
-    malformed = lines("GET /token?unique_id=a HTTP/1.1", "Host: localhost", "Content-Length: x")
+    secure = lines("GET /token?unique_id=a HTTP/1.1", "Host: tokens.test", "X-Forwarded-Proto: https")
+    malformed = lines("GET /token?unique_id=a HTTP/1.1", "Host: tokens.test", "Content-Length: x")
     with Connection(plain.address) as connection:
         assert "strict-transport-security" in connection.exchange(secure).headers
         assert connection.exchange(get("a")).headers.get("strict-transport-security") is None

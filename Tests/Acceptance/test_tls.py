@@ -65,7 +65,7 @@ def test_tokens_go_back_and_forth_and_browsers_are_told_to_stay(serve, pair, ver
     flags = [f"--tlsv{version}", "--tls-max", version]
     assert curl(server.address, *flags, "-d", "unique_id=me&token_info=x") == (200, STORED.decode())
     assert curl(server.address, *flags, target="/token?unique_id=me") == (200, found("x").decode())
-    status, head = curl(server.address, *flags, "--head")
+    status, head = curl(server.address, *flags, "--head", "--header", "Host: tokens.test")
     assert status == 200 and "Strict-Transport-Security: max-age=31536000" in head
 
 

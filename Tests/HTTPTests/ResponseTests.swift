@@ -13,7 +13,7 @@ import Testing
     @Test(arguments: [Status.ok, .badRequest])
     func `answers over https say that browsers are to use it for a year`(status: Status) {
         let field = "\r\nStrict-Transport-Security: max-age=31536000\r\n"
-        #expect(encoded(Response(status: status, body: []), .init(isSecure: true)).contains(field))
+        #expect(encoded(Response(status: status, body: []), .init(sendsHSTS: true)).contains(field))
         #expect(!encoded(Response(status: status, body: [])).contains("Strict"))
     }
 
@@ -113,11 +113,11 @@ import Testing
     @Test func `no digit of an id is left in the head that is kept for the next answers`() {
         let encoder = ResponseEncoder(unixTime: 0)
         let ids: [RequestID] = [.made(1), .made(.max), .given(Array("a-b_c.d".utf8)), .none, .made(2)]
-        for isSecure in [false, true] {
+        for sendsHSTS in [false, true] {
             for id in ids {
                 var output: [UInt8] = []
                 encoder.encode(
-                    Response(body: Array("{}".utf8)), ResponseEncoder.Traits(isSecure: isSecure), requestID: id,
+                    Response(body: Array("{}".utf8)), ResponseEncoder.Traits(sendsHSTS: sendsHSTS), requestID: id,
                     into: &output
                 )
                 let lines = String(decoding: output, as: UTF8.self).split(separator: "\r\n")

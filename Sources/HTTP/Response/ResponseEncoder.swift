@@ -26,16 +26,16 @@ package final class ResponseEncoder: Sendable {
         package var closes = false
         /// The client speaks HTTP/1.0 and must be told that the connection stays open.
         package var isOldVersion = false
-        /// The answer goes out over https: only then may it have Strict-Transport-Security (RFC 6797, section 7.2).
-        package var isSecure = false
+        /// The answer has Strict-Transport-Security, which only answers over https may have (RFC 6797, section 7.2).
+        package var sendsHSTS = false
 
         package init(
-            omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false, isSecure: Bool = false
+            omitsBody: Bool = false, closes: Bool = false, isOldVersion: Bool = false, sendsHSTS: Bool = false
         ) {
             self.omitsBody = omitsBody
             self.closes = closes
             self.isOldVersion = isOldVersion
-            self.isSecure = isSecure
+            self.sendsHSTS = sendsHSTS
         }
     }
 
@@ -55,7 +55,7 @@ package final class ResponseEncoder: Sendable {
         if response.status == .ok && response.extras == nil && !traits.omitsBody && !traits.closes
             && !traits.isOldVersion
         {
-            if traits.isSecure {
+            if traits.sendsHSTS {
                 usualSecure.append(requestID, to: &output)
             } else {
                 usual.append(requestID, to: &output)
@@ -88,7 +88,7 @@ package final class ResponseEncoder: Sendable {
         append("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)")
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
-        if traits.isSecure { output.append(contentsOf: Parts.transportSecurity) }
+        if traits.sendsHSTS { output.append(contentsOf: Parts.transportSecurity) }
         if let text = requestID.text {
             output.append(contentsOf: Parts.requestID)
             append(text)

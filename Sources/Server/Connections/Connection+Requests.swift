@@ -203,7 +203,9 @@ extension Connection {
         summary.id = context.requestID(request.head, in: bytes, from: peer)
         let decision = settings.https.decision(on: request.head, in: bytes, from: peer)
         if let response = unserved(decision, request.head, in: bytes, settings) { return (.now(response), summary) }
-        if case .served(let isSecure) = decision { summary.isSecure = isSecure }
+        if case .served(isSecure: true) = decision {
+            summary.sendsHSTS = settings.https.maySendHSTS(request.head, in: bytes)
+        }
         if let service = settings.plainService {
             return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
         }
@@ -249,7 +251,7 @@ extension Connection {
         if output.capacity == 0 { takeBuffers(of: context) }
         let traits = ResponseEncoder.Traits(
             omitsBody: request.omitsBody, closes: closes, isOldVersion: request.isOldVersion,
-            isSecure: request.isSecure
+            sendsHSTS: request.sendsHSTS
         )
         context.encode(response, traits, requestID: request.id, into: &output)
         context.metrics.requests.note(response, to: request.method)

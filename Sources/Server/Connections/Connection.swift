@@ -209,8 +209,8 @@ struct Connection: ~Copyable {
         let head = reader.partialHead
         request = RequestSummary(head)
         request.id = context.requestID(head, in: reader.requestBytes, from: peer)
-        if case .served(let isSecure) = settings.https.decision(on: head, in: reader.requestBytes, from: peer) {
-            request.isSecure = isSecure
+        if case .served(isSecure: true) = settings.https.decision(on: head, in: reader.requestBytes, from: peer) {
+            request.sendsHSTS = settings.https.maySendHSTS(head, in: reader.requestBytes)
         }
         end(with: response, on: context)
     }
@@ -334,8 +334,8 @@ struct RequestSummary {
     let keepsAlive: Bool
     /// Whether the client speaks HTTP/1.0.
     let isOldVersion: Bool
-    /// Whether the request came over HTTPS.
-    var isSecure = false
+    /// Whether the answer has Strict-Transport-Security.
+    var sendsHSTS = false
     var id = RequestID.none
 
     init(_ head: RequestHead) {

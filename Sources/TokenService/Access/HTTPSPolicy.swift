@@ -139,6 +139,18 @@ package struct HTTPSPolicy: Sendable {
         return !publicHost.isEmpty && name(bytes.text(authority)) == name(String(decoding: publicHost, as: UTF8.self))
     }
 
+    // MARK: - Strict-Transport-Security
+
+    /// Whether an answer over HTTPS may tell browsers to use nothing else for the request's host (RFC 6797).
+    ///
+    /// Not for `localhost`, addresses and names without a dot: other programs answer there as well, on other ports and over plain
+    /// HTTP. A proxy may have replaced the host by the server's address; clients then know `https.public_host`.
+    package func maySendHSTS(_ head: RequestHead, in bytes: Span<UInt8>) -> Bool {
+        guard head.fields.forwarding.isPresent else { return head.fields.hasForeignName }
+        if bytes.hasForeignName(head.authority) { return true }
+        return publicHost.span.hasForeignName(ByteRange(0, publicHost.count))
+    }
+
     // MARK: - Redirect
 
     /// The redirect to HTTPS; nil if the request names no host and none is set.

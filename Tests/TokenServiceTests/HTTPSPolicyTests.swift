@@ -7,12 +7,12 @@ import TokenService
 /// What a policy does with a request: `served`, `secure`, or the redirect's status and location.
 private func outcome(
     _ mode: HTTPSPolicy.Mode, from address: String?, isTLS: Bool = false, _ request: String,
-    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080
+    trusted: [String] = ["127.0.0.0/8", "::1"], publicHost: String = "", port: UInt16 = 8080, hidesClient: Bool = false
 ) -> String {
     let policy = HTTPSPolicy(
         mode: mode, trusted: (trusted + ["unix"]).compactMap(TrustedProxy.init), publicHost: publicHost)
     let reader = RequestReader(reading: request)
-    let peer = policy.peer(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port)
+    let peer = policy.peer(address: address.flatMap(IPAddress.init), isTLS: isTLS, port: port, hidesClient: hidesClient)
     switch policy.decision(on: reader.request.head, in: reader.requestBytes, from: peer) {
     case .served(let isSecure): return isSecure ? "secure" : "served"
     case .refused(let refusal): return "\(refusal.status.rawValue)"
@@ -74,6 +74,9 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", false, "X-Forwarded-For: 192.0.2.1\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Host: a\r\n", here),
             ("127.0.0.1", false, "X-Real-IP: 192.0.2.1\r\n", here),
+            ("127.0.0.1", false, "Via: 1.1 vm (tinyproxy/1.11.1)\r\n", here), (nil, false, "via:\r\n", here),
+            ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nVia: 1.1 vm\r\n", "secure"),
+            ("192.0.2.1", true, "Via: 1.1 vm\r\n", "secure"),
             // Forwarded (RFC 7239) says that there was a proxy; what it says of the request's way is not read.
             ("127.0.0.1", false, "Forwarded: for=192.0.2.1;proto=https\r\n", here),
             ("127.0.0.1", false, "X-Forwarded-Proto: https\r\nForwarded: proto=http\r\n", "secure"),
@@ -224,13 +227,54 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
         #expect(location("GET / HTTP/1.0\r\n\r\n", publicHost: "a") == "302 https://a/")
     }
 
-    @Test
-    func `mode proxy believes every line that says http`() {
-        let line = { (value: String) in "X-Forwarded-Proto: \(value)\r\n" }
-        let between = line("https") + line("http") + line("https")
-        #expect(outcome(.proxy, from: "192.0.2.1", get(between)) == Self.here)
-        #expect(outcome(.proxy, from: "127.0.0.1", get(between)) == "served")
-        #expect(outcome(.proxy, from: "192.0.2.1", get(line("https") + line("HTTP") + line("https"))) == "served")
+    /// PHP 8 behind Apache or nginx joins lines with a comma.
+    @Test(
+        arguments: [
+            ("http", [["http"]]), ("https, http", [["https", "http"]]), ("http, http", [["http", "http"]]),
+            ("https,http", [["https"], ["http"]]), ("http,", [["http", ""], ["", "http"]]),
+        ])
+    func `mode proxy takes several lines for one, as the script does`(line: String, lists: [[String]]) {
+        func found(_ values: [String], from address: String = "192.0.2.1") -> String {
+            outcome(.proxy, from: address, get(values.map { "X-Forwarded-Proto: \($0)\r\n" }.joined()))
+        }
+        #expect(found([line]) == (line == "http" ? Self.here : "served"))
+        for values in lists where values.count > 1 { #expect(found(values) == "served") }
+        #expect(found([line], from: "127.0.0.1") == "served")
+    }
+
+    @Test(arguments: ["127.0.0.1", "::1", nil])
+    func `a client that its proxy hides is not a program on this machine`(address: String?) {
+        let plain = "GET /token HTTP/1.1\r\nHost: localhost\r\n"
+        for fields in ["", "X-Forwarded-Proto: https\r\n", "X-Forwarded-Proto: http\r\n"] {
+            let request = plain + fields + "\r\n"
+            let found = outcome(.strict, from: address, request, publicHost: "t.example", hidesClient: true)
+            #expect(found == "302 https://t.example/token", "\(fields)")
+            let secure = outcome(.strict, from: address, isTLS: true, request, hidesClient: true)
+            #expect(secure == (fields.hasSuffix(": http\r\n") ? "302 https://localhost/token" : "secure"))
+        }
+        let saysHTTP = plain + "X-Forwarded-Proto: http\r\n\r\n"
+        #expect(outcome(.proxy, from: address, saysHTTP, hidesClient: true) == "302 https://localhost/token")
+        #expect(outcome(.off, from: address, saysHTTP, hidesClient: true) == "served")
+    }
+
+    @Test(
+        arguments: [
+            ("tokens.example.com", true), ("tokens.example.com:8443", true), ("localhost", false),
+            ("localhost:8443", false),
+            ("a.localhost.", false), ("127.0.0.1:8443", false), ("10.0.0.5", false), ("[::1]:8443", false),
+            ("machine", false), ("", false),
+        ])
+    func `only a name with a dot is kept to https`(host: String, expected: Bool) {
+        func isKept(_ fields: String = "", publicHost: String = "") -> Bool {
+            let policy = HTTPSPolicy(mode: .strict, trusted: [.unixSockets], publicHost: publicHost)
+            let reader = RequestReader(reading: "GET / HTTP/1.1\r\nHost: \(host)\r\n\(fields)\r\n")
+            return policy.maySendHSTS(reader.request.head, in: reader.requestBytes)
+        }
+        let forwarded = "X-Forwarded-Proto: https\r\n"
+        #expect(isKept() == expected && isKept(forwarded) == expected)
+        // A proxy may send another host than its client's.
+        #expect(isKept(publicHost: "t.example") == expected && isKept(forwarded, publicHost: "t.example"))
+        #expect(isKept(forwarded, publicHost: "localhost:8443") == expected)
     }
 
     @Test

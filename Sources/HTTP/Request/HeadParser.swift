@@ -103,7 +103,7 @@ struct HeadParser {
         case .forwardedProto:
             head.fields.forwarding.protos.add(value)
             head.fields.forwarding.isPresent = true
-        case .forwarded, .realAddress, .otherForwarded: head.fields.forwarding.isPresent = true
+        case .forwarded, .realAddress, .otherForwarded, .via: head.fields.forwarding.isPresent = true
         case .requestID: head.fields.forwarding.requestID = value
         }
     }

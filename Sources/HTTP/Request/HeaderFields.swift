@@ -52,7 +52,7 @@ package enum HeaderField: CaseIterable, Sendable {
     /// What browsers say about the page that caused the request.
     case origin, fetchSite
     /// What proxies say about the way that the request took.
-    case forwarded, forwardedFor, forwardedProto, realAddress
+    case forwarded, forwardedFor, forwardedProto, realAddress, via
     /// Any other field whose name begins with `X-Forwarded-`.
     case otherForwarded
     case requestID
@@ -75,6 +75,7 @@ package enum HeaderField: CaseIterable, Sendable {
         case .forwardedFor: "x-forwarded-for"
         case .forwardedProto: "x-forwarded-proto"
         case .realAddress: "x-real-ip"
+        case .via: "via"
         case .otherForwarded: "x-forwarded-"
         case .requestID: "x-request-id"
         }
@@ -86,6 +87,7 @@ package enum HeaderField: CaseIterable, Sendable {
     @inline(__always)
     init?(_ name: ByteRange, in bytes: Span<UInt8>) {
         switch name.count {
+        case 3 where Self.via.isNamed(name, bytes): self = .via
         case 4 where Self.host.isNamed(name, bytes): self = .host
         case 6 where Self.expect.isNamed(name, bytes): self = .expect
         case 6 where Self.origin.isNamed(name, bytes): self = .origin
@@ -136,7 +138,8 @@ package struct FieldLines: Hashable, Sendable {
 
 /// The headers that proxies add, as received.
 package struct Forwarding: Sendable {
-    /// Whether there is any of X-Forwarded-*, Forwarded (RFC 7239) and X-Real-IP; the values of others than the two below are not read.
+    /// Whether there is any of X-Forwarded-*, Forwarded (RFC 7239), X-Real-IP and Via (RFC 9110, section 7.6.3); the values of others
+    /// than the two below are not read.
     package internal(set) var isPresent = false
     /// X-Forwarded-Proto.
     var protos = FieldLines()

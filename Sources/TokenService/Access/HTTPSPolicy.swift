@@ -30,8 +30,8 @@ package struct HTTPSPolicy: Sendable {
         /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16
 
-        /// Whether the peer is a program on this machine.
-        var isLocal: Bool { address?.isLoopback ?? true }
+        /// Whether the peer is a program on this machine that acts for itself.
+        var isLocal: Bool { !hidesClient && (address?.isLoopback ?? true) }
     }
 
     package enum Decision: Hashable, Sendable {
@@ -87,8 +87,10 @@ package struct HTTPSPolicy: Sendable {
         switch mode {
         case .off: return .served(isSecure: isSecure())
         case .proxy:
-            let isExempt = peer.address == Self.scriptsLoopback
-            let saysHTTP = head.forwardedProtos(in: bytes).contains { bytes.equals($0, "http") }
+            let isExempt = peer.address == Self.scriptsLoopback && !peer.hidesClient
+            // Several lines are one list (RFC 9110, section 5.3), which the script compares as a whole.
+            let protos = head.forwardedProtos(in: bytes)
+            let saysHTTP = protos.count == 1 && bytes.equals(protos[0], "http")
             return saysHTTP && !isExempt ? .redirected : .served(isSecure: isSecure())
         case .strict:
             guard isSecure() else { return .redirected }

@@ -34,9 +34,10 @@ final class SimulatedServer: @unchecked Sendable {
                 accessLog: nil, bufferBudget: budget, totalCount: connections,
                 failures: RateLimitedLog(logger), logger: logger)
             let address = try SocketAddress.resolve(host: "127.0.0.1", port: 8080)[0]
+            // Clients whose header hides them are redirected otherwise.
             listener = ClientListener(
                 listener: try Listener(binding: address), requiresProxyProtocol: world.choices.hasProxyHeaders,
-                tls: nil, clientAuthentication: .none)
+                tls: nil, clientAuthentication: .none, isBehindTLS: world.choices.hasProxyHeaders)
         } catch {
             violation("the server does not start: \(error)")
         }

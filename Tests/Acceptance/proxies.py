@@ -63,13 +63,14 @@ class Proxy(Closeable):
         self.folder = Path(folder)
         self.logs = self.folder / "logs"
         self.logs.mkdir(parents=True)
-        self.certificate = certificate
+        self.certificate, self.server_port = certificate, server_port
         self.http_port, self.https_port, *self.other_ports = free_ports(2 + len(self.own))
         self.replacements = {
             "tokens.example.com": HOST,
             "/etc/token-cache/tls/certificate.pem": str(certificate.file),
             "/etc/token-cache/tls/private-key.pem": str(certificate.key),
             "/etc/token-cache/tls/haproxy.pem": str(certificate.both),
+            "/etc/token-cache/tls/both.pem": str(certificate.both),
             "127.0.0.1:8080": f"127.0.0.1:{server_port}",
         }
         # A master process ends its workers only when asked to; a process group of their own lets us end them all.

@@ -48,6 +48,23 @@ import Testing
         #expect(try store.database.number("SELECT looked_at FROM store") ?? 0 >= began)
     }
 
+    @Test func `of a partitioned table only expired rows are deleted`() async throws {
+        let store = try TestAdministration()
+        try store.database.sql(
+            "ALTER TABLE token RENAME TO whole",
+            "CREATE TABLE token (LIKE whole INCLUDING ALL) PARTITION BY HASH (key)",
+            "CREATE TABLE one PARTITION OF token FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+            "CREATE TABLE other PARTITION OF token FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
+        // Rows of two partitions have the same `ctid`.
+        for number in 0..<40 {
+            try await store.put([("old\(number)", "1")], writtenAt: now - 4_000)
+            try await store.put([("new\(number)", "1")], writtenAt: now)
+        }
+        let rows = ExpiredRows.tokens("written_at", at: now, age: .seconds(3_600), .written)
+        #expect(try rows.delete(store.database.connection()) == 40)
+        #expect(try store.database.number("SELECT count(*) FROM token WHERE written_at > \(now - 4_000)") == 40)
+    }
+
     @Test func `a server whose clock is ahead deletes nothing that the database's clock keeps`() async throws {
         let store = try TestAdministration()
         for id in ["kept", "removed"] { try await store.put("1", under: id) }

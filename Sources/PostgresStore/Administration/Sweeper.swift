@@ -166,7 +166,7 @@ struct ExpiredRows: Sendable {
     func delete(_ connection: BlockingConnection) throws(PostgresError) -> Int {
         try connection.run(
             """
-            DELETE FROM \(table) WHERE ctid = ANY (ARRAY(SELECT ctid FROM \(table)
+            DELETE FROM \(table) WHERE key = ANY (ARRAY(SELECT key FROM \(table)
                 WHERE \(condition) least($1::bigint, floor(extract(epoch FROM now()))::bigint) - $2::bigint
                 ORDER BY \(column) LIMIT \(Self.batch) FOR UPDATE SKIP LOCKED))
             """, [.bigint(now), .bigint(age)]

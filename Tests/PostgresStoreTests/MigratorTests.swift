@@ -1,6 +1,7 @@
 #if PostgreSQL
 import Synchronization
 import System
+import TestSupport
 import Testing
 
 @testable import PostgresStore
@@ -30,6 +31,50 @@ import Testing
         #expect(try database.sql(storage) == [["e"]])
         let options = "SELECT array_to_string(reloptions, ' ') FROM pg_class WHERE oid = 'token'::regclass"
         #expect(try database.sql(options)[0][0]?.contains("fillfactor=85") ?? false)
+    }
+
+    private static let insertion = "INSERT INTO token (key, version, written_at, key_number) VALUES ('a', 1, 1, 7)"
+
+    @Test func `a row with a new id locks no row that others need`() throws {
+        let database = try TestDatabase()
+        try database.allow(keys: 7)
+        let connection = try database.connection()
+        for statement in ["BEGIN", Self.insertion] { try connection.run(statement) }
+        // If two transactions lock a row at once, PostgreSQL makes a MultiXact.
+        #expect(try database.sql("SELECT xmax::text FROM sealing_key WHERE number = 7") == [["0"]])
+    }
+
+    @Test func `tables of version 1_0 are brought up to date, and keys are retired as before`() async throws {
+        let database = try TestDatabase()
+        try database.allow(keys: 7, 8)
+        try database.sql(
+            "DROP FUNCTION check_key CASCADE", "ALTER TABLE token ADD FOREIGN KEY (key_number) REFERENCES sealing_key",
+            "ALTER TABLE session ADD FOREIGN KEY (key_number) REFERENCES sealing_key")
+        let (one, other) = (try database.connection(), try database.connection())
+        let constraints = "SELECT count(*) FROM pg_constraint WHERE contype = 'f'"
+        #expect(try database.number(constraints) == 3)
+        try one.run("BEGIN")
+        try one.run("SELECT FROM token")
+        // It does not keep others waiting for a transaction that lasts.
+        #expect(throws: PostgresError.self) { try Schema.makeTables(other) }
+        try one.run("COMMIT")
+        for _ in 0..<2 { #expect(try !Schema.makeTables(other)) }
+        #expect(try database.number(constraints) == 1)
+
+        try one.run("BEGIN")
+        try one.run(Self.insertion)
+        let retirement = Task { try StoreRow.retire(7, on: other) }
+        try await eventually { try database.waiting("DELETE FROM sealing_key") == 1 }
+        try one.run("COMMIT")
+        #expect(try await !retirement.value)
+        try one.run("UPDATE token SET key_number = 8")
+        #expect(try StoreRow.retire(7, on: other))
+        for statement in ["UPDATE token SET key_number = 7", Self.insertion.replacing("'a'", with: "'b'")] {
+            let error = #expect(throws: PostgresError.self) { try one.run(statement) }
+            #expect(error?.state == .foreignKeyViolation)
+        }
+        try database.sql("INSERT INTO session VALUES ('k', 'i', 'u', 1, 1, 9, 1, 8, '')", "DELETE FROM token")
+        #expect(try !StoreRow.retire(8, on: other))
     }
 
     @Test func `several that run at once make the tables once`() async throws {

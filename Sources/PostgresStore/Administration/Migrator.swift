@@ -24,7 +24,7 @@ extension PostgresStoreProvider {
 }
 
 extension Schema {
-    /// Makes the tables in one transaction, unless they exist.
+    /// Makes the tables in one transaction, unless they exist, and brings those of version 1.0 up to date, while servers use them.
     ///
     /// If two processes do this at once, the second waits for the first.
     ///
@@ -38,6 +38,11 @@ extension Schema {
                 let former = try StoreRow.read(from: connection)
                 if former == nil {
                     for statement in statements { try connection.run(statement) }
+                }
+                let isCurrent = former.map { $0.schemaVersion == version } ?? true
+                let check = "SELECT 1 FROM pg_trigger WHERE tgrelid = 'token'::regclass AND tgname = 'check_key'"
+                if isCurrent, try connection.integer(check) == nil {
+                    for statement in keyChecks { try connection.run(statement) }
                 }
                 return former
             }

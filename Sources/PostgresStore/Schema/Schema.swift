@@ -26,21 +26,19 @@ enum Schema {
         ]
 
     private static let tables = [
-        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens. Because
-        // the other tables refer to it, PostgreSQL refuses a row with a retired key, and refuses to retire a key that a row needs.
-        // It checks this only when the key of a row changes, so a POST that replaces a token costs nothing more.
+        // The keys that rows may be sealed with; 0 stands for values in the clear, and negative numbers for removed tokens.
         "CREATE TABLE sealing_key (number bigint PRIMARY KEY, fingerprint text NOT NULL)",
         // A removed token has no value, and `written_at` is the time of its removal.
         """
         CREATE TABLE token (
             key bytea PRIMARY KEY, version bigint NOT NULL, written_at bigint NOT NULL, expires_at bigint,
-            key_number bigint NOT NULL REFERENCES sealing_key, value bytea)
+            key_number bigint NOT NULL, value bytea)
         """,
         """
         CREATE TABLE session (
             key bytea PRIMARY KEY, id bytea NOT NULL, user_key bytea NOT NULL, number bigint NOT NULL,
             created_at bigint NOT NULL, expires_at bigint NOT NULL, used_at bigint NOT NULL,
-            key_number bigint NOT NULL REFERENCES sealing_key, user_value bytea NOT NULL)
+            key_number bigint NOT NULL, user_value bytea NOT NULL)
         """,
         // One row. Until a server first starts, `key_ring` is NULL although `is_sealed` is true. `sealing_key` is the key that seals.
         """
@@ -49,6 +47,47 @@ enum Schema {
             is_sealed boolean NOT NULL, sealing_key bigint REFERENCES sealing_key, looked_at bigint)
         """,
     ]
+
+    /// The statements that let PostgreSQL refuse a row with a retired key, and refuse to retire a key that a row needs.
+    ///
+    /// In the place of foreign keys, which tables of version 1.0 have: with many writers, they make a MultiXact for each commit with
+    /// a new row, and many of those make PostgreSQL vacuum whole tables. The errors are those of foreign keys, so servers of
+    /// version 1.0 know them. The check runs only when the key of a row changes, so a POST that replaces a token costs nothing more.
+    static let keyChecks =
+        [
+            // Transactions of servers lock in this order too. They wait no longer than this, if for example pg_dump has a lock.
+            "SET LOCAL lock_timeout = '2s'",
+            "LOCK TABLE session, token, sealing_key",
+            // Rows that are not committed yet have a shared lock on their key. Afterwards, the search sees them.
+            """
+            CREATE FUNCTION check_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF TG_OP = 'DELETE' THEN
+                    PERFORM pg_advisory_xact_lock('sealing_key'::regclass::oid::integer, hashint8(OLD.number));
+                    IF EXISTS (SELECT FROM token WHERE key_number = OLD.number UNION ALL
+                        SELECT FROM session WHERE key_number = OLD.number) THEN
+                        RAISE foreign_key_violation;
+                    END IF;
+                    RETURN OLD;
+                END IF;
+                PERFORM pg_advisory_xact_lock_shared('sealing_key'::regclass::oid::integer, hashint8(NEW.key_number));
+                IF NOT EXISTS (SELECT FROM sealing_key WHERE number = NEW.key_number) THEN
+                    RAISE foreign_key_violation;
+                END IF;
+                RETURN NULL;
+            END $$
+            """,
+            "CREATE TRIGGER check_key BEFORE DELETE ON sealing_key FOR EACH ROW EXECUTE FUNCTION check_key()",
+        ]
+        + ["session", "token"].flatMap { table in
+            [
+                "ALTER TABLE \(table) DROP CONSTRAINT IF EXISTS \(table)_key_number_fkey",
+                "CREATE TRIGGER check_new_key AFTER INSERT ON \(table) FOR EACH ROW EXECUTE FUNCTION check_key()",
+                """
+                CREATE TRIGGER check_key AFTER UPDATE ON \(table) FOR EACH ROW
+                WHEN (OLD.key_number <> NEW.key_number) EXECUTE FUNCTION check_key()
+                """,
+            ]
+        }
 
     private static let indexes = [
         // Finds the few removed tokens without reading all rows. Its column is one that a usual write does not change, so

@@ -78,9 +78,9 @@ struct StoreRow: Sendable, Hashable {
 
     /// Lets no further row be sealed with a key.
     ///
-    /// As the tables refer to `sealing_key`, the database itself searches them, which takes long, waits for uncommitted rows, and
-    /// refuses this if a row needs the key or the key seals. Afterwards it refuses every row with the key, also from a server that
-    /// was paused meanwhile.
+    /// The database itself searches the tables, which takes long, waits for uncommitted rows, and refuses this if a row needs the key
+    /// or the key seals. Afterwards it refuses every row with the key, also from a server that was paused meanwhile. See
+    /// `Schema.keyChecks`.
     ///
     /// - Returns: False if the database refuses it.
     static func retire(_ number: Int, on connection: BlockingConnection) throws(PostgresError) -> Bool {

@@ -179,6 +179,9 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     static let missingStatement = SQLState("26000")
     static let duplicateStatement = SQLState("42P05")
 
+    /// A read was sent to a standby: the effect of a pooler that balances the load.
+    static let recoveryInProgress = SQLState("55000")
+
     /// Whether the same statement may succeed when it is repeated on the same server.
     var isTransient: Bool { self == .serializationFailure || self == .deadlock }
 
@@ -191,7 +194,9 @@ struct SQLState: Hashable, Sendable, CustomStringConvertible {
     /// Whether another connection is needed: the server stops, starts or is no primary, or the connection is lost.
     var needsOtherConnection: Bool {
         switch self {
-        case .readOnly, .adminShutdown, .crashShutdown, .cannotConnectNow, .idleInTransaction, .missingStatement: true
+        case .readOnly, .adminShutdown, .crashShutdown, .cannotConnectNow, .idleInTransaction, .missingStatement,
+            .recoveryInProgress:
+            true
         default: errorClass == "08"
         }
     }
@@ -213,6 +218,7 @@ extension SQLState {
         case .noPrivilege: "grant this server's role SELECT, INSERT, UPDATE and DELETE on all tables of token-cache"
         case .missingStatement, .duplicateStatement:
             "a pooler in between shares connections among clients: set pool_mode = session there"
+        case .recoveryInProgress: "a pooler in between sends reads to a standby: set load_balance_mode = off there"
         default: nil
         }
     }

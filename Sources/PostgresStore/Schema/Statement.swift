@@ -14,6 +14,8 @@
 ///   kind (KEY SHARE), so such writes do not wait for one another.
 ///
 /// A read that depends on a session locks nothing: one statement sees the token and the session as they were at one time.
+///
+/// A read fails on a standby, to which a pooler may have sent it.
 enum Statement: String, CaseIterable {
     case fetch
     case fetchAll
@@ -65,6 +67,11 @@ enum Statement: String, CaseIterable {
         """
     }
 
+    /// A condition, which fails on a standby.
+    ///
+    /// As a subquery it is evaluated once, even if no row is found.
+    private static let onPrimary = "(SELECT pg_current_wal_lsn()) IS NOT NULL"
+
     /// In the order in which `StoredToken` reads them.
     static let columns = "key, version, written_at, expires_at, key_number, value"
     private static let contents = "$2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bytea"
@@ -103,7 +110,7 @@ enum Statement: String, CaseIterable {
         case .fetch:
             """
             SELECT \(Self.found(2)), \(Self.hasSession("$3::bytea", 4)) \
-            FROM (SELECT 1) AS one LEFT JOIN token ON key = $1::bytea AND value IS NOT NULL
+            FROM (SELECT 1) AS one LEFT JOIN token ON key = $1::bytea AND value IS NOT NULL WHERE \(Self.onPrimary)
             """
         case .fetchAll:
             // LIMIT and OFFSET make the planner search the index once for each key. Without them, a plan made when the table was small
@@ -111,7 +118,8 @@ enum Statement: String, CaseIterable {
             """
             SELECT found.*, \(Self.hasSession("wanted.session", 5, "OFFSET 0")), wanted.mark \
             FROM unnest($1::bytea[], $2::bigint[], $3::bytea[]) AS wanted (key, mark, session) LEFT JOIN LATERAL \
-            (SELECT \(Self.found(4)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found ON true
+            (SELECT \(Self.found(4)) FROM token WHERE token.key = wanted.key AND value IS NOT NULL LIMIT 1) AS found ON true \
+            WHERE \(Self.onPrimary)
             """
         case .store:
             """
@@ -140,11 +148,12 @@ enum Statement: String, CaseIterable {
             """
             SELECT token.version, \(Self.isLive(2, 3)), \(Self.hasSession("$4::bytea", 5)), \
             token.key_number = \(Self.erasedKeyNumber), token.written_at \
-            FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea
+            FROM (SELECT 1) AS one LEFT JOIN token ON token.key = $1::bytea WHERE \(Self.onPrimary)
             """
         case .findSession:
             """
-            SELECT \(Self.sessionColumns) FROM session WHERE key = $1::bytea AND expires_at > $2::bigint
+            SELECT \(Self.sessionColumns) FROM session WHERE key = $1::bytea AND expires_at > $2::bigint \
+            AND \(Self.onPrimary)
             """
         case .lockUser: "SELECT pg_advisory_xact_lock(hashtextextended(encode($1::bytea, 'hex'), 0))"
         case .createSession:
@@ -170,7 +179,7 @@ enum Statement: String, CaseIterable {
         case .listSessions:
             """
             SELECT \(Self.sessionColumns) FROM session WHERE user_key = $1::bytea AND expires_at > $2::bigint \
-            ORDER BY number
+            AND \(Self.onPrimary) ORDER BY number
             """
         case .fence:
             // A message in the write-ahead log that nobody reads: a commit that has written nothing would not wait for standbys.

@@ -44,7 +44,8 @@ PATIENCE_SECONDS = 2
 FAULTS = ("kill", "freeze", "cut", "full")
 SETTINGS = {
     "synchronous_commit": "on",
-    "wal_level": "replica",
+    # Some tests add a subscriber.
+    "wal_level": "logical",
     "hot_standby": "on",
     # WAL that a standby may still need.
     "wal_keep_size": "128MB",

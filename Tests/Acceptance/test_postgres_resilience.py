@@ -4,9 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from administration import metrics
 from contract import STORED, WRITE_FAILED, found
 from postgres_cluster import Postgres
+from postgres_programs import SUPERUSER
 from server_process import until
 from small_disk import SmallDisk
-from test_postgres_faults import troubles
+from test_postgres_faults import in_background, troubles
 from test_postgres_start import reasons
 
 BRIEF = {"loops": 1, "store": {"timeout": "1s"}}
@@ -37,6 +38,46 @@ def test_a_database_that_is_made_unsafe_is_not_used_until_it_is_safe_again(repli
     until(lambda: not reasons(server))
     until(lambda: server.get("me") == found("first"))
     until(lambda: server.post("me", "second") == STORED)
+
+
+# Each statement through psql takes longer than the time of a brief server's requests.
+PATIENT = {"loops": 1, "store": {"timeout": "30s"}}
+
+
+def test_a_commit_whose_wait_for_a_standby_is_ended_by_a_setting_is_no_success(replicated_postgres, store_on):
+    """PostgreSQL ends the wait without a warning."""
+    databases = replicated_postgres(standbys=1)
+    primary = databases.primary
+    server = store_on(databases).serve("server", PATIENT)
+    begin(server)
+    databases.standbys[0].freeze()
+    with in_background(server.post, "me", "second") as second:
+        until(lambda: waiting(primary, "wait_event = 'SyncRep' AND query NOT LIKE '%emit_message%'"))
+        primary.configure(synchronous_standby_names="")
+        assert second.result() == WRITE_FAILED
+    assert any("its settings no longer have a standby confirm each commit" in line for line in troubles(server))
+
+
+def test_a_subscriber_of_logical_replication_is_no_standby(replicated_postgres, store_on, tmp_path):
+    """It confirms the commits of a server that lets anybody do so, and keeps nothing of them."""
+    databases = replicated_postgres(standbys=1)
+    primary = databases.primary
+    server = store_on(databases).serve("server", PATIENT)
+    begin(server)
+    primary.sql(
+        "CREATE TABLE other (number int PRIMARY KEY); CREATE PUBLICATION others FOR TABLE other;"
+        "SELECT pg_create_logical_replication_slot('others', 'pgoutput')", "tokens")
+    with Postgres(tmp_path, "subscriber") as subscriber:
+        link = f"host={primary.socket_folder} port={primary.port} dbname=tokens user={SUPERUSER}"
+        subscriber.sql(
+            f"CREATE TABLE other (number int PRIMARY KEY); CREATE SUBSCRIPTION others CONNECTION '{link}' PUBLICATION others "
+            "WITH (enabled = false, create_slot = false, copy_data = false)")
+        databases.standbys[0].freeze()
+        with in_background(server.post, "me", "second") as second:
+            until(lambda: waiting(primary, "wait_event = 'SyncRep'"))
+            subscriber.sql("ALTER SUBSCRIPTION others ENABLE")
+            assert second.result() == WRITE_FAILED
+        until(lambda: "has * on" in reasons(server))
 
 
 # A full disk

@@ -23,9 +23,11 @@ final class Pipeline {
         fileprivate var answered = 0
         let sentAt: MonotonicTime
         let isFence: Bool
+        /// Whether its transaction has ended, and `Statement.confirm` has not been answered yet.
+        fileprivate var awaitsConfirmation = false
         /// The first error, of a statement or the commit.
         fileprivate(set) var failure: PostgresError?
-        /// A warning that came with the commit.
+        /// Why the commit is perhaps on no standby.
         fileprivate(set) var warning: PostgresError?
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
@@ -68,7 +70,8 @@ final class Pipeline {
                 Grouping.Part(shared: part.shared, operations: part.operations, statement: statement)
             }
         }
-        groups.append(Group(operations: operations, takers: takers, sentAt: now, isFence: false))
+        let group = Group(operations: operations, takers: takers, sentAt: now, isFence: false)
+        groups.append(group)
         for part in parts {
             if let shared = part.shared {
                 try shared.send(operations[part.operations], on: connection)
@@ -76,14 +79,25 @@ final class Pipeline {
                 try operations[part.operations.lowerBound].send(on: connection)
             }
         }
+        try end(group)
+    }
+
+    /// Ends the transaction, and sends at once, which costs no round trip, what asks whether a standby has confirmed a write.
+    private func end(_ group: Group) throws(PostgresError) {
+        try connection.sendSync()
+        guard isConfirmed(group) else { return }
+        try connection.send(.confirm, [])
         try connection.sendSync()
     }
 
+    private func isConfirmed(_ group: Group) -> Bool { ready.needsProof && group.kind != .read }
+
     /// Sends a commit that proves the server to be the primary.
     func sendFence(at now: MonotonicTime) throws(PostgresError) {
-        groups.append(Group(operations: [], takers: [], sentAt: now, isFence: true))
+        let group = Group(operations: [], takers: [], sentAt: now, isFence: true)
+        groups.append(group)
         try connection.send(.fence, [])
-        try connection.sendSync()
+        try end(group)
     }
 
     /// Takes the answers that have arrived.
@@ -105,7 +119,11 @@ final class Pipeline {
                 if connection.isLost { throw error }
                 if groups[0].failure == nil { groups[0].failure = error }
             case .synchronized:
-                groups[0].warning = connection.takeWarning()
+                groups[0].warning = groups[0].warning ?? connection.takeWarning()
+                if !groups[0].awaitsConfirmation, isConfirmed(groups[0]) {
+                    groups[0].awaitsConfirmation = true
+                    continue
+                }
                 ended.append(groups.removeFirst())
                 if let last = ended.last, last.hasProven { held.proof.note(last.sentAt) }
             }
@@ -115,6 +133,10 @@ final class Pipeline {
 
     private func take(_ result: borrowing QueryResult) {
         let group = groups[0]
+        if group.awaitsConfirmation, result.integer(0, 0) == 0 {
+            let text = "its settings no longer have a standby confirm each commit"
+            groups[0].warning = group.warning ?? .unexpected(text)
+        }
         // Otherwise it is that of the commit.
         guard group.answered < group.takers.count else { return }
         let taker = group.takers[group.answered]

@@ -53,16 +53,11 @@ struct Dial: Sendable {
     /// - Returns: Nil if the host's commits do not return.
     private func connect() throws(PostgresError) -> ReadyConnection? {
         let parameters = options.parameters(for: host, unanswered: options.timeout)
-        let first = try BlockingConnection(parameters, until: .now + Nanoseconds(options.timeout))
-        let facts = try HostFacts(of: first)
+        let connection = try BlockingConnection(parameters, until: .now + Nanoseconds(options.timeout))
+        let facts = try HostFacts(of: connection)
         let rules = DurabilityRules(facts, options.durability)
         learn(facts, rules)
         if let refusal = facts.refusal(rules) { throw refusal }
-        // Until then, answers of the former primary may still count; see Fence.
-        let usableFrom = proofs.proof(of: ServerIdentity(facts)).usableFrom
-        while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
-        // The host has answered, and the wait above may have used up its time.
-        let connection = first.until(.now + Nanoseconds(options.timeout))
         guard try connection.integer("SELECT pg_try_advisory_lock_shared\(Schema.useLock)") == 1 else {
             throw .unexpected("token-cache copy fills the store, which can be used when that has ended")
         }
@@ -70,7 +65,11 @@ struct Dial: Sendable {
         if case .none(let evidence) = trial { provenAt = evidence }
         try connection.configure(lockTimeout: options.timeout)
         if triesCommit, try !commits(connection) { return nil }
-        try prepare(connection)
+        // Until then, answers of the former primary may still count; see Fence.
+        let usableFrom = proofs.proof(of: ServerIdentity(facts)).usableFrom
+        while needsProof, case let left = usableFrom - .now, left.count > 0 { usleep(UInt32(left.count / 1_000 + 1)) }
+        // The host has answered, and the waits above may have used up its time.
+        try prepare(connection.until(.now + Nanoseconds(options.timeout)))
         return ReadyConnection(
             connection: connection.postgres, server: ServerIdentity(facts), description: facts.description,
             needsProof: needsProof, provenAt: provenAt, canCommit: triesCommit)

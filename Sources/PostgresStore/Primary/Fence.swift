@@ -8,8 +8,12 @@ import System
 /// with the data that it has. But its commits do not return, as its standbys follow another server. So a commit that returns proves
 /// that no standby had been promoted when it began.
 ///
+/// If not all standbys have to confirm, the former primary may have kept some of them. But at least half do (`DurabilityRules`), and
+/// the one that was promoted follows neither, so the others are too few to confirm commits of both: a commit that returns on the new
+/// primary shows that those of the former one no longer do.
+///
 /// A proof is a lease. Reads count that are answered within `validity` of its beginning, and no process uses a new primary, for
-/// reads or for writes, before it has known it for as long. So what the former primary answers until then is what the new one has
+/// reads or for writes, before it has known for as long that its commits return. So what the former primary answers until then is what the new one has
 /// as well. Clocks need not agree, only run at the same speed.
 ///
 /// Where the rule is followed: a handle gives out the answers of a group of reads if `Pipeline.isProven`. Otherwise it keeps them
@@ -71,7 +75,7 @@ final class Proof: Sendable {
     /// From when on no answer of the former primary counts, so that this server may be used.
     let usableFrom: MonotonicTime
 
-    /// - Parameter seenAt: When this process learned that the server is a primary.
+    /// - Parameter seenAt: When this process learned that the server is a primary whose commits return.
     init(seenAt: MonotonicTime) {
         usableFrom = seenAt + Fence.validity
     }

@@ -22,6 +22,8 @@ struct HostFacts: Sendable, Hashable {
     var clockDifference: Int64
     /// Whether the connection uses TLS.
     var usesTLS = false
+    /// Whether a subscriber of logical replication confirms commits.
+    var hasFalseStandby = false
 
     var isWritable: Bool { !isInRecovery && !isReadOnly }
 
@@ -44,7 +46,7 @@ extension HostFacts {
                 CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,
                 current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
                 current_setting('fsync'), current_setting('full_page_writes'),
-                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \(Statement.hasFalseStandby)
             """)
         guard result.rowCount == 1 else { throw .unexpected("\(postgres.address) does not say what it is") }
         let roundTrip = Int64((MonotonicTime.now - beginning).count / 1_000)
@@ -54,7 +56,8 @@ extension HostFacts {
             timeline: result.isNull(0, 3) ? nil : Int64(result.text(0, 3), radix: 16),
             synchronousCommit: result.text(0, 4), synchronousStandbyNames: result.text(0, 5),
             fsync: result.text(0, 6), fullPageWrites: result.text(0, 7),
-            clockDifference: result.integer(0, 8) - begin - roundTrip / 2, usesTLS: postgres.usesTLS)
+            clockDifference: result.integer(0, 8) - begin - roundTrip / 2, usesTLS: postgres.usesTLS,
+            hasFalseStandby: result.integer(0, 9) != 0)
     }
 
     /// Why the host is not used; nil if it is.
@@ -75,6 +78,13 @@ extension HostFacts {
         let seconds = Double(clockDifference) / 1e6
         let rounded = (abs(seconds) * 10).rounded() / 10
         return "the clock of \(address) is \(rounded) s \(seconds < 0 ? "behind" : "ahead of") this machine's"
+    }
+
+    /// Whether fewer than half of the named standbys must confirm a commit: without parentheses, one of them.
+    fileprivate var hasSmallQuorum: Bool {
+        let parts = synchronousStandbyNames.split(separator: "(")
+        let needed = parts.count > 1 ? Int(parts[0].filter(\.isNumber)) : nil
+        return 2 * (needed ?? 1) < synchronousStandbyNames.count { $0 == "," } + 1
     }
 
     static let clockAdvice = "check on both machines that timedatectl shows the clock as synchronized"
@@ -135,6 +145,21 @@ struct DurabilityRules: Hashable, Sendable {
                 synchronous_standby_names is empty on \(host), so what it acknowledges is on no second machine: name the standbys \
                 in its postgresql.conf (with Patroni: synchronous_mode and synchronous_mode_strict), or set \
                 store.durability: local
+                """)
+        }
+        if facts.hasSmallQuorum {
+            // See Fence.
+            refusals.append(
+                """
+                synchronous_standby_names on \(host) has fewer than half of its standbys confirm a commit, so a former primary could \
+                answer with old tokens: have at least half of them confirm
+                """)
+        }
+        if facts.hasFalseStandby {
+            refusals.append(
+                """
+                synchronous_standby_names has * on \(host), so a subscriber of logical replication confirms commits, of which it \
+                may keep nothing: name the standbys instead
                 """)
         }
         switch facts.synchronousCommit {

@@ -108,7 +108,11 @@ final class PrimaryConnections: Sendable {
             let value = try body(connection)
             // Also after a write: if it has found nothing to change, it may have looked at a former primary; if it was committed
             // with a warning, or by an earlier attempt, it may not be on a second machine yet.
-            if needsProof || isRepeated { try Fence.prove(connection, within: Self.proofTime) }
+            if needsProof || isRepeated {
+                try Fence.prove(connection, within: Self.proofTime)
+                // By now its commits may return without a standby.
+                try check(connection)
+            }
             keep(connection)
             return value
         } catch {

@@ -36,6 +36,8 @@ enum Statement: String, CaseIterable {
     case eraseToken
     /// Proves that the server is the primary; see Fence.
     case fence
+    /// Returns whether a commit that was answered just before is on a standby; sent with it.
+    case confirm
 
     /// The name under which it is prepared.
     var name: String { "token_cache_\(rawValue)" }
@@ -99,6 +101,11 @@ enum Statement: String, CaseIterable {
         OR ($7::bigint = 3 AND token.version = ANY ($8::bigint[])) \
         OR ($7::bigint = 4 AND token.version <> ALL ($8::bigint[])) \
         OR ($7::bigint = 5 AND token.written_at < $3::bigint) ELSE $7::bigint IN (0, 2, 4, 5) END
+        """
+    /// A condition: a subscriber of logical replication acknowledges commits, of which it may keep nothing.
+    static let hasFalseStandby = """
+        (current_setting('synchronous_standby_names') LIKE '%*%' \
+        AND EXISTS (SELECT FROM pg_replication_slots WHERE slot_type = 'logical' AND active))
         """
     /// In the order in which `SessionRow` reads them.
     static let sessionColumns = """
@@ -184,6 +191,13 @@ enum Statement: String, CaseIterable {
         case .fence:
             // A message in the write-ahead log that nobody reads: a commit that has written nothing would not wait for standbys.
             "SELECT pg_logical_emit_message(true, 'token-cache', '')"
+        case .confirm:
+            // When the names are emptied, PostgreSQL ends the waits of commits without a warning.
+            """
+            SELECT current_setting('synchronous_standby_names') <> '' \
+            AND current_setting('synchronous_commit') NOT IN ('off', 'local') \
+            AND NOT \(Self.hasFalseStandby) AND \(Self.onPrimary)
+            """
         case .eraseToken:
             // No token has an `expires_at` of 0: here it says that there was a token, also if an earlier attempt has erased it.
             """

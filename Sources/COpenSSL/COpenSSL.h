@@ -36,6 +36,12 @@ static inline int copenssl_set_groups(SSL_CTX *context, const char *names) {
     return SSL_CTX_set1_groups_list(context, names);
 }
 
+// For the session whose peer's certificate is being verified.
+static inline int copenssl_set_groups_of_session(X509_STORE_CTX *verification, const char *names) {
+    SSL *session = X509_STORE_CTX_get_ex_data(verification, SSL_get_ex_data_X509_STORE_CTX_idx());
+    return SSL_set1_groups_list(session, names);
+}
+
 // The most bytes that a peer's certificates may have.
 static inline void copenssl_set_max_certificates(SSL_CTX *context, long bytes) {
     SSL_CTX_set_max_cert_list(context, bytes);

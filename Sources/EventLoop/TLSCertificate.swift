@@ -3,15 +3,17 @@ import Cryptography
 import Glibc
 import System
 
-/// What a server's certificate says about itself.
+/// What a server's certificate and those that are sent with it say about themselves.
 package struct TLSCertificate: Hashable, Sendable {
-    /// The file that it was read from, as configured.
+    /// The file that they were read from, as configured.
     package let path: String
-    /// When its validity begins, in seconds since 1970.
+    /// When all of them have become valid, in seconds since 1970.
     package let start: Int64
-    /// When its validity ends, in seconds since 1970; the certificates that signed it are taken to be valid for longer.
+    /// When the first of them expires, in seconds since 1970.
     package let expiry: Int64
-    /// The DNS names for which it is valid.
+    /// The common name of the one that expires first; nil if that is the server's own.
+    package let issuer: String?
+    /// The DNS names for which the server's own is valid.
     package let names: [String]
 }
 
@@ -137,7 +139,7 @@ extension ClientCertificate {
     }
 }
 
-/// The certificates in a file, in its order.
+/// The certificates in a file, in its order unless they are sorted.
 @safe final class PEMCertificates {
     /// X509 objects, which are freed with this.
     private(set) var all: [OpaquePointer] = unsafe []
@@ -165,7 +167,28 @@ extension ClientCertificate {
     }
 
     deinit {
-        for index in unsafe all.indices { unsafe X509_free(all[index]) }
+        for index in indices { unsafe X509_free(all[index]) }
+    }
+
+    var indices: Range<Int> { unsafe all.indices }
+
+    /// When a certificate expires, in seconds since 1970.
+    func expiry(_ index: Int) -> Int64 { unsafe CertificateTime.expiry(all[index]) }
+
+    /// Sorts the certificates as a server sends them: behind each one that of its issuer (RFC 8446, section 4.4.2).
+    ///
+    /// Of several for one issuer, the first that has not expired counts, as some clients try no other. The rest comes last: it may
+    /// be a second path.
+    func sortByIssuer() {
+        let now = Int64(time(nil))
+        var (sorted, rest) = ([0], Array(indices.dropFirst()))
+        while let last = sorted.last {
+            let issuers = rest.filter { unsafe X509_check_issued(all[$0], all[last]) == X509_V_OK }
+            guard let issuer = issuers.first(where: { expiry($0) > now }) ?? issuers.first else { break }
+            sorted.append(issuer)
+            rest.removeAll { $0 == issuer }
+        }
+        unsafe all = (sorted + rest).map { unsafe all[$0] }
     }
 }
 

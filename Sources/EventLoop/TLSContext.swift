@@ -26,8 +26,8 @@ extension TLSContext {
     package static var libraryVersion: String { unsafe String(cString: OpenSSL_version(OPENSSL_VERSION_STRING)) }
 
     /// Reads a certificate and its key as a listener does, without using them; blocks for as long as that takes.
-    package static func examine(_ pair: TLSFiles.Pair) throws(KeyFileError) {
-        _ = try TLSServerContext(pair, nil)
+    package static func examine(_ pair: TLSFiles.Pair) throws(KeyFileError) -> TLSCertificate {
+        try TLSServerContext(pair, nil).certificate(from: pair.certificateChain)
     }
 
     /// Reads the authorities for clients' certificates as a listener does, without using them.
@@ -49,7 +49,7 @@ extension TLSContext {
 package struct TLSFiles: Hashable, Sendable {
     /// A certificate with its intermediate ones, and the key it belongs to.
     package struct Pair: Hashable, Sendable {
-        /// The server's certificate first, then each certificate that signed the previous one; the root may be missing.
+        /// The server's certificate first, then those that signed it; the root may be missing.
         package let certificateChain: String
         /// Not encrypted.
         package let privateKey: String
@@ -107,7 +107,7 @@ package final class TLSCredentials: @unchecked Sendable {
             let place = Set(certificate.names.map { $0.lowercased() })
             if let index = places[place], !place.isEmpty {
                 // RSA beside ECDSA, for clients that cannot check the other.
-                try contexts[index].load(pair)
+                try contexts[index].load(pair, context.certificates)
                 continue
             }
             places[place] = contexts.count
@@ -140,7 +140,12 @@ package final class TLSCredentials: @unchecked Sendable {
             case .requiredByAuthorities where authorities == nil: SSL_VERIFY_NONE
             case .required, .requiredByAuthorities: SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
             }
-        unsafe SSL_set_verify(handle, mode, nil)
+        unsafe SSL_set_verify(handle, mode) { isValid, verification in
+            // OpenSSL takes a client's key over TLS 1.2 only if its curve is in the list of groups for the key exchange, which
+            // is over by now.
+            _ = unsafe copenssl_set_groups_of_session(verification, "prime256v1:secp384r1:secp521r1")
+            return isValid
+        }
         if mode != SSL_VERIFY_NONE {
             // A resumed session would check neither the certificate nor the authorities again, and one from a listener that
             // asks for no certificate would be accepted without any.

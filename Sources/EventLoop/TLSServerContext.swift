@@ -8,6 +8,8 @@ import System
 /// Any thread, as it does not change after init.
 @safe final class TLSServerContext {
     let handle: OpaquePointer
+    /// The pair's, as they are sent.
+    let certificates: PEMCertificates
 
     /// Mozilla's intermediate list for TLS 1.2 (https://wiki.mozilla.org/Security/Server_Side_TLS) without its DHE suites:
     /// every client that knows them with AEAD knows ECDHE, and they cost the server many times as much.
@@ -28,6 +30,8 @@ import System
     ///   - pair: The files of the certificate and its key.
     ///   - authorities: One of them must have issued a client's certificate; nil if no client shows one.
     init(_ pair: TLSFiles.Pair, _ authorities: TLSAuthorities?) throws(KeyFileError) {
+        certificates = try PEMCertificates(file: pair.certificateChain, ifEmpty: Self.noCertificate)
+        certificates.sortByIssuer()
         OpenSSLErrors.clear()
         guard let handle = unsafe SSL_CTX_new(TLS_server_method()) else {
             throw .fromOpenSSL(pair.certificateChain, "cannot be used")
@@ -36,7 +40,7 @@ import System
         guard applyRules() else { throw .fromOpenSSL(pair.certificateChain, "cannot be used") }
         // OpenSSL before 3.5 does not know the hybrid group, which leaves an error.
         OpenSSLErrors.clear()
-        try load(pair)
+        try load(pair, certificates)
         // Each session decides whether it asks for a certificate.
         if let authorities { unsafe authorities.trust(in: handle) }
     }
@@ -102,15 +106,18 @@ import System
 
     /// Adds a certificate and its key, unless there already is one with a key of the same kind: for each client, OpenSSL
     /// chooses one that the client can check.
-    func load(_ pair: TLSFiles.Pair) throws(KeyFileError) {
-        let certificates = try PEMCertificates(file: pair.certificateChain, ifEmpty: Self.noCertificate)
+    ///
+    /// - Parameters:
+    ///   - pair: The files.
+    ///   - certificates: What the file of certificates holds.
+    func load(_ pair: TLSFiles.Pair, _ certificates: PEMCertificates) throws(KeyFileError) {
         // OpenSSL counts its own references to them.
         defer { withExtendedLifetime(certificates) {} }
         guard let chain = unsafe OPENSSL_sk_new_null() else {
             throw .fromOpenSSL(pair.certificateChain, "cannot be used")
         }
         defer { unsafe OPENSSL_sk_free(chain) }
-        for index in unsafe certificates.all.indices.dropFirst() {
+        for index in certificates.indices.dropFirst() {
             _ = unsafe OPENSSL_sk_push(chain, UnsafeRawPointer(certificates.all[index]))
         }
         let certificate = unsafe certificates.all[0]
@@ -119,7 +126,7 @@ import System
         guard unsafe X509_check_private_key(certificate, key) == 1 else {
             throw .fromOpenSSL(
                 pair.privateKey,
-                "does not belong to the certificate in \(pair.certificateChain); put the pair in place together")
+                "does not belong to the first certificate in \(pair.certificateChain); put the pair in place together")
         }
         guard unsafe SSL_CTX_use_cert_and_key(handle, certificate, key, chain, 0) != 1 else { return }
         let refusal = OpenSSLErrors.drain().first
@@ -154,18 +161,18 @@ import System
         return unsafe key
     }
 
-    /// What the server's own certificate says; if there are several for the same names, the first one.
+    /// What the pair's certificates say.
     ///
-    /// - Parameter path: The file that it was read from.
+    /// - Parameter path: The file that they were read from.
     func certificate(from path: String) -> TLSCertificate {
-        guard let certificate = unsafe SSL_CTX_get0_certificate(handle) else {
-            return TLSCertificate(path: path, start: 0, expiry: 0, names: [])
-        }
-        // Its common name is ignored (RFC 9525). A NUL in a name is part of it; the name then matches nothing.
-        let names = unsafe CertificateNames.alternative(certificate, kind: GEN_DNS)
+        let all = unsafe certificates.all
+        let first = certificates.indices.min { certificates.expiry($0) < certificates.expiry($1) } ?? 0
+        let text = { (name: [UInt8]) in String(decoding: name, as: UTF8.self) }
+        // The server's own common name is ignored (RFC 9525). A NUL in a name is part of it; the name then matches nothing.
         return unsafe TLSCertificate(
-            path: path, start: CertificateTime.start(certificate), expiry: CertificateTime.expiry(certificate),
-            names: names.map { String(decoding: $0, as: UTF8.self) }
+            path: path, start: all.map(CertificateTime.start).max() ?? 0, expiry: certificates.expiry(first),
+            issuer: first == 0 ? nil : text(CertificateNames.common(all[first]).compactMap(\.self).first ?? []),
+            names: CertificateNames.alternative(all[0], kind: GEN_DNS).map(text)
         )
     }
 }
@@ -202,23 +209,27 @@ final class TLSAuthorities {
                 holds no usable certificate authorities for client certificates; give a PEM file with at least one
                 """)
         var (digests, expiries) = (Hasher(), [Int64]())
-        for index in unsafe certificates.all.indices {
+        for index in certificates.indices {
             var digest = [UInt8](repeating: 0, count: 32)
             _ = unsafe X509_digest(certificates.all[index], EVP_sha256(), &digest, nil)
             digests.combine(digest)
-            unsafe expiries.append(CertificateTime.expiry(certificates.all[index]))
+            // OpenSSL's security level 2.
+            let isStrong = unsafe EVP_PKEY_get_security_bits(X509_get0_pubkey(certificates.all[index])) >= 112
+            expiries.append(isStrong ? certificates.expiry(index) : 0)
         }
         summary = TLSClientAuthorities(path: path, expiries: expiries)
         number = digests.finalize()
     }
 
-    /// Makes the sessions of an SSL_CTX verify clients' certificates, and tell clients which authorities are trusted.
+    /// Makes the sessions of an SSL_CTX verify clients' certificates.
+    ///
+    /// Clients are not told the authorities' names, which is optional (RFC 8446, section 4.2.4; RFC 5246, section 7.4.4): some
+    /// fail if there are a hundred.
     func trust(in context: OpaquePointer) {
         let store = unsafe SSL_CTX_get_cert_store(context)
         _ = unsafe X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
-        for index in unsafe certificates.all.indices {
+        for index in certificates.indices {
             _ = unsafe X509_STORE_add_cert(store, certificates.all[index])
-            _ = unsafe SSL_CTX_add_client_CA(context, certificates.all[index])
         }
     }
 }
@@ -227,7 +238,7 @@ final class TLSAuthorities {
 package struct TLSClientAuthorities: Hashable, Sendable {
     /// The file's path, as configured.
     package let path: String
-    /// When each of them expires, in seconds since 1970.
+    /// When each of them expires, in seconds since 1970; 0 for a key that is too weak for OpenSSL to trust.
     package let expiries: [Int64]
 }
 

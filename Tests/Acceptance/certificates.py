@@ -1,6 +1,11 @@
 """Certificates for tests."""
+import datetime
 import subprocess
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def make_certificate(folder, *options, days=2, host="localhost", files=("certificate.pem", "private-key.pem")):
@@ -32,3 +37,31 @@ def certificate_until(folder, start, end):
                     "-out", folder / "dated.pem", "-startdate", start, "-enddate", end],
                    check=True, capture_output=True)
     return folder / "dated.pem", folder / "key.pem"
+
+
+class Issued:
+    """A certificate that is valid for given days before and after now, signed by another one or by itself, and its key."""
+
+    def __init__(self, name, issuer=None, days=(-400, 400), key=None):
+        self.key = key or ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, name)])
+        signer, now = issuer or self, datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+        start, self.end = (now + datetime.timedelta(days=day) for day in days)
+        builder = x509.CertificateBuilder().subject_name(self.name).issuer_name(signer.name).public_key(self.key.public_key())
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(self.end)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), False)
+        builder = builder.add_extension(x509.BasicConstraints(True, None), True)
+        self.certificate = builder.sign(signer.key, hashes.SHA256())
+
+    def pem(self):
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def write(self, folder, *others):
+        """Writes the certificate with others behind it, and the key; returns the paths."""
+        name = self.name.rfc4514_string().removeprefix("CN=")
+        certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        certificate.write_bytes(b"".join(one.pem() for one in (self, *others)))
+        key.write_bytes(self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+        key.chmod(0o600)
+        return certificate, key

@@ -41,7 +41,7 @@ import Testing
 
             try certificates.replace(current.key, by: other.key)
             let error = #expect(throws: KeyFileError.self) { try context.reload() }
-            #expect(error?.description.contains("belong to the certificate in \(current.certificate);") == true)
+            #expect(error?.description.contains("belong to the first certificate in \(current.certificate);") == true)
             #expect(context.fault == error)
             try await expectCertificate(of: "next")
 
@@ -113,8 +113,14 @@ import Testing
             (good.certificate, empty, nil, empty, noKey),
             (good.certificate, good.certificate, nil, good.certificate, noKey),
             (good.certificate, encrypted, nil, encrypted, "is encrypted with a passphrase"),
-            (good.certificate, rsa.key, nil, rsa.key, "does not belong to the certificate in \(good.certificate);"),
-            (rsa.certificate, weak.key, nil, weak.key, "does not belong to the certificate in \(rsa.certificate);"),
+            (
+                good.certificate, rsa.key, nil, rsa.key,
+                "does not belong to the first certificate in \(good.certificate);"
+            ),
+            (
+                rsa.certificate, weak.key, nil, weak.key,
+                "does not belong to the first certificate in \(rsa.certificate);"
+            ),
             (good.certificate, good.key, empty, empty, "holds no usable certificate authorities"),
             (pipe, good.key, nil, pipe, notPlain), (good.certificate, pipe, nil, pipe, notPlain),
             (good.certificate, good.key, pipe, pipe, notPlain), (good.certificate, good.key, missing, missing, noFile),

@@ -63,13 +63,18 @@ import Testing
     private let now: Int64 = 1_795_219_200
 
     @Test func `a running server warns about certificates that clients refuse now or within 14 days`() {
-        let warning = { (start: Int64, end: Int64) in
-            TLSCertificate(path: "a.pem", start: now + start * day, expiry: now + end * day, names: []).warning(at: now)
+        func warning(_ start: Int64, _ end: Int64, _ issuer: String? = nil) -> String {
+            let (start, expiry) = (now + start * day, now + end * day)
+            return TLSCertificate(path: "a.pem", start: start, expiry: expiry, issuer: issuer, names: []).warning(
+                at: now)
                 ?? ""
         }
         #expect(warning(-1, 30) == "")
         #expect(warning(-1, 13).hasPrefix("a certificate expires in 13 days; "))
         #expect(warning(-30, 0).hasPrefix("a certificate has expired: "))
         #expect(warning(1, 90).hasPrefix("a certificate is not valid before 2026-11-22: "))
+        let issuer = "a certificate that is sent with the server's own, that of x,"
+        #expect(warning(-1, 1, "x").hasPrefix("\(issuer) expires in 1 day; "))
+        #expect(warning(-1, -1, "x").hasPrefix("\(issuer) has expired: "))
     }
 }

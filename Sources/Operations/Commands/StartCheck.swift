@@ -13,17 +13,17 @@ package enum StartCheck {
     ///   - settings: Those of the server.
     ///   - isSyntaxOnly: Whether to check only the settings themselves, such as those for another machine.
     /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
-    ///   runs, and the authorities for clients' certificates.
+    ///   runs, and whose certificates are trusted; and warnings about certificates.
     package static func check(_ settings: Settings, isSyntaxOnly: Bool) throws(StartError) -> [String] {
-        let (faults, remarks) = findings(settings, isSyntaxOnly: isSyntaxOnly)
+        let (faults, remarks, warnings) = findings(settings, isSyntaxOnly: isSyntaxOnly)
         if let fault = faults.first { throw fault }
-        return remarks
+        return remarks + warnings
     }
 
-    /// The faults, at most one of each kind of file, and the remarks of `check`.
+    /// The faults, at most one of each kind of file, and the remarks and warnings of `check`.
     static func findings(
         _ settings: Settings, isSyntaxOnly: Bool = false
-    ) -> (faults: [StartError], remarks: [String]) {
+    ) -> (faults: [StartError], remarks: [String], warnings: [String]) {
         var faults: [StartError] = []
         func attempt<Value>(_ body: () throws(StartError) -> Value?) -> Value? {
             do throws(StartError) {
@@ -37,13 +37,13 @@ package enum StartCheck {
             do throws(StoreOpenError) { try body() } catch { faults.append(.store(error)) }
         }
         attemptOnStore { () throws(StoreOpenError) in _ = try StoreSelection.provider(settings) }
-        guard !isSyntaxOnly else { return (faults, []) }
+        guard !isSyntaxOnly else { return (faults, [], []) }
         var credentials: Set<String> = []
         let isAwaited: (String) -> Bool = { path in
             if StoreCredential.isTransient(path) { credentials.insert(path) }
             return credentials.contains(path)
         }
-        let authorities = attempt { () throws(StartError) in
+        let certificates = attempt { () throws(StartError) in
             try ClientListeners.examine(settings, except: isAwaited)
         }
         if !isAwaited(settings.dataDirectoryPath) {
@@ -57,7 +57,7 @@ package enum StartCheck {
         let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"
         }
-        return (faults, remarks + [authorities?.trust, authorities?.warning()].compactMap(\.self))
+        return (faults, remarks + [certificates?.trust].compactMap(\.self), certificates?.warnings ?? [])
     }
 
     /// Whether this user can use a data folder, or make it.

@@ -115,14 +115,14 @@ package struct Doctor: Sendable {
 
     /// Reports what would make a start fail, and private keys that others may read.
     private func start(_ settings: Settings) -> [Finding] {
-        let (faults, remarks) = StartCheck.findings(settings)
+        let (faults, remarks, warnings) = StartCheck.findings(settings)
         var findings = faults.map { Finding.problem("Start", $0) }
         if findings.isEmpty {
             findings = [
                 .ok("Start", "a start finds the files and addresses of the settings, unless an address is in use")
             ]
         }
-        findings += remarks.map { .ok("Start", $0) }
+        findings += remarks.map { .ok("Start", $0) } + warnings.map { .warning("Start", $0) }
         return findings + settings.tls.privateKeys.flatMap { FileCheck.privateKey($0, "Start") }
     }
 }

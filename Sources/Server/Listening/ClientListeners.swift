@@ -47,10 +47,10 @@ extension ClientListeners {
     /// Checks that the machine has the addresses, that Unix sockets can be made in their folders, and the certificates.
     ///
     /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
-    /// - Returns: The authorities for clients' certificates; nil if there are none, or none that could be checked.
+    /// - Returns: Whose clients' certificates are trusted, if any, and warnings about certificates and authorities.
     package static func examine(
         _ settings: Settings, except isAwaited: (String) -> Bool
-    ) throws(StartError) -> TLSClientAuthorities? {
+    ) throws(StartError) -> (trust: String?, warnings: [String]) {
         for address in settings.listen {
             if case .unix(let path) = address.place, isAwaited(path) { continue }
             try examine(address)
@@ -63,19 +63,23 @@ extension ClientListeners {
             }
         }
         // Even if no entry of `listen` uses TLS: systemd may pass a socket that does.
-        return settings.tls.certificates.isEmpty ? nil : try examineCertificates(settings, except: isAwaited)
+        return settings.tls.certificates.isEmpty ? (nil, []) : try examineCertificates(settings, except: isAwaited)
     }
 
     private static func examineCertificates(
         _ settings: Settings, except isAwaited: (String) -> Bool
-    ) throws(StartError) -> TLSClientAuthorities? {
+    ) throws(StartError) -> (trust: String?, warnings: [String]) {
         let files = TLSFiles(settings)
+        var warnings: [String?] = []
         do throws(KeyFileError) {
             for pair in files.pairs where !isAwaited(pair.certificateChain) && !isAwaited(pair.privateKey) {
-                try TLSContext.examine(pair)
+                warnings.append(try TLSContext.examine(pair).warning())
             }
-            guard let authorities = files.clientAuthorities, !isAwaited(authorities) else { return nil }
-            return try TLSContext.examine(authorities: authorities)
+            var authorities: TLSClientAuthorities?
+            if let path = files.clientAuthorities, !isAwaited(path) {
+                authorities = try TLSContext.examine(authorities: path)
+            }
+            return (authorities?.trust, (warnings + [authorities?.warning()]).compactMap(\.self))
         } catch {
             throw StartError("\(error)")
         }

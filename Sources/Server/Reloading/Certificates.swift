@@ -16,7 +16,7 @@ extension TLSFiles {
 }
 
 extension TLSCertificate {
-    /// A warning if the certificate has expired, is not yet valid, or expires within 14 days; otherwise nil.
+    /// A warning if a certificate has expired, is not yet valid, or expires within 14 days; otherwise nil.
     ///
     /// - Parameter now: Seconds since 1970.
     func warning(at now: Int64 = Int64(time(nil))) -> String? {
@@ -28,11 +28,13 @@ extension TLSCertificate {
                 or replace \(path)
                 """
         }
-        if now >= expiry { return "a certificate has expired: clients refuse it; \(renewal)" }
+        let certificate =
+            issuer.map { "a certificate that is sent with the server's own, that of \($0)," } ?? "a certificate"
+        if now >= expiry { return "\(certificate) has expired: clients refuse it; \(renewal)" }
         switch (expiry - now) / 86_400 {
         case 14...: return nil
-        case 0: return "a certificate expires within a day; \(renewal)"
-        case let days: return "a certificate expires in \(days) \(days == 1 ? "day" : "days"); \(renewal)"
+        case 0: return "\(certificate) expires within a day; \(renewal)"
+        case let days: return "\(certificate) expires in \(days) \(days == 1 ? "day" : "days"); \(renewal)"
         }
     }
 }
@@ -44,13 +46,13 @@ extension TLSClientAuthorities {
         return "clients' certificates are trusted if issued by \(authorities) in \(path)"
     }
 
-    /// A warning if there are authorities that admit no client any more.
-    package func warning(at now: Int64 = Int64(time(nil))) -> String? {
+    /// A warning if there are authorities that admit no client.
+    func warning(at now: Int64 = Int64(time(nil))) -> String? {
         let count = expiries.count { $0 < now }
         guard count > 0 else { return nil }
         return """
-            \(path) holds \(count) expired certificate \(count == 1 ? "authority" : "authorities"): clients with certificates of \
-            such an authority are refused; find it with \
+            \(path) holds \(count) certificate \(count == 1 ? "authority" : "authorities") whose time has passed or whose key is \
+            too weak, such as RSA with 1024 bits: clients with certificates of such an authority are refused; find it with \
             openssl storeutl -noout -text -certs \(path), and replace it
             """
     }

@@ -17,17 +17,17 @@ enum StoreSelection {
     ///   - settings: Name the store and how it is used.
     ///   - logger: Receives the store's events; nil if nobody wants to know them.
     ///   - ignoresCredential: Whether to ignore the credential with the database's password, as it is another role's.
-    ///   - waitsForDatabase: Whether to open the store also if its database cannot be reached, as a server does.
+    ///   - isServing: Whether it is for a server, and not for a command.
     static func provider(
-        _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, waitsForDatabase: Bool = false
+        _ settings: Settings, _ logger: Logger? = nil, ignoresCredential: Bool = false, isServing: Bool = false
     ) throws(StoreOpenError) -> any StoreProvider {
+        var options = options(settings, logger)
+        options.isServing = isServing
         guard let url = settings.storeURL else {
             precondition(settings.store.url.isEmpty, "store.url was not checked when it was read")
-            return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options(settings, logger))
+            return SQLiteStoreProvider(directory: settings.dataDirectoryPath, options: options)
         }
         #if PostgreSQL
-        var options = options(settings, logger)
-        options.waitsForDatabase = waitsForDatabase
         return PostgresStoreProvider(
             try postgres(settings, url, ignoresCredential: ignoresCredential), options: options)
         #else
@@ -83,7 +83,7 @@ enum StoreSelection {
         _ settings: Settings, _ logger: Logger
     ) throws(StoreOpenError) -> (store: any TokenStore, directory: DataDirectory) {
         // Before the folder is locked, which creates it.
-        let provider = try provider(settings, logger, waitsForDatabase: true)
+        let provider = try provider(settings, logger, isServing: true)
         let directory = try lock(settings)
         return (try provider.open(in: directory), directory)
     }

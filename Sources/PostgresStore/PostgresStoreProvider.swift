@@ -30,7 +30,7 @@ package struct PostgresStoreProvider: SharedStoreProvider {
         let sealing = Sealing(.clear(index: .random()))
         let state = PostgresState(sealing: sealing, versions: VersionClock(), postgres, options)
         let store = PostgresTokenStore(postgres, options, state, times)
-        if options.waitsForDatabase { try checkKeyRing() }
+        if options.isServing { try checkKeyRing() }
         try store.open()
         return store
     }

@@ -53,9 +53,9 @@ package final class PostgresTokenStore: TokenStore {
     /// If the database cannot be reached, a server's store is opened later, and serves nobody until then.
     func open() throws(StoreOpenError) {
         do throws(StoreOpenError) {
-            try agreement.open(within: options.waitsForDatabase ? Upkeep.openingTime : .seconds(30))
+            try agreement.open(within: options.isServing ? Upkeep.openingTime : .seconds(30))
         } catch {
-            guard options.waitsForDatabase, error.mayRetry else { throw error }
+            guard options.isServing, error.mayRetry else { throw error }
             return upkeep.start(openingAfter: error) { [finder] in finder.start() }
         }
         finder.start()

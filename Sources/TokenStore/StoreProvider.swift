@@ -124,9 +124,12 @@ package struct StoreOptions: Sendable {
     package var queueTime = Duration.seconds(10)
     /// Whether to use a damaged WAL, and thereby lose acknowledged writes.
     package var acceptsDamagedWAL = false
-    /// Whether a store whose database cannot be reached is opened nevertheless, and used as soon as the database is there: for
-    /// a server, which answers its clients meanwhile that it cannot serve them.
-    package var waitsForDatabase = false
+    /// Whether a server opens the store, and not a command.
+    ///
+    /// Only a server deletes what has expired, and makes the indexes that this needs. If the database cannot be reached, it
+    /// opens the store nevertheless, answers its clients meanwhile that it cannot serve them, and uses the database as soon as
+    /// it is there.
+    package var isServing = false
     /// Told of what operators should know.
     ///
     /// Called on any thread; must return soon.

@@ -32,6 +32,7 @@ extension StoreOptions {
         self.init(keyRing: KeyRingFile(path: "", credentials: nil, directory: directory))
         // Otherwise a write fails that a busy machine holds up for long.
         queueTime = .seconds(3_600)
+        isServing = true
         change(&self)
     }
 }

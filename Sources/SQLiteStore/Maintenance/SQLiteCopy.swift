@@ -62,7 +62,6 @@ final class SQLiteCopySource: CopySource {
 /// as it does for an index; then they fill one page after the other.
 final class SQLiteCopyTarget: CopyTarget {
     private let database: DatabaseFile
-    private let retention: Retention
     private let writer: WriterConnection
     private let sealing: Sealing
     private let arrive: SQLiteStatement
@@ -90,10 +89,9 @@ final class SQLiteCopyTarget: CopyTarget {
         } catch {
             throw refusal("\(error)")
         }
-        retention = options.retention
         var options = options
-        // Indexes are made at the end, and limits are for new ids.
-        (options.retention, options.byteLimit) = (Retention(), nil)
+        // Limits are for new ids.
+        options.byteLimit = nil
         // For the files in which rows are sorted: the disk of /tmp may be small.
         let folder = Path.folder(of: database.path).replacing("'", with: "''")
         let opened = try StoreOpener(directory: directory.path, database: database.new, options: options).openCopy()
@@ -158,7 +156,6 @@ final class SQLiteCopyTarget: CopyTarget {
 
     func finish(versionLimit: Int64, clockLook: Int64?) throws(StoreError) {
         try StoreError.writing { () throws(SQLiteError) in
-            try writer.index(for: retention)
             try Schema.raiseVersionLimit(versionLimit, in: writer.connection)
             // Otherwise the new store would trust a clock that is wrong now.
             if let clockLook { try writer.saveClockLook(clockLook) }

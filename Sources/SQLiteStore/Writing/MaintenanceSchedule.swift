@@ -21,6 +21,7 @@ struct MaintenanceSchedule {
         case prepareCheckpoint
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
+        /// Makes the indexes that this needs, and deletes what has expired.
         case expire
     }
 
@@ -42,7 +43,8 @@ struct MaintenanceSchedule {
     /// The longest time that replaced values stay in the WAL.
     private static let emptyInterval = Duration.seconds(60)
 
-    private var retention: Retention
+    /// Nil if nothing is deleted.
+    private var retention: Retention?
     private var hasSessions = false
     private var expiryInterval: Duration?
     private var nextFileLook: ContinuousClock.Instant
@@ -62,11 +64,13 @@ struct MaintenanceSchedule {
     /// Pages that were still being read then may not have been copied.
     private var preparedWAL = 0
 
-    init(retention: Retention, at now: ContinuousClock.Instant) {
+    /// - Parameter retention: Nil for a command, which deletes nothing.
+    init(retention: Retention?, at now: ContinuousClock.Instant) {
         self.retention = retention
-        expiryInterval = retention.deletionInterval(hasSessions: false)
+        expiryInterval = retention?.deletionInterval(hasSessions: false)
         nextFileLook = now + Self.fileInterval
-        nextExpiry = expiryInterval.map { _ in now }
+        // Also if nothing expires: an earlier run may have left an index.
+        nextExpiry = retention.map { _ in now }
         checkpointAllowed = now
         filledSince = now
         // An earlier run may have left something in the WAL.
@@ -79,10 +83,10 @@ struct MaintenanceSchedule {
     ///
     /// - Parameter hasSessions: Whether there are sessions, which all expire.
     mutating func noteRetention(_ retention: Retention, hasSessions: Bool = false, at now: ContinuousClock.Instant) {
-        guard retention != self.retention || hasSessions != self.hasSessions else { return }
+        guard let former = self.retention, retention != former || hasSessions != self.hasSessions else { return }
         (self.retention, self.hasSessions) = (retention, hasSessions)
         expiryInterval = retention.deletionInterval(hasSessions: hasSessions)
-        nextExpiry = expiryInterval.map { _ in now }
+        nextExpiry = now
     }
 
     mutating func noteCommit(at now: ContinuousClock.Instant) {

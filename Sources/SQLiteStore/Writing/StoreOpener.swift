@@ -41,7 +41,7 @@ struct StoreOpener: Sendable {
         let isEmpty = try isEmpty
         let hasRing = options.isSealed && FileStatus.exists(options.keyRing.path)
         try createPrivateFile()
-        let opened = try open(.readWriteCreate, options.retention)
+        let opened = try open(.readWriteCreate)
         // A key ring without tokens suggests that the disk with the tokens is not mounted.
         if isEmpty && hasRing { options.report(.madeStoreBesideRing(path: database, keyRing: options.keyRing.path)) }
         for number in opened.missingKeys { options.report(.missingKey(number: number)) }
@@ -50,9 +50,9 @@ struct StoreOpener: Sendable {
 
     /// Opens a store that was open before; see `settle`.
     ///
-    /// - Parameter state: Has the keys and the retention in force.
+    /// - Parameter state: Has the keys in force.
     func reopen(_ state: StoreState) throws(SQLiteOpenError) -> Opened {
-        try open(.readWrite, state.retention, state.sealing)
+        try open(.readWrite, state.sealing)
     }
 
     /// Checkpoints the whole WAL and syncs the database; required after a crash or a fault, before anything else is
@@ -94,7 +94,7 @@ struct StoreOpener: Sendable {
 
     /// Opens a file that will become a store's database, without a WAL: a new file or a copy.
     func openCopy() throws(SQLiteOpenError) -> Opened {
-        let opened = try open(.readWrite, options.retention)
+        let opened = try open(.readWrite)
         try Schema.opening(database) { () throws(SQLiteError) in
             try opened.writer.connection.leaveWAL()
             // The caller syncs the file when it is complete.
@@ -104,7 +104,7 @@ struct StoreOpener: Sendable {
     }
 
     private func open(
-        _ mode: SQLiteConnection.Mode, _ retention: Retention, _ present: Sealing? = nil
+        _ mode: SQLiteConnection.Mode, _ present: Sealing? = nil
     ) throws(SQLiteOpenError) -> Opened {
         let (connection, isNew) = try connect(mode)
         try Schema.opening(database) { () throws(SQLiteError) in
@@ -122,7 +122,6 @@ struct StoreOpener: Sendable {
             let sealing = present ?? Sealing(keys)
             let writer = try WriterConnection(connection, options: options, sealing)
             if let identity { try writer.setKeyRing(identity) }
-            try writer.index(for: retention)
             return Opened(writer: writer, sealing: sealing, missingKeys: missing ?? [])
         }
     }

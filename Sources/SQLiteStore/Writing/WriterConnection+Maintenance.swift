@@ -57,6 +57,7 @@ extension WriterConnection {
     ///
     /// After an error they are unchanged.
     func index(for retention: Retention) throws(SQLiteError) {
+        guard retention != indexed else { return }
         try transaction { () throws(SQLiteError) in
             try connection.execute(
                 retention.afterWritten == nil
@@ -69,6 +70,7 @@ extension WriterConnection {
                     CREATE INDEX IF NOT EXISTS token_by_expiration ON token (expires_at) WHERE expires_at IS NOT NULL
                     """)
         }
+        indexed = retention
     }
 
     /// Writes and syncs that many bytes to the WAL, and leaves only free pages behind: a disk on which this succeeds

@@ -29,6 +29,8 @@ final class WriterConnection {
     var announcedSessions: [SessionKey?] = []
     /// Called in a transaction that ends sessions, before it is committed.
     var willEnd: ([SessionKey?]) -> Void = { _ in }
+    /// The retention that the indexes were made for; nil if that is not known.
+    var indexed: Retention?
     /// The backup that is being written; nil if none is.
     var copy: DatabaseCopy?
     /// Nil until first needed.

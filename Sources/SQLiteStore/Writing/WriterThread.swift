@@ -43,11 +43,13 @@ final class WriterThread: Sendable {
     private let finished = Semaphore()
     private let state: StoreState
     private let report: @Sendable (StoreEvent) -> Void
+    /// Whether what has expired is deleted.
+    private let isServing: Bool
 
     init(_ database: RecoveringDatabase, state: StoreState, options: StoreOptions) {
         self.state = state
         admission = WriteAdmission(byteLimit: options.queueLimit, timeLimit: options.queueTime)
-        report = options.report
+        (report, isServing) = (options.report, options.isServing)
         state.clock.use { $0 = ExpiryClock(saved: database.lastClockLook, at: .now) }
         // The caller has opened the database, so that its errors stop the start; from now on it belongs to the thread.
         let handedOver = ThreadHandoff(database)
@@ -142,7 +144,7 @@ final class WriterThread: Sendable {
     // MARK: - The thread
 
     private func run(_ database: RecoveringDatabase) {
-        var schedule = MaintenanceSchedule(retention: state.retention, at: .now)
+        var schedule = MaintenanceSchedule(retention: isServing ? state.retention : nil, at: .now)
         schedule.noteRoom(database.walRoom())
         var mayWait = true
         var pause: GroupPause?
@@ -256,11 +258,16 @@ final class WriterThread: Sendable {
                 // If it fails, it must not be due again at once, or the writer would repeat it without a pause.
                 var (removed, ended, isDone) = (0, 0, true)
                 defer { schedule.noteExpiry(removed: removed + ended, isDone: isDone, at: .now) }
+                let retention = state.retention
+                // Only now, so that a server answers while the index of a large store is made. As in `SQLiteTokenStore.change`.
+                admission.noteResting()
+                try database.perform { (writer) throws(SQLiteError) in try writer.index(for: retention) }
+                admission.noteBusy()
+                guard isExpiring(database) else { return }
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
                 guard state.clock.mayDelete(report) else { return }
                 state.observer?.willExpire(until: now.wall)
-                let retention = state.retention
                 (removed, ended, isDone) = try database.perform { (writer) throws(SQLiteError) in
                     try writer.expire(retention, at: now.wall)
                 }
@@ -274,9 +281,9 @@ final class WriterThread: Sendable {
 
     // MARK: - The clock
 
-    /// Whether there is something that expires.
+    /// Whether there is something that expires and would be deleted here.
     private func isExpiring(_ database: RecoveringDatabase) -> Bool {
-        !state.retention.isUnlimited || database.hasSessions
+        isServing && (!state.retention.isUnlimited || database.hasSessions)
     }
 
     private func saveClockLook(_ database: RecoveringDatabase) throws(StoreError) {

@@ -64,8 +64,7 @@ struct Verify: StoreCommand {
         discussion: """
             It repairs nothing, and does not change a backup. The exit status is 1 if something is wrong.
 
-            The store is checked whether or not a server runs. If one runs, tokens.db-wal grows until the check has ended. If none \
-            runs, what has expired is deleted, as at a start: give it the server's settings.
+            The store is checked whether or not a server runs. If one runs, tokens.db-wal grows until the check has ended.
 
             A backup is checked with the present key ring, as restore does.
 

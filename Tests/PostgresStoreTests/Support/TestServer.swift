@@ -40,7 +40,7 @@ final class TestServer: Sendable {
         var options = StoreOptions(keyRing: ringFile(folder))
         options.report = report
         options.isSealed = isSealed
-        options.waitsForDatabase = waits
+        options.isServing = waits
         var postgres = database.options()
         postgres.connections = 1
         return PostgresStoreProvider(postgres, options: options)

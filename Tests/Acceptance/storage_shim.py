@@ -12,9 +12,9 @@ SOURCE = Path(__file__).parent / "shim" / "storage_shim.c"
 ALWAYS = 65_536
 # struct control in shim/storage_shim.c
 FIELDS = (
-    "seed", "sync_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures",
+    "seed", "sync_delay_microseconds", "write_delay_microseconds", "write_failures", "short_writes", "sync_failures", "truncate_failures",
     "next_database_syncs", "late_database_syncs", "error", "end_after_events", "failed_writes", "shortened_writes",
-    "failed_syncs", "failed_truncates",
+    "failed_syncs", "failed_truncates", "delayed_writes",
 )
 FAULTS = ("write_failures", "short_writes", "sync_failures", "truncate_failures", "next_database_syncs",
           "late_database_syncs")

@@ -1,5 +1,6 @@
 """Writes that wait for a slow or stopped disk take limited memory and time, and reads continue meanwhile."""
 import contextlib
+import json
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ from administration import ADMINISTRATION, is_ready
 from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import until
+from store_files import command, printed
 
 STOPPED = 600_000_000
 MEBIBYTE = 1 << 20
@@ -88,6 +90,29 @@ def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_on
     assert server.get("first") == found("1")
     for name in ("second", "third"):
         assert server.get(name) == NOT_FOUND
+
+
+def test_nobody_waits_for_a_backup_whose_disk_has_stopped(serve, shim):
+    # Only the backup is on the disk that stops.
+    server = serve({"store": {"queue": {"max_wait": "1s"}}}, environment=shim.environment)
+    backup = shim.disk / "backup.db"
+    # More than SQLite keeps in memory for a copy.
+    for number in range(8):
+        assert server.post(f"large{number}", LARGE) == STORED
+    shim.set(write_delay_microseconds=STOPPED)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(command, server.data, "backup", str(backup))
+        until(lambda: shim.get("delayed_writes") > 0)
+        with Connection(server.address, timeout=60) as client:
+            for number in range(100):
+                assert client.exchange(post(f"large{number % 8}" if number < 8 else f"id{number}", str(number))).body == STORED
+        assert json.loads(printed(server.data, "stats", "--json"))["tokens"] == 100
+        assert not done.done()
+        shim.set(write_delay_microseconds=0)
+        assert done.result().returncode == 0, done.result().stderr
+    assert "a write to the disk" not in server.log()
+    # One moment of the store: the last one.
+    assert "100 tokens checked" in printed(server.data, "verify", str(backup))
 
 
 def test_a_stop_that_a_stopped_disk_cuts_short_says_what_asked_for_it(start, shim):

@@ -56,24 +56,58 @@ import Testing
 }
 
 @Suite struct DatabaseCopyTests {
-    @Test("a copy has no journal of its own, as it is thrown away after an error")
-    func journal() throws {
-        let folder = TemporaryDirectory()
+    private let folder = TemporaryDirectory()
+
+    /// A database of some thousand pages, far more than SQLite's cache of a copy has.
+    private func source() throws -> SQLiteConnection {
         let source = try SQLiteConnection(path: folder.path + "/source", mode: .readWriteCreate)
-        try source.execute("CREATE TABLE page (number, value); INSERT INTO page VALUES (1, zeroblob(100000))")
-        let copy = folder.path + "/copy"
-        #expect(FileManager.default.createFile(atPath: copy, contents: nil))
-        var files: Set<String> = []
-        do {
-            let copying = try DatabaseCopy(of: source, to: copy)
-            while try copying.step(pages: 5).remaining > 0 {
-                files.formUnion(try FileManager.default.contentsOfDirectory(atPath: folder.path))
-                try source.execute("UPDATE page SET number = number + 1")
+        try source.execute(
+            """
+            CREATE TABLE page (id INTEGER PRIMARY KEY, number, value);
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
+            INSERT INTO page SELECT i, 1, randomblob(3000) FROM n
+            """)
+        return source
+    }
+
+    @Test func `a copy is the source as of its last step, whatever was written and removed meanwhile`() throws {
+        let source = try source()
+        let copying = try DatabaseCopy(of: source)
+        var (bytes, left, turn) = (Data(), 1, 0)
+        while left > 0 {
+            let step = try copying.step(pages: 100)
+            left = step.remaining
+            bytes.count = max(bytes.count, step.part.size)
+            for (offset, page) in step.part.pages {
+                bytes.replaceSubrange(offset..<offset + page.count, with: page)
             }
+            bytes.count = step.part.size
+            guard left > 0 else { break }
+            turn += 1
+            try source.execute("UPDATE page SET number = number + 1 WHERE id % 7 = \(turn % 7) OR id = 1")
+            if turn == 20 { try source.execute("DELETE FROM page WHERE id > 3500; VACUUM") }
         }
-        #expect(files == ["source", "copy"])
-        let result = try SQLiteConnection(path: copy, mode: .readOnly).text("PRAGMA integrity_check")
-        #expect(result == "ok")
-        #expect(try SQLiteConnection(path: copy, mode: .readOnly).integer("SELECT number FROM page") > 1)
+        #expect(turn > 20)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["source"])
+        try bytes.write(to: URL(filePath: folder.path + "/copy"))
+        let copy = try SQLiteConnection(path: folder.path + "/copy", mode: .readOnly)
+        #expect(try copy.text("PRAGMA integrity_check") == "ok")
+        let digest = "SELECT group_concat(id || ':' || number || ':' || hex(value)) FROM page"
+        #expect(try copy.text(digest) == source.text(digest))
+    }
+
+    @Test func `what waits for a disk that takes nothing is limited, and never an error of the source`() throws {
+        let source = try source()
+        try source.execute("INSERT INTO page VALUES (5000, 1, zeroblob(40 << 20))")
+        let copying = try DatabaseCopy(of: source)
+        // Most of the pages are taken, and then no more.
+        while try copying.step(pages: 1_000).remaining > 1_000 {}
+        try source.execute("UPDATE page SET value = zeroblob(39 << 20) WHERE id = 5000")
+        #expect {
+            _ = try copying.step(pages: 1)
+        } throws: {
+            "\($0)".contains("32 MiB of the store have changed")
+        }
+        #expect(try source.text("PRAGMA integrity_check") == "ok")
     }
 }

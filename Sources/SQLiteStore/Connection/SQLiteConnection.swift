@@ -30,6 +30,8 @@ import System
         /// Reads only the database's file, as if nobody could change it: takes no locks, makes no files, and ignores
         /// the WAL (sqlite.org/c3ref/open.html, "immutable"). For examining a store whose server is not running.
         case immutable
+        /// A copy that is being made, in memory; see `CopyFile`.
+        case copy
     }
 
     init(path: String, mode: Mode) throws(SQLiteError) {
@@ -38,7 +40,7 @@ import System
         // are taken literally.
         let access =
             switch mode {
-            case .readWriteCreate: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+            case .readWriteCreate, .copy: SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
             case .readWrite, .readOnly: SQLITE_OPEN_READWRITE
             case .immutable: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI
             }
@@ -47,6 +49,7 @@ import System
             switch mode {
             case .readWriteCreate, .readWrite, .readOnly: WALFileSystem.name
             case .immutable: String?.none
+            case .copy: CopyFile.fileSystem
             }
         guard fileSystem != nil || mode == .immutable else {
             throw SQLiteError(code: SQLITE_ERROR, message: "this SQLite has no file system unix-excl")

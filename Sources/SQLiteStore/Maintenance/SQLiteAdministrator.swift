@@ -8,12 +8,13 @@ package actor SQLiteAdministrator: StoreAdministrator, KeyRingAdministrator {
     let store: OpenDatabase
     private let executor = BlockingExecutor(label: "administration")
     let longReads = LongReads()
+    private let backups: SQLiteBackups
 
     package nonisolated let handle: WaitingHandle
 
     init(_ store: OpenDatabase, handle: WaitingHandle) {
-        self.store = store
-        self.handle = handle
+        (self.store, self.handle) = (store, handle)
+        backups = SQLiteBackups(store)
     }
 
     package nonisolated var keyRing: (any KeyRingAdministrator)? { self }
@@ -42,6 +43,12 @@ package actor SQLiteAdministrator: StoreAdministrator, KeyRingAdministrator {
 }
 
 extension SQLiteAdministrator {
+    package nonisolated func backUp(
+        to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
+    ) async throws(StoreError) -> StoreBackup { try await backups.backUp(to: path, progress) }
+
+    package func recordBackup(isSuccessful: Bool) { store.recordBackup(isSuccessful: isSuccessful) }
+
     package func page(after cursor: String?, limit: Int) throws(StoreError) -> TokenPage {
         var start: Int64 = 0
         if let cursor {

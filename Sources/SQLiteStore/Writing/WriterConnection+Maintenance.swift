@@ -164,15 +164,19 @@ extension WriterConnection {
 /// What the source's connection writes between two steps, SQLite also writes to the copy, so that copying never has to
 /// start again (sqlite.org/c3ref/backup_finish.html). A complete copy is the database as of the last step.
 ///
+/// It only reads the source: whoever makes it writes what each step returns to a file; see `CopyFile`.
+///
 /// Used on the source's thread.
 @safe final class DatabaseCopy {
     private let source: SQLiteConnection
     private let target: SQLiteConnection
     private let handle: OpaquePointer
 
-    /// - Parameter path: An empty file.
-    init(of source: SQLiteConnection, to path: String) throws(SQLiteError) {
-        target = try SQLiteConnection(path: path, mode: .readWrite)
+    /// A step of the copying: how many pages are left, how many there are, and what is to be written.
+    typealias Step = (remaining: Int, total: Int, part: CopyFile.Part)
+
+    init(of source: SQLiteConnection) throws(SQLiteError) {
+        target = try SQLiteConnection(path: CopyFile.path, mode: .copy)
         // The copy is not used before it is complete and synced; after a crash an incomplete one is discarded.
         try target.giveUpSafety()
         guard let handle = unsafe sqlite3_backup_init(target.handle, "main", source.handle, "main") else {
@@ -187,18 +191,19 @@ extension WriterConnection {
     }
 
     /// Copies some pages.
-    ///
-    /// - Returns: How many pages are left, and how many there are.
-    func step(pages: Int32) throws(SQLiteError) -> (remaining: Int, total: Int) {
-        switch unsafe sqlite3_backup_step(handle, pages) {
-        case SQLITE_DONE: return (0, Int(unsafe sqlite3_backup_pagecount(handle)))
+    func step(pages: Int32) throws(SQLiteError) -> Step {
+        let code = unsafe sqlite3_backup_step(handle, pages)
+        guard let file = unsafe CopyFile.opened(as: target.file), !file.isFull else {
+            let message = "while its disk took nothing, \(CopyFile.limit >> 20) MiB of the store have changed"
+            throw SQLiteError(code: SQLITE_FULL, message: message)
+        }
+        let total = Int(unsafe sqlite3_backup_pagecount(handle))
+        switch code {
+        case SQLITE_DONE: return (0, total, file.take())
         // Busy and locked: the lock will be released, and another step continues.
         case SQLITE_OK, SQLITE_BUSY, SQLITE_LOCKED:
-            return (
-                max(1, Int(unsafe sqlite3_backup_remaining(handle))), Int(unsafe sqlite3_backup_pagecount(handle))
-            )
-        case let code:
-            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
+            return (max(1, Int(unsafe sqlite3_backup_remaining(handle))), total, file.take())
+        default: throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
         }
     }
 }

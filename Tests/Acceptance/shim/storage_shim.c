@@ -33,6 +33,7 @@
 struct control {
     _Atomic uint32_t seed;
     _Atomic uint32_t sync_delay_microseconds;
+    _Atomic uint32_t write_delay_microseconds;
     _Atomic uint32_t write_failures;
     _Atomic uint32_t short_writes;
     _Atomic uint32_t sync_failures;
@@ -46,6 +47,7 @@ struct control {
     _Atomic uint32_t shortened_writes;
     _Atomic uint32_t failed_syncs;
     _Atomic uint32_t failed_truncates;
+    _Atomic uint32_t delayed_writes;
 };
 
 /* The same names as in power_cut.py. */
@@ -197,6 +199,16 @@ static int fail(_Atomic uint32_t *count)
     return -1;
 }
 
+/* Sleeps in short pieces, so that a hanging disk continues as soon as a test resets the delay. */
+static void delay(_Atomic uint32_t *microseconds)
+{
+    const uint32_t piece = 10000;
+    for (uint32_t waited = 0; waited < *microseconds; waited += piece) {
+        uint32_t rest = *microseconds;
+        if (rest > waited) usleep(rest - waited < piece ? rest - waited : piece);
+    }
+}
+
 static ssize_t write_at(int descriptor, uint32_t number, const void *data, size_t length, off_t position)
 {
     if (full_descriptor == descriptor) {
@@ -206,6 +218,10 @@ static ssize_t write_at(int descriptor, uint32_t number, const void *data, size_
             errno = ENOSPC;
             return -1;
         }
+    }
+    if (control->write_delay_microseconds) {
+        atomic_fetch_add(&control->delayed_writes, 1);
+        delay(&control->write_delay_microseconds);
     }
     if (strikes(control->write_failures)) return fail(&control->failed_writes);
     if (length > 1 && strikes(control->short_writes)) {
@@ -268,16 +284,6 @@ static void wait_for_writes(int descriptor)
     for (int milliseconds = 0; written_bytes < enough && milliseconds < 5000; milliseconds += 1) usleep(1000);
 }
 
-/* Sleeps in short pieces, so that a hanging disk continues as soon as a test resets the delay. */
-static void delay_sync(void)
-{
-    const uint32_t piece = 10000;
-    for (uint32_t waited = 0; waited < control->sync_delay_microseconds; waited += piece) {
-        uint32_t rest = control->sync_delay_microseconds;
-        if (rest > waited) usleep(rest - waited < piece ? rest - waited : piece);
-    }
-}
-
 static int synchronize(int descriptor, uint32_t number, int (*real)(int))
 {
     pthread_mutex_lock(&order);
@@ -285,7 +291,7 @@ static int synchronize(int descriptor, uint32_t number, int (*real)(int))
     uint64_t covered = event_count;
     pthread_mutex_unlock(&order);
     /* Not under the lock, so that an answer that does not wait for the sync can be recorded before its end. */
-    delay_sync();
+    delay(&control->sync_delay_microseconds);
     wait_for_writes(descriptor);
     int fails = is_next_to_fail(descriptor) || strikes(control->sync_failures);
     int result = fails ? fail(&control->failed_syncs) : real(descriptor);

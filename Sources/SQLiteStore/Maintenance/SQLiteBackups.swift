@@ -1,13 +1,26 @@
 import Glibc
 import Synchronization
 import System
-package import TokenStore
+import TokenStore
 
-extension SQLiteAdministrator {
+/// Makes backups, on a thread of its own: their disk may be slow or hang, and nothing else waits for it.
+actor SQLiteBackups {
+    private let store: OpenDatabase
+    private let executor = BlockingExecutor(label: "backup")
+    private let checks = LongReads()
+
     /// Bytes that are copied in one step; clients' writes are committed between steps.
-    private static let backupStep = 1 << 20
+    private static let step = 1 << 20
 
-    package func backUp(
+    init(_ store: OpenDatabase) {
+        self.store = store
+    }
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor {
+        unsafe executor.asUnownedSerialExecutor()
+    }
+
+    func backUp(
         to path: String, _ progress: @escaping @Sendable (StoreProgress) -> Void
     ) async throws(StoreError) -> StoreBackup {
         guard !store.state.isBackingUp.exchange(true, ordering: .acquiring) else {
@@ -25,20 +38,9 @@ extension SQLiteAdministrator {
         do throws(StoreError) {
             return try await write(to: path, by: temporary, progress)
         } catch {
-            recordBackup(isSuccessful: false)
+            store.recordBackup(isSuccessful: false)
             throw error
         }
-    }
-
-    /// A record that cannot be written, as on a full disk, is forgotten at the next start: the last backup then appears to be
-    /// older than it is, never younger.
-    package func recordBackup(isSuccessful: Bool) {
-        let record = store.state.lastBackup.withLock { last in
-            let record = BackupRecord(endingNow: isSuccessful, after: last)
-            last = record
-            return record
-        }
-        try? record.write(in: store.directory.path)
     }
 
     private func write(
@@ -50,17 +52,17 @@ extension SQLiteAdministrator {
         }
         try DiskRoom.check(forBackup: size, at: path, besides: store.path)
         try await withCopy { (writer) throws(SQLiteError) -> Result<Void, StoreError> in
-            writer.copy = try DatabaseCopy(of: writer.connection, to: temporary)
+            writer.copy = try DatabaseCopy(of: writer.connection)
             return .success(())
         }
         do throws(StoreError) {
-            try await copyPages(progress)
+            try await copyPages(to: temporary, progress)
         } catch {
             try? await endCopy()
             throw error
         }
         try await endCopy()
-        let finished = await longReads.read(temporary, mode: .readWrite) { (copy) throws(SQLiteError) in
+        let finished = await checks.read(temporary, mode: .readWrite) { (copy) throws(SQLiteError) in
             try BackupFile.finish(copy)
         }
         let tokens: Int
@@ -93,19 +95,35 @@ extension SQLiteAdministrator {
         }
     }
 
-    private func copyPages(_ progress: (StoreProgress) -> Void) async throws(StoreError) {
+    private func copyPages(
+        to path: String, _ progress: (StoreProgress) -> Void
+    ) async throws(StoreError) {
         while true {
-            let (remaining, total) = try await withCopy {
-                (writer) throws(SQLiteError) -> Result<(remaining: Int, total: Int), StoreError> in
+            let (remaining, total, part) = try await withCopy {
+                (writer) throws(SQLiteError) -> Result<DatabaseCopy.Step, StoreError> in
                 guard let copy = writer.copy else {
                     return .failure(.refused("the database was opened again after a fault; start the backup again"))
                 }
-                return .success(try copy.step(pages: Int32(Self.backupStep / SQLiteConnection.pageSize)))
+                return .success(try copy.step(pages: Int32(Self.step / SQLiteConnection.pageSize)))
             }
+            // Only then the next step, so that no more waits for a slow disk than one step and what clients write meanwhile.
+            try write(part, to: path)
             let size = SQLiteConnection.pageSize
             progress(StoreProgress(done: (total - remaining) * size, total: total * size))
             if remaining == 0 { return }
             if Task.isCancelled { throw BackupFile.interrupted }
+        }
+    }
+
+    private func write(_ part: CopyFile.Part, to path: String) throws(StoreError) {
+        do throws(SystemError) {
+            let file = try FileDescriptor(opening: path, O_WRONLY | O_NOFOLLOW)
+            for (offset, page) in part.pages.sorted(by: { $0.key < $1.key }) {
+                try BlockingIO.write(page[...], to: file.number, at: offset)
+            }
+            try BlockingIO.truncate(file.number, to: part.size)
+        } catch {
+            throw .refused("the backup cannot be written: \(error.reason)")
         }
     }
 
@@ -124,6 +142,19 @@ extension SQLiteAdministrator {
 
     private func endCopy() async throws(StoreError) {
         try await store.writerThread.perform { (writer) throws(SQLiteError) in writer.copy = nil }
+    }
+}
+
+extension OpenDatabase {
+    /// A record that cannot be written, as on a full disk, is forgotten at the next start: the last backup then appears to be
+    /// older than it is, never younger.
+    func recordBackup(isSuccessful: Bool) {
+        let record = state.lastBackup.withLock { last in
+            let record = BackupRecord(endingNow: isSuccessful, after: last)
+            last = record
+            return record
+        }
+        try? record.write(in: directory.path)
     }
 }
 

@@ -1,0 +1,122 @@
+import CSQLite
+import Glibc
+
+/// The file of a database copy while SQLite makes it: keeps what SQLite writes in memory, until somebody takes it and writes it to
+/// the disk.
+///
+/// SQLite writes to a copy also while the source's connection commits, and a commit must not wait for the disk of a backup, which
+/// may be slow or hang.
+///
+/// The memory that SQLite provides for an open file holds a pointer to the methods below, and then one to this object. Used on the
+/// thread of the copy's connection.
+@safe final class CopyFile {
+    /// What was written and not taken yet, by its offset.
+    private var pages: [Int: [UInt8]] = [:]
+    private var size = 0
+    /// Whether so much was written that the copy had to be given up.
+    private(set) var isFull = false
+
+    /// Bytes of pages that wait at most.
+    static let limit = 32 << 20
+    /// The path of its connection: no file, but SQLite looks it up.
+    static let path = "/token-cache copy"
+
+    /// What is to be written to the copy's file.
+    struct Part {
+        var pages: [Int: [UInt8]] = [:]
+        /// The bytes of the whole file.
+        var size = 0
+    }
+
+    func take() -> Part {
+        defer { pages = [:] }
+        return Part(pages: pages, size: size)
+    }
+
+    private func write(_ bytes: UnsafeRawPointer?, _ count: Int32, at offset: Int) -> Int32 {
+        isFull = isFull || pages.count * Int(count) >= Self.limit
+        guard !isFull else {
+            pages = [:]
+            return SQLITE_FULL
+        }
+        pages[offset] = unsafe Array(UnsafeRawBufferPointer(start: bytes, count: Int(count)))
+        size = max(size, offset + Int(count))
+        return SQLITE_OK
+    }
+
+    private func truncate(to size: Int) -> Int32 {
+        pages = pages.filter { $0.key < size }
+        self.size = size
+        return SQLITE_OK
+    }
+
+    // MARK: - SQLite's file system
+
+    /// The name for `sqlite3_open_v2`; nil if SQLite does not accept it.
+    static let fileSystem: String? = register("token-cache-copy") ? "token-cache-copy" : nil
+
+    private static func register(_ name: String) -> Bool {
+        guard let standard = unsafe sqlite3_vfs_find(nil) else { return false }
+        // Both live as long as the process, because SQLite keeps pointers to them.
+        let own = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
+        let methods = UnsafeMutablePointer<sqlite3_io_methods>.allocate(capacity: 1)
+        unsafe methods.initialize(to: Self.methods)
+        unsafe own.initialize(to: standard.pointee)
+        unsafe own.pointee.zName = UnsafePointer(name.withCString { unsafe strdup($0) })
+        unsafe own.pointee.szOsFile = Int32(2 * MemoryLayout<sqlite3_file>.stride)
+        unsafe own.pointee.pNext = nil
+        unsafe own.pointee.pAppData = UnsafeMutableRawPointer(methods)
+        unsafe own.pointee.xOpen = { own, _, memory, _, _ in
+            guard let methods = unsafe own?.pointee.pAppData, let memory = unsafe memory else { return SQLITE_MISUSE }
+            unsafe memory.pointee.pMethods = UnsafePointer(methods.assumingMemoryBound(to: sqlite3_io_methods.self))
+            let object = unsafe Unmanaged.passRetained(CopyFile()).toOpaque()
+            unsafe UnsafeMutableRawPointer(memory + 1).storeBytes(of: object, as: UnsafeMutableRawPointer.self)
+            return SQLITE_OK
+        }
+        // There is never a journal.
+        unsafe own.pointee.xAccess = { _, _, _, result in
+            unsafe result?.pointee = 0
+            return SQLITE_OK
+        }
+        return unsafe sqlite3_vfs_register(own, 0) == SQLITE_OK
+    }
+
+    private static func unmanaged(_ memory: UnsafeMutablePointer<sqlite3_file>?) -> Unmanaged<CopyFile>? {
+        guard let memory = unsafe memory else { return nil }
+        return unsafe Unmanaged.fromOpaque(UnsafeRawPointer(memory + 1).load(as: UnsafeMutableRawPointer.self))
+    }
+
+    /// The file of a connection to `path`.
+    static func opened(as memory: UnsafeMutablePointer<sqlite3_file>?) -> CopyFile? {
+        unsafe unmanaged(memory)?.takeUnretainedValue()
+    }
+
+    /// See sqlite.org/c3ref/io_methods.html.
+    private static var methods: sqlite3_io_methods {
+        unsafe sqlite3_io_methods(
+            iVersion: 1,
+            xClose: { memory in
+                unsafe CopyFile.unmanaged(memory)?.release()
+                return SQLITE_OK
+            },
+            // SQLite reads a page again that it has written before only to replace the whole of it.
+            xRead: { _, bytes, count, _ in
+                if let bytes = unsafe bytes { unsafe memset(bytes, 0, Int(count)) }
+                return CSQLITE_IOERR_SHORT_READ
+            },
+            xWrite: { unsafe CopyFile.opened(as: $0)?.write($1, $2, at: Int($3)) ?? SQLITE_MISUSE },
+            xTruncate: { unsafe CopyFile.opened(as: $0)?.truncate(to: Int($1)) ?? SQLITE_MISUSE },
+            xSync: { _, _ in SQLITE_OK },
+            xFileSize: { memory, size in
+                unsafe size?.pointee = sqlite3_int64(CopyFile.opened(as: memory)?.size ?? 0)
+                return SQLITE_OK
+            },
+            xLock: { _, _ in SQLITE_OK }, xUnlock: { _, _ in SQLITE_OK },
+            xCheckReservedLock: { _, isLocked in
+                unsafe isLocked?.pointee = 0
+                return SQLITE_OK
+            },
+            xFileControl: { _, _, _ in SQLITE_NOTFOUND }, xSectorSize: { _ in 0 }, xDeviceCharacteristics: { _ in 0 },
+            xShmMap: nil, xShmLock: nil, xShmBarrier: nil, xShmUnmap: nil, xFetch: nil, xUnfetch: nil)
+    }
+}

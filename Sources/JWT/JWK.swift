@@ -1,11 +1,15 @@
 import Cryptography
 import JSON
 
-/// One public key of a set (RFC 7517, section 4), with the one algorithm that it is used with.
+/// One public key of a set (RFC 7517, section 4), with the algorithms that it is used with.
 struct JWK {
     /// `kid`.
     let keyID: [UInt8]?
     let key: PublicKey
+    /// The allowed ones among that of `alg`, or else those of its kind; may be empty.
+    ///
+    /// RSA keys without `alg` have one of the two paddings, as keys for both are discouraged (RFC 8017, section 6).
+    let algorithms: [JWTAlgorithm]
 
     /// Bits of an RSA modulus: fewer are too weak (RFC 7518, section 3.3), more take too long.
     static let modulusBits = 2048...8192
@@ -17,14 +21,16 @@ struct JWK {
     /// - Parameters:
     ///   - members: The members of the key's object.
     ///   - text: The set's text.
-    ///   - algorithms: The allowed ones. A key without `alg` has the first one that fits.
+    ///   - allowed: The allowed algorithms. The first one for RSA decides on the padding.
     init(
-        _ members: JSONObject, in text: Span<UInt8>, algorithms: [JWTAlgorithm]
+        _ members: JSONObject, in text: Span<UInt8>, algorithms allowed: [JWTAlgorithm]
     ) throws(SkippedKey.Reason) {
         if Self.isSymmetric(members) { throw .symmetric }
         guard let type = Self.keyType(of: members), Self.isForVerification(members, in: text),
-            let algorithm = try Self.algorithm(of: members, type, algorithms)
+            let possible = try Self.algorithms(of: members, type)
         else { throw .otherUse }
+        let fitting = allowed.filter(possible.contains)
+        algorithms = fitting.filter { $0.isPSS == fitting[0].isPSS }
         keyID = Self.keyID(of: members)
         let encoded =
             switch type {
@@ -32,7 +38,7 @@ struct JWK {
             case .ellipticCurve(let curve): try Self.ellipticCurveKey(members, curve)
             case .ed25519: try Self.ed25519Key(members)
             }
-        guard let key = PublicKey(encoded, algorithm) else { throw .invalidKey }
+        guard let key = PublicKey(encoded, type) else { throw .invalidKey }
         self.key = key
     }
 
@@ -68,17 +74,18 @@ struct JWK {
         return names.contains(Array("verify".utf8))
     }
 
-    /// `alg`; nil for an algorithm that is unknown or not allowed.
-    private static func algorithm(
-        of members: JSONObject, _ type: JWTAlgorithm.KeyType, _ allowed: [JWTAlgorithm]
-    ) throws(SkippedKey.Reason) -> JWTAlgorithm? {
-        guard members.has("alg") else { return allowed.first { $0.keyType == type } }
-        guard case .string(let name) = members["alg"], let algorithm = JWTAlgorithm(name: name),
-            allowed.contains(algorithm)
-        else { return nil }
+    /// `alg`, or all algorithms of a type; nil for an unknown `alg`.
+    private static func algorithms(
+        of members: JSONObject, _ type: JWTAlgorithm.KeyType
+    ) throws(SkippedKey.Reason) -> [JWTAlgorithm]? {
+        guard members.has("alg") else { return JWTAlgorithm.allCases.filter { $0.keyType == type } }
+        guard case .string(let name) = members["alg"], let algorithm = JWTAlgorithm(name: name) else { return nil }
         guard algorithm.keyType == type else { throw .malformed(member: "alg") }
-        return algorithm
+        return [algorithm]
     }
+
+    /// The key's name in messages.
+    var name: String { "kid \(keyID.flatMap(SkippedKey.printable) ?? "unprintable or missing")" }
 
     // MARK: - The kinds of keys
 
@@ -148,10 +155,8 @@ package struct SkippedKey: Hashable, Sendable, CustomStringConvertible {
 
         static let notAnObject = Reason("it is no object")
         static let otherUse = Reason(
-            """
-            it is not for verifying signatures (use, key_ops), or its kty, crv or alg is not that of an algorithm in \
-            access.bearer.algorithms
-            """, isFault: false)
+            "it is not for verifying signatures (use, key_ops), or its kty, crv or alg is unknown", isFault: false)
+        static let notAllowed = Reason("access.bearer.algorithms has none of its algorithms", isFault: false)
         static let symmetric = Reason("it is symmetric (kty oct), so whoever verifies with it could also sign")
         /// The member is missing, not a string, not base64url, has the wrong length, or belongs to another kind of key.
         static func malformed(member: String) -> Reason {

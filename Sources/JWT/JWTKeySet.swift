@@ -10,6 +10,7 @@ package struct JWTKeySet: Sendable {
     /// Members that the set itself may have.
     private static let memberLimit = 64
 
+    /// The keys in use, and behind them those whose algorithms are not allowed, so that their tokens can be told from others.
     private let keys: [JWK]
     /// Whether the set has only one key, which tokens without `kid` may then be signed with.
     private let isOnly: Bool
@@ -18,7 +19,13 @@ package struct JWTKeySet: Sendable {
     package let skipped: [SkippedKey]
 
     /// How many keys verify signatures.
-    package var count: Int { keys.count }
+    package let count: Int
+
+    /// Which algorithms each key has, or why it is not used.
+    package var summary: String {
+        let used = keys.prefix(count).map { "\($0.name): \($0.algorithms.text)" }
+        return (used + skipped.map(\.description)).joined(separator: "; ")
+    }
 
     /// Reads a set; takes some milliseconds for each RSA key, which is tested.
     ///
@@ -28,10 +35,10 @@ package struct JWTKeySet: Sendable {
     /// - Parameters:
     ///   - text: JSON; the caller limits its length.
     ///   - path: The file's path, for errors.
-    ///   - algorithms: The allowed ones. A key has the algorithm that its `alg` names, or else the first of these that fits its
-    ///     kind.
+    ///   - algorithms: The allowed ones.
     package init(parsing text: Span<UInt8>, of path: String, algorithms: [JWTAlgorithm]) throws(KeyFileError) {
         var usable: [(position: Int, jwk: JWK)] = []
+        var refused: [JWK] = []
         var skipped: [SkippedKey] = []
         for (index, members) in try Self.objects(text, path).enumerated() {
             let position = index + 1
@@ -45,7 +52,12 @@ package struct JWTKeySet: Sendable {
             }
             do throws(SkippedKey.Reason) {
                 guard let members else { throw .notAnObject }
-                usable.append((position, try JWK(members, in: text, algorithms: algorithms)))
+                let key = try JWK(members, in: text, algorithms: algorithms)
+                guard !key.algorithms.isEmpty else {
+                    refused.append(key)
+                    throw .notAllowed
+                }
+                usable.append((position, key))
             } catch {
                 skipped.append(SkippedKey(position: position, keyID: members.flatMap(JWK.keyID), reason: error))
             }
@@ -63,7 +75,8 @@ package struct JWTKeySet: Sendable {
         }
         self.skipped = skipped
         isOnly = usable.count == 1 && nameless.isEmpty
-        keys = usable.map(\.jwk)
+        count = usable.count
+        keys = usable.map(\.jwk) + refused
     }
 
     /// The objects of `keys`, with nil for elements of another kind.
@@ -84,21 +97,18 @@ package struct JWTKeySet: Sendable {
         }
     }
 
-    /// The keys that a token may be signed with, at least one.
+    /// The keys that a token may be signed with, at least one; those without algorithms are not in use.
     ///
-    /// Several keys may have one id (RFC 7517, section 4.5). An unknown id is refused. A token without `kid` is accepted only if
-    /// the set has a single key; OpenID Connect Core (section 10.1) asks for `kid` where there are several.
+    /// Several keys may have one id (RFC 7517, section 4.5). An unknown id is refused. A token or a key without `kid` is accepted only
+    /// if the set has a single key; OpenID Connect Core (section 10.1) asks for `kid` where there are several.
     ///
-    /// - Parameters:
-    ///   - keyID: The token's `kid`, compared byte by byte.
-    ///   - algorithm: The token's `alg`.
-    func keys(for keyID: [UInt8]?, _ algorithm: JWTAlgorithm) throws(JWTRejection) -> [PublicKey] {
-        if keyID == nil && !isOnly { throw .missingKeyID }
-        let named = keyID == nil ? keys : keys.filter { $0.keyID == keyID }
+    /// - Parameter keyID: The token's `kid`, compared byte by byte.
+    func keys(for keyID: [UInt8]?) throws(JWTRejection) -> [JWK] {
+        if isOnly && (keyID == nil || keys[0].keyID == nil) { return [keys[0]] }
+        guard let keyID else { throw .missingKeyID }
+        let named = keys.filter { $0.keyID == keyID }
         guard !named.isEmpty else { throw .unknownKey }
-        let fitting = named.map(\.key).filter { $0.algorithm == algorithm }
-        guard !fitting.isEmpty else { throw .otherAlgorithm }
-        return fitting
+        return named
     }
 }
 
@@ -108,8 +118,12 @@ extension JWTVerifier {
     /// - Parameters:
     ///   - path: The path of the file.
     ///   - rules: What is required of tokens.
-    package convenience init(keysOf path: String, _ rules: JWTRules) throws(KeyFileError) {
+    ///   - report: As for the other initializer.
+    package convenience init(
+        keysOf path: String, _ rules: JWTRules, report: @escaping @Sendable (String) -> Void = { _ in }
+    ) throws(KeyFileError) {
         let text = try TrustedFile.read(path)
-        self.init(rules: rules, keys: try JWTKeySet(parsing: text.span, of: path, algorithms: rules.algorithms))
+        let keys = try JWTKeySet(parsing: text.span, of: path, algorithms: rules.algorithms)
+        self.init(rules: rules, keys: keys, report: report)
     }
 }

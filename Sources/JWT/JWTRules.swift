@@ -9,7 +9,7 @@ package struct JWTRules: Hashable, Sendable {
     package var issuer: String
     /// `aud` has to contain one of them; at least one when a token is verified.
     package var audiences: [String]
-    /// The algorithms that keys may have, at least one; an RSA key without `alg` has the first one for RSA.
+    /// The algorithms that keys may have, at least one.
     package var algorithms: [JWTAlgorithm]
     /// The claim that names the user; not empty.
     package var userClaim: String

@@ -1,11 +1,11 @@
 import COpenSSL
 import JSON
 
-/// A public key that verifies the signatures of one algorithm.
+/// A public key that verifies signatures.
 ///
 /// Any thread, several at once: OpenSSL only reads the key, and each verification has a context of its own.
 @safe final class PublicKey: Sendable {
-    let algorithm: JWTAlgorithm
+    private let type: JWTAlgorithm.KeyType
     /// Bytes of each signature.
     private let signatureLength: Int
     /// Owned; not changed between `init` and `deinit`.
@@ -17,8 +17,8 @@ import JSON
     ///
     /// - Parameters:
     ///   - encoded: A SubjectPublicKeyInfo in DER.
-    ///   - algorithm: One for this kind of key.
-    init?(_ encoded: [UInt8], _ algorithm: JWTAlgorithm) {
+    ///   - type: What kind of key that is.
+    init?(_ encoded: [UInt8], _ type: JWTAlgorithm.KeyType) {
         defer { ERR_clear_error() }
         let decoded = unsafe encoded.withUnsafeBufferPointer { bytes in
             var next = bytes.baseAddress
@@ -30,9 +30,9 @@ import JSON
             return nil
         }
         unsafe self.key = unsafe key
-        self.algorithm = algorithm
+        self.type = type
         signatureLength =
-            switch algorithm.keyType {
+            switch type {
             case .rsa: Int(unsafe EVP_PKEY_get_size(key))
             case .ellipticCurve(let curve): 2 * curve.length
             case .ed25519: 64
@@ -50,23 +50,25 @@ import JSON
     }
 
     /// Whether a signature, in the form of RFC 7518 (sections 3.3 to 3.5) and RFC 8037 (section 3.1), is this key's for some bytes.
-    func verify(_ signature: Span<UInt8>, of signed: Span<UInt8>) -> Bool {
+    func verify(_ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm) -> Bool {
         // All signatures of a key have one length. OpenSSL checks it too, except for ECDSA, whose signatures it takes in DER.
-        guard signature.count == signatureLength else { return false }
-        switch algorithm.keyType {
-        case .rsa, .ed25519: return verifyEncoded(signature, of: signed)
+        guard algorithm.keyType == type, signature.count == signatureLength else { return false }
+        switch type {
+        case .rsa, .ed25519: return verifyEncoded(signature, of: signed, algorithm)
         case .ellipticCurve(let curve):
             // OpenSSL refuses numbers that are 0 or not below the order of the curve's base point.
             let der = DER.sequence(
                 DER.integer(signature.bytes(0..<curve.length)),
                 DER.integer(signature.bytes(curve.length..<2 * curve.length))
             )
-            return verifyEncoded(der.span, of: signed)
+            return verifyEncoded(der.span, of: signed, algorithm)
         }
     }
 
     /// - Parameter signature: In OpenSSL's form.
-    private func verifyEncoded(_ signature: Span<UInt8>, of signed: Span<UInt8>) -> Bool {
+    private func verifyEncoded(
+        _ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm
+    ) -> Bool {
         // An error that stayed in this thread's queue would be taken for one of a TLS session.
         defer { if ERR_peek_error() != 0 { ERR_clear_error() } }
         guard let context = unsafe EVP_MD_CTX_new() else { return false }
@@ -140,6 +142,11 @@ package enum JWTAlgorithm: String, CaseIterable, Sendable {
 
     /// Whether RSA signatures have PSS's padding (RFC 7518, section 3.5) rather than that of PKCS #1 v1.5.
     var isPSS: Bool { rawValue.hasPrefix("PS") }
+}
+
+extension [JWTAlgorithm] {
+    /// The names, for messages.
+    var text: String { map(\.rawValue).joined(separator: ", ") }
 }
 
 /// The curves of RFC 7518, section 6.2.1.1.

@@ -129,8 +129,12 @@ extension Server {
     /// Fails if a start would fail because of the files of keys and logs; changes nothing.
     ///
     /// - Parameter isAwaited: Whether a file or its folder is made only when the service starts, so that it cannot be checked yet.
-    package static func examineFiles(_ settings: Settings, except isAwaited: (String) -> Bool) throws(StartError) {
-        _ = try AccessResources(settings)
+    /// - Returns: How the keys for JWTs are used; nil without any.
+    @discardableResult
+    package static func examineFiles(
+        _ settings: Settings, except isAwaited: (String) -> Bool
+    ) throws(StartError) -> String? {
+        let summary = try AccessResources(settings).keySummary
         let path = settings.accessLogFile
         if settings.accessLog != .off && !path.isEmpty && !isAwaited(path) {
             do throws(SystemError) {
@@ -140,7 +144,7 @@ extension Server {
             }
         }
         guard !settings.audit.file.isEmpty, !isAwaited(settings.audit.file), !isAwaited(settings.auditKeyPath) else {
-            return
+            return summary
         }
         do throws(AuditError) {
             // The server itself may have it open.
@@ -148,5 +152,6 @@ extension Server {
         } catch {
             throw StartError("the audit log cannot be opened: \(error)")
         }
+        return summary
     }
 }

@@ -83,7 +83,9 @@ package final class Server: Sendable {
         let logger = log.logger
         self.logger = logger
         audit = try Self.openAuditLog(settings, logger)
-        let access = try AccessResources(settings, seesEnds: store.seesAllWrites, audit: audit)
+        let access = try AccessResources(settings, seesEnds: store.seesAllWrites, audit: audit) {
+            logger.warning("\($0)")
+        }
         self.access = access
         access.reportUnusedKeys(logger)
         // Before anything is read or written.

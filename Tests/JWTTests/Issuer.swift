@@ -91,12 +91,17 @@ extension JWTVerifier {
 
 extension JWTKeySet {
     /// The algorithm of the key that tokens with a `kid`, or without one, are verified with; nil if there is none.
-    func algorithm(for keyID: String?, of algorithms: [JWTAlgorithm] = JWTAlgorithm.allCases) -> JWTAlgorithm? {
-        algorithms.lazy.compactMap { try? self.keys(for: keyID.map { Array($0.utf8) }, $0).first?.algorithm }.first
+    func algorithm(for keyID: String?) -> JWTAlgorithm? {
+        (try? keys(for: keyID.map { Array($0.utf8) }))?.first?.algorithms.first
     }
 
     /// The key of a set that has only one.
-    var onlyKey: PublicKey? {
-        JWTAlgorithm.allCases.lazy.compactMap { try? self.keys(for: nil, $0).first }.first
+    var onlyKey: JWK? { (try? keys(for: nil))?.first }
+}
+
+extension JWK {
+    /// Verifies a signature of the key's first algorithm.
+    func verify(_ signature: Span<UInt8>, of signed: Span<UInt8>) -> Bool {
+        key.verify(signature, of: signed, algorithms[0])
     }
 }

@@ -1,4 +1,5 @@
 import Cryptography
+import Synchronization
 import System
 import Testing
 
@@ -147,22 +148,90 @@ struct KeySetTests {
     }
 
     @Test func `the settings decide the algorithms`() throws {
-        #expect(try Self.reason(Issuer.p256.jwk(#","kid":"k""#), [.es512, .rs256]) == .otherUse)
+        #expect(try Self.reason(Issuer.p256.jwk(#","kid":"k""#), [.es512, .rs256]) == .notAllowed)
         #expect(
-            try Self.reason(Issuer.rsa.jwk(#","kid":"k","alg":"PS256""#), [.es512, .rs256]) == .otherUse)
-        let first: [(allowed: [JWTAlgorithm], JWTAlgorithm)] = [
-            ([.rs512, .ps256], .rs512), ([.es256, .ps384], .ps384),
+            try Self.reason(Issuer.rsa.jwk(#","kid":"k","alg":"PS256""#), [.es512, .rs256]) == .notAllowed)
+        // An RSA key without alg has one padding only.
+        let cases: [(allowed: [JWTAlgorithm], [JWTAlgorithm])] = [
+            ([.rs512, .ps256, .rs256, .es256], [.rs512, .rs256]),
+            ([.es256, .ps384, .rs256, .ps256], [.ps384, .ps256]),
         ]
-        for (algorithms, expected) in first {
+        for (algorithms, expected) in cases {
             let set = try Self.result(Issuer.keySet([Issuer.rsa.jwk()]), algorithms).get()
-            #expect(set.onlyKey?.algorithm == expected)
+            #expect(set.onlyKey?.algorithms == expected)
         }
+        let given = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","alg":"RS512""#)])).get()
+        #expect(given.onlyKey?.algorithms == [.rs512])
+    }
+
+    @Test func `a summary says which algorithms each key has`() throws {
+        let keys = [
+            Issuer.rsa.jwk(#","kid":"a""#), Issuer.p384.jwk(#","kid":"b""#), Issuer.p256.jwk(#","kid":"c""#),
+        ]
+        let set = try Self.result(Issuer.keySet(keys), [.rs512, .rs256, .es256]).get()
+        #expect(
+            set.summary == """
+                kid a: RS512, RS256; kid c: ES256; \
+                key 2 (kid b) is not used: access.bearer.algorithms has none of its algorithms
+                """)
+    }
+
+    /// A verifier of a set, and what it reports.
+    private static func reporting(
+        _ keys: [String], _ algorithms: [JWTAlgorithm]
+    ) throws -> (verifier: JWTVerifier, reports: Reports) {
+        let (set, reports) = (try result(Issuer.keySet(keys), algorithms).get(), Reports())
+        let verifier = JWTVerifier(rules: Issuer.rules(algorithms: algorithms), keys: set) { text in
+            reports.texts.withLock { $0.append(text) }
+        }
+        return (verifier, reports)
+    }
+
+    private final class Reports: Sendable {
+        let texts = Mutex<[String]>([])
+        var all: [String] { texts.withLock(\.self) }
+    }
+
+    @Test func `the issuer's tokens of other algorithms are reported once, and nobody else's`() throws {
+        let keys = [
+            Issuer.rsa.jwk(#","kid":"a""#), Issuer.p384.jwk(#","kid":"b""#), Issuer.p256.jwk(#","kid":"c""#),
+        ]
+        let (verifier, reports) = try Self.reporting(keys, [.rs256, .es256, .ps384])
+        let forged = Issuer.token(#"{"alg":"RS512","kid":"a"}"#, by: SigningKey(.rsa(bits: 2048)), digest: "SHA512")
+        #expect(verifier.rejection(forged) == .otherAlgorithm)
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"RS512","kid":"c"}"#, by: Issuer.p256)) == .otherAlgorithm)
+        #expect(reports.all == [])
+        let genuine = [
+            Issuer.token(#"{"alg":"RS512","kid":"a"}"#, by: Issuer.rsa, digest: "SHA512"),
+            Issuer.token(#"{"alg":"PS384","kid":"a"}"#, by: Issuer.rsa, digest: "SHA384", isPSS: true),
+            Issuer.token(#"{"alg":"ES384","kid":"b"}"#, by: Issuer.p384, digest: "SHA384"),
+        ]
+        for token in genuine + genuine { #expect(verifier.rejection(token) == .otherAlgorithm) }
+        let rule = "is refused: the alg of the key and access.bearer.algorithms allow it"
+        #expect(
+            reports.all == [
+                "a token that a key of the issuer (kid a) has signed with RS512 \(rule) only RS256",
+                "a token that a key of the issuer (kid a) has signed with PS384 \(rule) only RS256",
+                "a token that a key of the issuer (kid b) has signed with ES384 \(rule) no algorithm",
+            ])
+    }
+
+    @Test func `a key without alg has each algorithm of the list that fits`() throws {
+        let (verifier, reports) = try Self.reporting([Issuer.rsa.jwk(#","kid":"a""#)], [.rs256, .rs512])
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"RS256","kid":"a"}"#, by: Issuer.rsa)) == nil)
+        #expect(
+            verifier.rejection(Issuer.token(#"{"alg":"RS512","kid":"a"}"#, by: Issuer.rsa, digest: "SHA512")) == nil)
+        // The algorithm is the header's.
+        #expect(verifier.rejection(Issuer.token(#"{"alg":"RS512","kid":"a"}"#, by: Issuer.rsa)) == .signature)
+        #expect(reports.all == [])
     }
 
     @Test func `the only usable key is that of tokens without key id`() throws {
         let unusable = #"{"kty":"oct","k":"AAAA","kid":"secret"}"#
         let one = try Self.result(Issuer.keySet([unusable, Issuer.p256.jwk()])).get()
-        #expect(one.count == 1 && one.algorithm(for: nil) == .es256 && one.algorithm(for: "") == nil)
+        #expect(one.count == 1 && one.algorithm(for: nil) == .es256 && one.algorithm(for: "a") == .es256)
+        let named = try Self.result(Issuer.keySet([unusable, Self.good])).get()
+        #expect(named.algorithm(for: nil) == .es256 && named.algorithm(for: "b") == nil)
         let two = try Self.result(Issuer.keySet([Issuer.rsa.jwk(#","kid":"a""#), Issuer.p256.jwk(#","kid":"b""#)]))
             .get()
         #expect(two.count == 2 && two.algorithm(for: nil) == nil)

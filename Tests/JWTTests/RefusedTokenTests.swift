@@ -99,7 +99,7 @@ struct RefusedTokenTests {
         header("RSA's algorithm for an EC key", .otherAlgorithm, #"{"alg":"RS256","kid":"ec"}"#),
         header("PSS for a key of PKCS #1", .otherAlgorithm, #"{"alg":"PS256","kid":"rsa"}"#),
         header("PKCS #1 for a key of PSS", .otherAlgorithm, #"{"alg":"RS256","kid":"ps"}"#),
-        header("another digest for the key", .otherAlgorithm, #"{"alg":"RS512","kid":"rsa"}"#),
+        header("another digest for the key", .otherAlgorithm, #"{"alg":"PS512","kid":"ps"}"#),
         header("EdDSA for an EC key", .otherAlgorithm, #"{"alg":"EdDSA","kid":"ec"}"#),
         header("crit", .malformed, #"{"alg":"ES256","kid":"ec","crit":["exp"],"exp":1}"#),
         header("crit empty", .malformed, #"{"alg":"ES256","kid":"ec","crit":[]}"#),

@@ -6,11 +6,11 @@ import Testing
 struct SignatureTests {
     private static let message = Array("header.claims".utf8)
 
-    private static func key(_ key: SigningKey, _ more: String = "") throws -> PublicKey {
+    private static func key(_ key: SigningKey, _ more: String = "") throws -> JWK {
         try #require(try Issuer.keys(Issuer.keySet([key.jwk(more)])).onlyKey)
     }
 
-    private static func isAccepted(_ signature: [UInt8], by key: PublicKey, of message: [UInt8] = message) -> Bool {
+    private static func isAccepted(_ signature: [UInt8], by key: JWK, of message: [UInt8] = message) -> Bool {
         key.verify(signature.span, of: message.span)
     }
 

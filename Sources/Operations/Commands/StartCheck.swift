@@ -13,7 +13,7 @@ package enum StartCheck {
     ///   - settings: Those of the server.
     ///   - isSyntaxOnly: Whether to check only the settings themselves, such as those for another machine.
     /// - Returns: Remarks: the files that were not checked, because systemd provides them as credentials only while the service
-    ///   runs, and whose certificates are trusted; and warnings about certificates.
+    ///   runs, and whose signatures are trusted; and warnings about certificates.
     package static func check(_ settings: Settings, isSyntaxOnly: Bool) throws(StartError) -> [String] {
         let (faults, remarks, warnings) = findings(settings, isSyntaxOnly: isSyntaxOnly)
         if let fault = faults.first { throw fault }
@@ -53,11 +53,11 @@ package enum StartCheck {
         if canUse(settings.dataDirectoryPath), !isAwaited(StoreSelection.keyRing(settings).path) {
             attemptOnStore { () throws(StoreOpenError) in try checkKeyRing(settings) }
         }
-        _ = attempt { () throws(StartError) in try Server.examineFiles(settings, except: isAwaited) }
+        let keys = attempt { () throws(StartError) in try Server.examineFiles(settings, except: isAwaited) }
         let remarks = credentials.sorted().map {
             "\($0) is a credential, which is there only while the service runs; it was not checked"
         }
-        return (faults, remarks + [certificates?.trust].compactMap(\.self), certificates?.warnings ?? [])
+        return (faults, remarks + [certificates?.trust, keys].compactMap(\.self), certificates?.warnings ?? [])
     }
 
     /// Whether this user can use a data folder, or make it.

@@ -29,7 +29,11 @@ package final class AccessResources: Sendable {
     ///   - settings: The settings at the start.
     ///   - seesEnds: Whether the store reports the end of every session; otherwise each request asks the store.
     ///   - audit: Nil without `audit.file`.
-    init(_ settings: Settings, seesEnds: Bool = true, audit: AuditLog? = nil) throws(StartError) {
+    ///   - report: Gets what is said of JWTs that are refused.
+    init(
+        _ settings: Settings, seesEnds: Bool = true, audit: AuditLog? = nil,
+        report: @escaping @Sendable (String) -> Void = { _ in }
+    ) throws(StartError) {
         self.audit = audit
         // A session takes a tenth of what an answer takes.
         sessions = SessionCache(limit: settings.cacheLimit / 4, seesEnds: seesEnds)
@@ -42,7 +46,7 @@ package final class AccessResources: Sendable {
             if settings.access.mode == .bearer {
                 let rules = settings.access.bearer.rules
                 jwtKeys = try JWTKeyFile(settings.access.bearer.keysFile) { path throws(KeyFileError) in
-                    VerifiedTokens(try JWTVerifier(keysOf: path, rules))
+                    VerifiedTokens(try JWTVerifier(keysOf: path, rules, report: report))
                 }
             } else {
                 jwtKeys = nil
@@ -122,6 +126,9 @@ extension AccessResources {
     }
 
     // MARK: - Reporting
+
+    /// How the keys for JWTs are used; nil without any.
+    var keySummary: String? { jwtKeys.map { "the keys for JWTs: \($0.content.verifier.keys.summary)" } }
 
     /// Logs and records the names of the keys that were added and removed.
     private func report(_ keys: APIKeys, since before: APIKeys, _ logger: Logger) {

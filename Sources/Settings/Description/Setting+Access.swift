@@ -86,8 +86,8 @@ extension Setting {
             ),
             takesEffect: .atStart,
             """
-            The signature algorithms of JWTs that are accepted. A key is used with one algorithm only: that of its alg, or
-            else the first one in this list for its kind. EdDSA is Ed25519.
+            The signature algorithms of JWTs that are accepted. A key with alg is used with that one only, a key without it
+            with those in this list for its kind: RSA keys with either RS or PS ones, whichever come first. EdDSA is Ed25519.
             """
         ),
         Setting(
@@ -108,11 +108,14 @@ extension Setting {
     private static let otherModes = [
         Setting(
             "access.header.name", \.access.headerName,
-            .text("empty, or the name of a header that the server does not read itself, without _", where: isHeader),
+            .text(
+                "empty, or the name of a header that the server does not read itself, without _: let the proxy rename it",
+                where: isHeader),
             takesEffect: .atStart,
             """
             The header with the user in mode header, such as Remote-User or X-Forwarded-User. It counts only from
-            trusted_proxies, which have to remove it from the requests of clients.
+            trusted_proxies, which have to remove it from the requests of clients. A name with _, such as OIDC_CLAIM_sub, is
+            refused, as clients could send it past many proxies with - instead: let the proxy send another name.
             """
         ),
         Setting(

@@ -54,16 +54,8 @@ struct ServerStatus: Encodable, Sendable {
     }
 
     struct Requests: Encodable, Sendable {
-        /// Errors, the most frequent first; only those that occurred.
-        let byCode: [Code]
-
-        struct Code: Encodable, Sendable {
-            /// Of HTTP.
-            let status: Int
-            /// The `errorCode` of the answer; 0 for none.
-            let code: Int
-            let count: UInt64
-        }
+        /// Errors by the `errorCode` of the answer; those that have not occurred are left out.
+        let byCode: [String: UInt64]
     }
 
     struct Connections: Encodable, Sendable {
@@ -267,9 +259,6 @@ extension ServerStatus.Access {
 extension ServerStatus.Requests {
     fileprivate init(_ server: Server) {
         let failed = server.contexts.requests.filter { [.refused, .failed].contains($0.outcome.kind) && $0.count > 0 }
-        let codes = Dictionary(failed.map { ($0.outcome, $0.count) }, uniquingKeysWith: +).map { outcome, count in
-            Code(status: outcome.statusNumber, code: outcome.errorCode, count: count)
-        }
-        self.init(byCode: codes.sorted { ($1.count, $0.status, $0.code) < ($0.count, $1.status, $1.code) })
+        self.init(byCode: Dictionary(failed.map { ("\($0.outcome.errorCode)", $0.count) }, uniquingKeysWith: +))
     }
 }

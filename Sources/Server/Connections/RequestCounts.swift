@@ -13,14 +13,11 @@ package final class RequestCounts: Sendable {
 
         package var kind: Response.Outcome { Response.Outcome(status, code) }
 
-        /// The number of the HTTP status.
-        package var statusNumber: Int { Int(status.rawValue) }
-
         /// The error code of the answer; 0 for none.
         package var errorCode: Int { Int(ErrorCode.number(of: status, code)) }
 
         fileprivate var labels: (status: String, code: String) {
-            ("\(statusNumber)", errorCode == 0 ? "none" : "\(errorCode)")
+            ("\(status.rawValue)", errorCode == 0 ? "none" : "\(errorCode)")
         }
     }
 

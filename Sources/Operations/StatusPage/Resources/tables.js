@@ -116,8 +116,8 @@ const MEANINGS = {
 
 const TABLES = [
   { card: "errors", title: "Errors by code", columns: ["code", "meaning", "a second", "in all"], empty: "none since the start",
-    rows: status => status.requests.by_code.map(({ status, code, count }) => ({ name: `${status} ${code}`, code, count })),
-    cells: (row, growth) => [`${row.code}`, MEANINGS[row.code], short(growth.rate(row.name)), short(row.count)] },
+    rows: status => Object.entries(status.requests.by_code).map(([name, count]) => ({ name, count })).sort((one, other) => other.count - one.count),
+    cells: (row, growth) => [row.name, MEANINGS[row.name], short(growth.rate(row.name)), short(row.count)] },
   { card: "loops", title: "Loops", columns: ["thread", "connections", "requests/s", "busy"],
     rows: status => status.loops.map(({ name, connections, requests, processor_seconds }) =>
       ({ name, count: requests, busy: processor_seconds, connections })),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -54,15 +55,15 @@ LOGGED = [
     (lines("PUT /token HTTP/1.1", HOST), "GET", ("PUT", "/token", "HTTP/1.1", 200)),
     (get("a", path="/other"), "GET", ("GET", None, "HTTP/1.1", 404)),
     (lines("GET /token HTTP/1.1", HOST, HOST), "GET", ("GET", "/token", "HTTP/1.1", 400)),
+    # Scanners send this, and programs that read logs want a word as the method.
+    (lines("PROPFIND / HTTP/1.1", HOST), "GET", ("other", None, "HTTP/1.1", 404)),
+    (b"\x03\x00\x00\x2f\r\n\r\n", "GET", ("other", None, "HTTP/1.1", 400)),
 ]
 
 
 def logged_requests(server):
     """Sends the requests and returns the answers; the log is complete when the server has stopped."""
-    responses = []
-    with Connection(server.address) as connection:
-        for data, method, _ in LOGGED:
-            responses.append(connection.exchange(data, method))
+    responses = [exchange(server.address, data, method) for data, method, _ in LOGGED]
     assert server.stop() == 0
     return responses
 
@@ -80,6 +81,31 @@ def test_the_combined_access_log_has_a_line_for_each_request(serve):
         assert found_fields[1] == method and found_fields[3] == protocol
         assert path is None or found_fields[2] == path
         assert (int(found_fields[4]), int(found_fields[5])) == (status, len(response.body))
+
+
+def test_programs_read_every_line_of_the_combined_access_log(serve, tmp_path):
+    """Not only those of requests that make sense."""
+    programs = [name for name in ("goaccess", "lnav") if shutil.which(name)]
+    if not programs:
+        pytest.skip("there is neither goaccess nor lnav")
+    server = serve({"access_log": "combined"})
+    logged_requests(server)
+    log = tmp_path / "access.log"
+    # goaccess decides by the first lines whether it knows the format.
+    log.write_text("".join(server.output().splitlines(keepends=True)[-2:] * 10))
+    if "goaccess" in programs:
+        report = tmp_path / "report.json"
+        subprocess.run(
+            ["goaccess", str(log), "--log-format=COMBINED", "--no-global-config", "--no-progress", "-o", str(report)],
+            capture_output=True, timeout=60, check=True)
+        general = json.loads(report.read_text())["general"]
+        assert (general["valid_requests"], general["failed_requests"]) == (20, 0)
+    if "lnav" in programs:
+        query = ";SELECT count(*) FROM access_log WHERE cs_method = 'other'"
+        done = subprocess.run(
+            ["lnav", "-n", "-c", query, "-c", ":write-csv-to -", str(log)], capture_output=True, text=True, timeout=60,
+            env={**os.environ, "HOME": str(tmp_path)}, check=True)
+        assert "20" in done.stdout.splitlines(), done.stdout + done.stderr
 
 
 MADE = re.compile(r"[0-9a-f]{16}")

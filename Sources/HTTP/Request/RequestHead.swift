@@ -134,6 +134,9 @@ package enum Method: Int, CaseIterable, Sendable {
         }
     }
 
+    /// The name, or `other`, as metrics and logs show it.
+    package var word: String { name.map { "\($0)" } ?? "other" }
+
     /// The method of a request line.
     init(_ name: ByteRange, in bytes: Span<UInt8>) {
         // The two that nearly all requests have.

@@ -84,8 +84,7 @@ package final class RequestCounts: Sendable {
         for (method, outcome, count) in rows
         where count > 0 || (outcome.status == .ok && [.get, .post].contains(method)) {
             let labels = outcome.labels
-            let label = method.name.map { "\($0)" } ?? "other"
-            text.add(["method": label, "status": labels.status, "code": labels.code], count)
+            text.add(["method": method.word, "status": labels.status, "code": labels.code], count)
         }
     }
 }

@@ -5,7 +5,8 @@ package import System
 
 /// Writes one line per request to the access log.
 ///
-/// Any thread. Text that clients choose freely is not logged: a path or method that the server does not know appears as `-`.
+/// Any thread. Text that clients choose freely is not logged: a path that the server does not know appears as `-`, and a method as
+/// `other`, because lnav and CrowdSec want a word there.
 struct AccessLog: Sendable {
     struct Entry {
         let client: String
@@ -73,7 +74,7 @@ private struct Line {
     mutating func add(json entry: AccessLog.Entry, _ listener: String) {
         add(#"{"time":""#, UTCTime.timestamp(entry.unixTime))
         add(#"","client":""#, entry.client)
-        add(#"","method":""#, entry.method.name.map { "\($0)" } ?? "-")
+        add(#"","method":""#, entry.method.word)
         add(#"","path":""#, entry.path ?? "-")
         add(#"","protocol":"HTTP/1."#, "\(entry.minorVersion)")
         add(#"","status":"#, "\(entry.status)")
@@ -93,7 +94,7 @@ private struct Line {
         add(entry.client, " - - [")
         // The time as in the common log format.
         add(UTCTime.text(entry.unixTime, "%d/%b/%Y:%H:%M:%S +0000"), "] \"")
-        add(entry.method.name.map { "\($0)" } ?? "-", " ")
+        add(entry.method.word, " ")
         add(entry.path ?? "-", " HTTP/1.")
         add("\(entry.minorVersion)", "\" ")
         add("\(entry.status)", " ")

@@ -44,23 +44,28 @@ package final class JWTVerifier: Sendable {
         let keys = try keys.keys(for: header.keyID)
         let payload = try Self.decode(token, parts.payload)
         let signature = try Self.decode(token, parts.signature)
+        let signed = token.extracting(0..<parts.payload.upperBound)
         var rejection: JWTRejection? = .otherAlgorithm
         for key in keys where rejection != nil {
-            let isAllowed = key.algorithms.contains(header.algorithm)
-            if isAllowed { rejection = .signature }
+            if key.algorithms.contains(header.algorithm) {
+                let isSigned = key.key.verify(signature.span, of: signed, header.algorithm)
+                rejection = isSigned ? nil : .signature
+                // Only a salt can be wrong in a signature by the key.
+                if isSigned || !header.algorithm.isPSS { continue }
+            }
             let name = "(\(key.name)) has signed with \(header.algorithm.rawValue)"
-            // Others are verified only to be reported: anybody could write another algorithm into a token.
-            guard isAllowed || !reported.withLock({ $0.contains(name) }),
-                key.key.verify(
-                    signature.span, of: token.extracting(0..<parts.payload.upperBound), header.algorithm)
-            else { continue }
-            if isAllowed {
-                rejection = nil
-            } else if reported.withLock({ $0.insert(name).inserted }) {
+            // Verified only to be reported: anybody could write another algorithm into a token.
+            if !reported.withLock({ $0.contains(name) }),
+                key.key.verify(signature.span, of: signed, header.algorithm, anySalt: true),
+                reported.withLock({ $0.insert(name).inserted })
+            {
+                let allowed = key.algorithms.isEmpty ? "no algorithm" : "only \(key.algorithms.text)"
                 report(
                     """
-                    a token that a key of the issuer \(name) is refused: the alg of the key and access.bearer.algorithms allow it \
-                    \(key.algorithms.isEmpty ? "no algorithm" : "only \(key.algorithms.text)")
+                    a token that a key of the issuer \(name) is refused: \
+                    \(rejection == .signature
+                        ? "its salt is not as long as the hash, as RFC 7518 (section 3.5) asks"
+                        : "the alg of the key and access.bearer.algorithms allow it \(allowed)")
                     """)
             }
         }

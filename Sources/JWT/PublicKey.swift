@@ -50,24 +50,28 @@ import JSON
     }
 
     /// Whether a signature, in the form of RFC 7518 (sections 3.3 to 3.5) and RFC 8037 (section 3.1), is this key's for some bytes.
-    func verify(_ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm) -> Bool {
+    ///
+    /// - Parameter anySalt: Whether also for PSS with a salt that is longer or shorter than the hash.
+    func verify(
+        _ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm, anySalt: Bool = false
+    ) -> Bool {
         // All signatures of a key have one length. OpenSSL checks it too, except for ECDSA, whose signatures it takes in DER.
         guard algorithm.keyType == type, signature.count == signatureLength else { return false }
         switch type {
-        case .rsa, .ed25519: return verifyEncoded(signature, of: signed, algorithm)
+        case .rsa, .ed25519: return verifyEncoded(signature, of: signed, algorithm, anySalt: anySalt)
         case .ellipticCurve(let curve):
             // OpenSSL refuses numbers that are 0 or not below the order of the curve's base point.
             let der = DER.sequence(
                 DER.integer(signature.bytes(0..<curve.length)),
                 DER.integer(signature.bytes(curve.length..<2 * curve.length))
             )
-            return verifyEncoded(der.span, of: signed, algorithm)
+            return verifyEncoded(der.span, of: signed, algorithm, anySalt: anySalt)
         }
     }
 
     /// - Parameter signature: In OpenSSL's form.
     private func verifyEncoded(
-        _ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm
+        _ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm, anySalt: Bool
     ) -> Bool {
         // An error that stayed in this thread's queue would be taken for one of a TLS session.
         defer { if ERR_peek_error() != 0 { ERR_clear_error() } }
@@ -75,7 +79,7 @@ import JSON
         defer { unsafe EVP_MD_CTX_free(context) }
         var parameters: OpaquePointer?
         guard unsafe EVP_DigestVerifyInit_ex(context, &parameters, algorithm.digest, nil, nil, key, nil) == 1,
-            unsafe !algorithm.isPSS || Self.usePSS(parameters)
+            unsafe !algorithm.isPSS || Self.usePSS(parameters, anySalt: anySalt)
         else { return false }
         return unsafe signature.withUnsafeBufferPointer { signature in
             unsafe signed.withUnsafeBufferPointer { signed in
@@ -87,9 +91,10 @@ import JSON
     }
 
     /// The mask uses the same hash, which is OpenSSL's default, and the salt is as long as the hash (RFC 7518, section 3.5).
-    private static func usePSS(_ parameters: OpaquePointer?) -> Bool {
+    private static func usePSS(_ parameters: OpaquePointer?, anySalt: Bool) -> Bool {
         unsafe EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1
-            && EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, RSA_PSS_SALTLEN_DIGEST) == 1
+            && EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, anySalt ? RSA_PSS_SALTLEN_AUTO : RSA_PSS_SALTLEN_DIGEST)
+                == 1
     }
 }
 

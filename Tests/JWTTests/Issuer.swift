@@ -55,10 +55,10 @@ enum Issuer {
     /// A signed token.
     static func token(
         _ header: String = header, _ claims: String = claims(), by key: SigningKey = p256, digest: String = "SHA256",
-        isPSS: Bool = false
+        isPSS: Bool = false, saltLength: Int32 = -1
     ) -> String {
         let signed = base64(header) + "." + base64(claims)
-        return signed + "." + base64(key.sign(Array(signed.utf8), digest: digest, isPSS: isPSS))
+        return signed + "." + base64(key.sign(Array(signed.utf8), digest: digest, isPSS: isPSS, saltLength: saltLength))
     }
 }
 

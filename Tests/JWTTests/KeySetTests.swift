@@ -216,6 +216,21 @@ struct KeySetTests {
             ])
     }
 
+    @Test func `a salt of another length is reported, whether the algorithm is allowed or not`() throws {
+        for (algorithms, reason) in [
+            ([JWTAlgorithm.ps256], "its salt is not as long as the hash, as RFC 7518 (section 3.5) asks"),
+            ([.rs256], "the alg of the key and access.bearer.algorithms allow it only RS256"),
+        ] {
+            let (verifier, reports) = try Self.reporting([Issuer.rsa.jwk(#","kid":"a""#)], algorithms)
+            for key in [SigningKey(.rsa(bits: 2048)), Issuer.rsa, Issuer.rsa] {
+                let token = Issuer.token(#"{"alg":"PS256","kid":"a"}"#, by: key, isPSS: true, saltLength: 222)
+                #expect(verifier.rejection(token) == (algorithms == [.ps256] ? .signature : .otherAlgorithm))
+            }
+            #expect(
+                reports.all == ["a token that a key of the issuer (kid a) has signed with PS256 is refused: \(reason)"])
+        }
+    }
+
     @Test func `a key without alg has each algorithm of the list that fits`() throws {
         let (verifier, reports) = try Self.reporting([Issuer.rsa.jwk(#","kid":"a""#)], [.rs256, .rs512])
         #expect(verifier.rejection(Issuer.token(#"{"alg":"RS256","kid":"a"}"#, by: Issuer.rsa)) == nil)

@@ -89,7 +89,8 @@ def test_a_header_counts_from_trusted_proxies_only(serve):
 
 
 def test_behind_a_proxy_that_does_not_say_whose_connection_it_is_a_header_shows_no_user(serve):
-    server = serve({**HEADER, "listen": "127.0.0.1:0?proxy-protocol=required"})
+    # Without the HTTPS rule, which would redirect such connections.
+    server = serve({**HEADER, "https": {"mode": "off"}, "listen": "127.0.0.1:0?proxy-protocol=required"})
     local = b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00"
     unspecified = b"\r\n\r\n\x00\r\nQUIT\n\x21\x00\x00\x00"
     for start in (b"PROXY UNKNOWN\r\n", b"PROXY UNKNOWN ::1 ::1 1 2\r\n", local, unspecified):

@@ -47,11 +47,11 @@ package final class JWTVerifier: Sendable {
         let signed = token.extracting(0..<parts.payload.upperBound)
         var rejection: JWTRejection? = .otherAlgorithm
         for key in keys where rejection != nil {
-            if key.algorithms.contains(header.algorithm) {
-                let isSigned = key.key.verify(signature.span, of: signed, header.algorithm)
-                rejection = isSigned ? nil : .signature
-                // Only a salt can be wrong in a signature by the key.
-                if isSigned || !header.algorithm.isPSS { continue }
+            let isAllowed = key.algorithms.contains(header.algorithm)
+            if isAllowed {
+                rejection = key.key.verify(signature.span, of: signed, header.algorithm) ? nil : .signature
+                // The issuer's own signatures can only have a wrong salt.
+                if rejection == nil || !header.algorithm.isPSS { continue }
             }
             let name = "(\(key.name)) has signed with \(header.algorithm.rawValue)"
             // Verified only to be reported: anybody could write another algorithm into a token.
@@ -63,7 +63,7 @@ package final class JWTVerifier: Sendable {
                 report(
                     """
                     a token that a key of the issuer \(name) is refused: \
-                    \(rejection == .signature
+                    \(isAllowed
                         ? "its salt is not as long as the hash, as RFC 7518 (section 3.5) asks"
                         : "the alg of the key and access.bearer.algorithms allow it \(allowed)")
                     """)

@@ -9,7 +9,7 @@ from administration import ADMINISTRATION, ask, metrics
 from certificates import Issued
 from doctor import of, said
 from http_client import Connection, get
-from server_process import run
+from server_process import run, until
 from test_tls import certificate_client, is_answered, s_client, serve_tls
 
 
@@ -47,7 +47,7 @@ def test_an_issuers_certificate_that_expires_is_told_of(serve, tmp_path, days, t
     leaf = Issued("localhost", intermediate, (-1, 4_000))
     server = serve_tls(serve, leaf.write(tmp_path, root, intermediate), settings=ADMINISTRATION)
     warning = f"a certificate that is sent with the server's own, that of intermediate, {text}"
-    assert warning in server.log()
+    until(lambda: warning in server.log())
     assert metrics(server)["token_cache_certificate_expiry_timestamp_seconds"] == intermediate.end.timestamp()
     assert any(found["text"].startswith(warning) for found in ask(server.administration[0], "GET", "/status")[1]["warnings"])
     assert warning in said(of(server), "Server", "warning")
@@ -84,5 +84,6 @@ def test_an_authority_that_is_too_weak_is_told_of(serve, tmp_path):
     client_ca, _ = strong.write(tmp_path, weak)
     server = serve_tls(serve, Issued("localhost").write(tmp_path), client_ca=str(client_ca))
     warning = f"{client_ca} holds 1 certificate authority whose time has passed or whose key is too weak"
-    assert warning in server.log() and warning in check_config(server)
+    until(lambda: warning in server.log())
+    assert warning in check_config(server)
     assert warning in said(of(server), "Server", "warning")

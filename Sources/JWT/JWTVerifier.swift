@@ -12,8 +12,9 @@ package final class JWTVerifier: Sendable {
     package let rules: JWTRules
     package let keys: JWTKeySet
     private let report: @Sendable (String) -> Void
-    /// The keys and algorithms of refused tokens that were reported; the issuer must have signed one, so they are few.
-    private let reported = Mutex<Set<String>>([])
+    /// The keys and algorithms of refused tokens that were reported, few as the issuer must have signed one, and the last second
+    /// in which a token was verified for that.
+    private let reported = Mutex((names: Set<String>(), second: Int64.min))
 
     /// Longest token in bytes: those with many groups in them reach 12 KiB.
     package static let tokenLimit = 16 << 10
@@ -54,10 +55,14 @@ package final class JWTVerifier: Sendable {
                 if rejection == nil || !header.algorithm.isPSS { continue }
             }
             let name = "(\(key.name)) has signed with \(header.algorithm.rawValue)"
-            // Verified only to be reported: anybody could write another algorithm into a token.
-            if !reported.withLock({ $0.contains(name) }),
-                key.key.verify(signature.span, of: signed, header.algorithm, anySalt: true),
-                reported.withLock({ $0.insert(name).inserted })
+            // Verified only to be reported, as anybody could write another algorithm into a token; so not each of them.
+            let isDue = reported.withLock { reported in
+                guard reported.second != unixTime, !reported.names.contains(name) else { return false }
+                reported.second = unixTime
+                return true
+            }
+            if isDue, key.key.verify(signature.span, of: signed, header.algorithm, anySalt: true),
+                reported.withLock({ $0.names.insert(name).inserted })
             {
                 let allowed = key.algorithms.isEmpty ? "no algorithm" : "only \(key.algorithms.text)"
                 report(

@@ -100,6 +100,8 @@ package final class SQLiteTokenStore: TokenStore {
 
     package func finishWrites() {
         runningPreloader.withLock { $0.take() }?.stop()
+        // They need the writer.
+        eraser.finish()
         writerThread.close()
     }
 

@@ -166,7 +166,7 @@ package final class Server: Sendable {
         // Otherwise a change since the last check would appear in neither log, as the next start takes the files as they are.
         await access.reloadChangedFiles(logger, [.apiKeys])
         // If a disk hangs here until the process ends, the audit log has no last line, as after a crash.
-        store.finishWrites()
+        await DispatchQueue(label: "last writes").run { [store] in store.finishWrites() }
         // Records their outcomes, also those of clients that have left.
         for context in contexts { await Task(executorPreference: context.loop) { context.loop.endOfTurn() }.value }
         if let audit { await auditQueue.run { audit.close() } }

@@ -106,6 +106,37 @@ def test_each_change_that_fails_is_in_the_log(shim, tmp_path):
     verify_audit(log, key=tmp_path / "first.key")
 
 
+def test_an_erasure_that_has_begun_is_recorded_before_the_server_ends(serve, shim, tmp_path):
+    access, key = session_settings(tmp_path / "keys")
+    log, data, ring = tmp_path / "audit.ndjson", tmp_path / "data", shim.disk / "keys"
+    make_audit_keys(tmp_path / "first.key", data)
+    # The erasures are recorded beside the key ring, and that disk is slow.
+    settings = {**access, **ADMINISTRATION, "audit": {"file": str(log)}, "sealing": {"key_ring": str(ring)}}
+    server = serve(settings, data=data, environment=shim.environment)
+    API(server, key).make_session("anna")
+    shim.set(sync_delay_microseconds=1 << 31)
+    with Connection(server.address) as connection:
+        connection.send(api_request(key, "DELETE", "/v1/users/anna"))
+        until(lambda: (shim.disk / "erasures.new").exists())
+        connection.reset()
+    server.send_signal()
+
+    def is_deaf():
+        try:
+            Connection(server.administration[0]).close()
+        except OSError:
+            return True
+        return False
+
+    # Now only the store and the audit log are left.
+    until(is_deaf)
+    shim.set(sync_delay_microseconds=0)
+    assert server.wait() == 0
+    assert (shim.disk / "erasures").exists()
+    last = events(log)[-1]
+    assert (last["action"], last["outcome"], last["actor"]) == ("erase_user", "ok", "api_key")
+
+
 def fill(server, session):
     """Reads until no further line fits into the file, which may not grow beyond a limit."""
     data = fetch(bearer(session)) * 50

@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import System
 import TokenStore
 
@@ -14,6 +15,8 @@ import TokenStore
 actor UserEraser {
     private let store: OpenDatabase
     private let executor = BlockingExecutor(label: "erasures")
+    /// How many erasures have begun and not ended.
+    private let underWay = Atomic<Int>(0)
 
     /// How long to wait for readers of an earlier state.
     private static let readerTime = Duration.seconds(30)
@@ -33,6 +36,24 @@ actor UserEraser {
 
     /// Erases a user.
     ///
+    /// - Parameter tell: Gets the outcome, on any thread.
+    nonisolated func begin(_ user: [UInt8], tell: @escaping @Sendable (Result<Erasure, StoreError>) -> Void) {
+        underWay.add(1, ordering: .relaxed)
+        Task {
+            do throws(StoreError) {
+                tell(.success(try await erase(user)))
+            } catch {
+                tell(.failure(error))
+            }
+            underWay.subtract(1, ordering: .releasing)
+        }
+    }
+
+    /// Waits for the erasures that have begun, as these must be recorded; blocks its thread.
+    nonisolated func finish() {
+        while underWay.load(ordering: .acquiring) > 0 { usleep(1_000) }
+    }
+
     /// After an error the user's rows may be gone or not; erasing again goes on from there.
     func erase(_ user: [UInt8]) async throws(StoreError) -> Erasure {
         let erased = try await store.writerThread.perform(writing: [user]) { (writer) throws(SQLiteError) in

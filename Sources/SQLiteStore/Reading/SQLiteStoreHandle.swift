@@ -137,13 +137,7 @@ final class SQLiteStoreHandle: StoreHandle, @unchecked Sendable {
         let number = erasureNumber
         erasureNumber += 1
         erasures[number] = completion
-        Task { [self] in
-            let outcome: Result<Erasure, StoreError>
-            do throws(StoreError) {
-                outcome = .success(try await eraser.erase(user))
-            } catch {
-                outcome = .failure(error)
-            }
+        eraser.begin(user) { [self] outcome in
             deliver { self.erasures.removeValue(forKey: number)?(outcome) }
         }
     }

@@ -76,18 +76,20 @@ enum Schema {
                 RETURN NULL;
             END $$
             """,
-            "CREATE TRIGGER check_key BEFORE DELETE ON sealing_key FOR EACH ROW EXECUTE FUNCTION check_key()",
+            "CREATE TRIGGER check_key BEFORE DELETE ON sealing_key \(checking)",
         ]
         + ["session", "token"].flatMap { table in
             [
                 "ALTER TABLE \(table) DROP CONSTRAINT IF EXISTS \(table)_key_number_fkey",
-                "CREATE TRIGGER check_new_key AFTER INSERT ON \(table) FOR EACH ROW EXECUTE FUNCTION check_key()",
+                "CREATE TRIGGER check_new_key AFTER INSERT ON \(table) \(checking)",
                 """
-                CREATE TRIGGER check_key AFTER UPDATE ON \(table) FOR EACH ROW
-                WHEN (OLD.key_number <> NEW.key_number) EXECUTE FUNCTION check_key()
+                CREATE TRIGGER check_key AFTER UPDATE ON \(table) FOR EACH ROW WHEN (OLD.key_number <> NEW.key_number)
+                EXECUTE FUNCTION check_key()
                 """,
             ]
         }
+
+    private static let checking = "FOR EACH ROW EXECUTE FUNCTION check_key()"
 
     private static let indexes = [
         // Finds the few removed tokens without reading all rows. Its column is one that a usual write does not change, so

@@ -1,5 +1,6 @@
 """The server's clock is wrong, or is set while it runs."""
 import json
+import time
 import urllib.request
 
 import pytest
@@ -68,6 +69,19 @@ def test_what_is_written_by_a_clock_that_is_behind_stays(clock, serve_by, restar
     assert body(server, "/token", b"unique_id=id&token_info=token") == STORED
     clock.set_clock(0)
     assert server.get("id") == found("token")
+
+
+# At the start and when the token is read, in seconds by which the clock is ahead: 1970, ten years ago, right, in the far future.
+WRONG = {"1970": (-int(time.time()) + DAY, 0), "2016": (-3650 * DAY, 0), "ahead": (0, 400 * DAY)}
+
+
+@pytest.mark.parametrize("start, end", WRONG.values(), ids=WRONG)
+def test_a_clock_that_is_set_hides_no_token(clock, serve_by, start, end):
+    clock.set_clock(start)
+    server = serve_by({**ADMINISTRATION, "retention": {"after_written": "90d"}})
+    assert body(server, "/token", b"unique_id=id&token_info=token") == STORED
+    clock.set_clock(end)
+    assert body(server, "/token?unique_id=id") == found("token")
 
 
 def test_a_session_that_the_command_makes_by_a_clock_that_is_behind_is_valid(clock, serve_by, tmp_path):

@@ -27,7 +27,7 @@ import Testing
         try await eventually { second.metrics.isExpiryHeld }
         #expect(events.all.contains { if case .expiryHeld = $0 { true } else { false } })
         #expect(try await SQLiteAdministrator(second).statistics().tokens == 1)
-        #expect(try await WaitingHandle.open(second).get("A") == nil, "it is not given out all the same")
+        #expect(try await WaitingHandle.open(second).get("A") == "B", "nor does it hide anything")
         // Without retention nothing is held.
         try await second.change(Retention())
         try await eventually { !second.metrics.isExpiryHeld }
@@ -37,6 +37,28 @@ import Testing
         defer { third.close() }
         try await eventually { try await SQLiteAdministrator(third).statistics().tokens == 0 }
         #expect(!third.metrics.isExpiryHeld)
+    }
+
+    @Test("what was written by a clock that turned out wrong is dated by the moment when the clock became right")
+    func misdated() async throws {
+        let folder = TemporaryDirectory()
+        let store = try SQLiteTokenStore(at: folder.path)
+        defer { store.close() }
+        let (now, hour) = (ExpiryClock.Reading.now, Int64(3_600))
+        func before(_ hours: Int64, wrongBy days: Int64 = 0) -> ExpiryClock.Reading {
+            ExpiryClock.Reading(wall: now.wall - hours * hour - days * 24 * hour, running: now.running - hours * hour)
+        }
+        store.state.clock.use { clock in
+            clock = ExpiryClock(saved: nil, at: before(14, wrongBy: 100))
+            clock.look(at: before(13))
+        }
+        let written = before(14, wrongBy: 99).wall
+        _ = await SQLiteAdministrator(store).store([(Token(id: [65], info: [66]), written)])
+        try await store.change(Retention(afterWritten: .seconds(86_400)))
+        try await eventually { !store.state.clock.use(\.holdsExpiry) }
+        #expect(try await WaitingHandle.open(store).get("A") == "B")
+        let reader = try SQLiteConnection(path: folder.path + "/tokens.db", mode: .readOnly)
+        #expect(try reader.integer("SELECT written_at FROM token") == Int(before(13).wall))
     }
 
     /// Changes the time of the last look in a store that nobody has open.

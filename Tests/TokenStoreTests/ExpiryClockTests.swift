@@ -45,8 +45,14 @@ import Testing
             for look in looks {
                 #expect(clock.holdsExpiry)
                 clock.look(at: reading(look, off: 900 * Self.day))
+                #expect(clock.expiryTime(at: reading(look, off: 900 * Self.day)) == Self.start + look)
             }
-            #expect(!clock.holdsExpiry)
+            // What was written by the former clock has to be dated again first.
+            #expect(clock.holdsExpiry && clock.misdated == Self.start..<reading(60, off: 900 * Self.day).wall)
+            clock.accept()
+            #expect(!clock.holdsExpiry && clock.misdated == nil)
+            let next = reading(20 * Self.hour, off: 900 * Self.day)
+            #expect(clock.expiryTime(at: next) == next.wall)
         }
     }
 
@@ -57,7 +63,10 @@ import Testing
             clock.look(at: reading(Int64(jump) * 11 * Self.hour, off: Int64(jump) * 10 * Self.day))
             #expect(clock.holdsExpiry)
         }
+        clock.accept()
+        #expect(clock.holdsExpiry)
         clock.look(at: reading(67 * Self.hour, off: 50 * Self.day))
+        clock.accept()
         #expect(!clock.holdsExpiry)
     }
 
@@ -67,10 +76,15 @@ import Testing
         for (stopped, isHeld) in [(0, false), (Self.day, false), (Self.day + 1, true), (-Self.day - 1, true)] {
             #expect(ExpiryClock(saved: Self.start - stopped, at: reading(0)).holdsExpiry == isHeld)
         }
-        for wild in [Int64.min, 0, .max] {
-            var clock = ExpiryClock(saved: wild, at: reading(0))
+        // How far back a start lies says nothing, unless its time was wrong for certain.
+        for (saved, misdated) in [
+            (Int64.min, 0..<Self.start), (0, 0..<Self.start), (Self.start - 90 * Self.day, nil), (.max, nil),
+        ] as [(Int64, Range<Int64>?)] {
+            var clock = ExpiryClock(saved: saved, at: reading(0))
             #expect(clock.holdsExpiry)
             clock.look(at: reading(12 * Self.hour))
+            #expect(clock.misdated == misdated)
+            clock.accept()
             #expect(!clock.holdsExpiry)
         }
     }

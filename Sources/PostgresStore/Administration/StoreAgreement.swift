@@ -72,7 +72,9 @@ final class StoreAgreement: Sendable {
             state.sealing.replace(.sealed(active.map { ring.activating($0.number) } ?? ring))
         }
         judge(nil, row)
-        state.clock.use { $0 = ExpiryClock(saved: row.lookedAt, at: .now) }
+        // Of a new store, the database's clock decides whether this machine's is right.
+        let database = connections.facts.map { Int64(time(nil)) + $0.clockDifference / 1_000_000 }
+        state.clock.use { $0 = ExpiryClock(saved: row.lookedAt ?? database, at: .now) }
         state.noteOpened()
     }
 

@@ -59,7 +59,11 @@ struct Sweeper {
     private mutating func begin() throws(StoreError) {
         retention = state.retention
         let reading = ExpiryClock.Reading.now
-        state.clock.use { $0.look(at: reading) }
+        // Rows are dated by the database's clock, should this machine's be wrong at the start.
+        state.clock.use {
+            $0.look(at: reading)
+            $0.accept()
+        }
         let hasSessions = try perform { (connection) throws(PostgresError) in
             try connection.integer("SELECT 1 FROM session LIMIT 1") != nil
         }

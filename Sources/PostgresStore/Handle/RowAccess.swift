@@ -28,7 +28,7 @@ final class RowAccess {
 
     /// The earliest time of writing, and the earliest expiration time in a token, that have not expired.
     var horizon: (written: Int64, expired: Int64) {
-        let horizon = state.retention.horizon(at: unixTime)
+        let horizon = state.retention.horizon(at: state.clock.expiryTime)
         return (horizon?.written ?? .min, horizon?.expired ?? .min)
     }
 
@@ -40,7 +40,7 @@ final class RowAccess {
         state.versions.note(version)
         let times = RowTimes(writtenAt: result.integer(row, 1), expiresAt: result.optionalInteger(row, 2))
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
-        guard deadline > unixTime else { return .nothing }
+        guard deadline > state.clock.expiryTime else { return .nothing }
         if result.isNull(row, 4) { return .longer }
         let keyNumber = Int(result.integer(row, 3))
         var tokenInfo: [UInt8] = []

@@ -91,7 +91,7 @@ final class TokenReader {
         let times = RowTimes(writtenAt: Int64(select.integer(at: 2)), expiresAt: select.optionalInteger(at: 3))
         guard !state.keepsForever else { return (times, .max) }
         let deadline = state.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
-        return deadline > Int64(time(nil)) ? (times, deadline) : nil
+        return deadline > state.clock.expiryTime ? (times, deadline) : nil
     }
 
     func beginSnapshot() throws(StoreError) {

@@ -128,7 +128,10 @@ final class RecoveringDatabase {
         do throws(StoreError) {
             outcomes = try perform(writing: changes.compactMap(\.writtenID)) { (writer) throws(SQLiteError) in
                 try writer.apply(
-                    changes, WriteRules(acceptance: state.sealing.acceptance, retention: state.retention))
+                    changes,
+                    WriteRules(
+                        acceptance: state.sealing.acceptance, retention: state.retention,
+                        expiryTime: state.clock.expiryTime))
             }
             noteLimit()
         } catch {

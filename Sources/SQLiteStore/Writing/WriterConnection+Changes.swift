@@ -5,6 +5,7 @@ import TokenStore
 struct WriteRules {
     let acceptance: Sealing.Acceptance
     let retention: Retention
+    let expiryTime: Int64
 }
 
 /// The changes of a group.
@@ -102,7 +103,7 @@ extension WriterConnection {
     private func find(_ key: RowKey, _ rules: WriteRules) throws(SQLiteError) -> TokenVersion? {
         guard let (version, times) = try table.find(key) else { return nil }
         let deadline = rules.retention.deadline(writtenAt: times.writtenAt, expiresAt: times.expiresAt)
-        return deadline > Int64(time(nil)) ? version : nil
+        return deadline > rules.expiryTime ? version : nil
     }
 
     // MARK: - Sessions

@@ -45,6 +45,28 @@ extension WriterConnection {
         return result
     }
 
+    /// Dates some tokens again that were written by a wrong clock.
+    ///
+    /// - Parameter misdated: Their times of writing; its end is the new one.
+    /// - Returns: Whether none is left that opens.
+    func redate(_ misdated: Range<Int64>) throws(SQLiteError) -> Bool {
+        let select = try SQLiteStatement(
+            "SELECT \(StoredToken.columns) FROM token WHERE written_at >= ?1 AND written_at < ?2", on: connection)
+        try select.bind(misdated.lowerBound, at: 1)
+        try select.bind(misdated.upperBound, at: 2)
+        return try transaction { () throws(SQLiteError) in
+            defer { select.reset() }
+            var (rows, bytes): ([(Row, TokenVersion)], Int) = ([], 0)
+            while rows.count < 256, bytes < Self.stepBytes, try select.step() {
+                let row = StoredToken(select)
+                let times = RowTimes(writtenAt: misdated.upperBound, expiresAt: row.times.expiresAt)
+                if let new = sealedAgain(row, select, &bytes, times) { rows.append((new, row.version)) }
+            }
+            for (row, version) in rows { _ = try table.replace(row, version) }
+            return rows.isEmpty
+        }
+    }
+
     /// Reads some sessions, and seals those again that are not sealed with the newest key.
     ///
     /// - Parameters:
@@ -78,9 +100,11 @@ extension WriterConnection {
     }
 
     /// The row of a token, sealed with the newest key; nil if it does not open.
-    private func sealedAgain(_ row: StoredToken, _ select: SQLiteStatement, _ bytes: inout Int) -> Row? {
+    private func sealedAgain(
+        _ row: StoredToken, _ select: SQLiteStatement, _ bytes: inout Int, _ times: RowTimes? = nil
+    ) -> Row? {
         do throws(SealingError) {
-            return try coder.row(of: try row.token(of: select, &coder, &bytes).get(), row.times)
+            return try coder.row(of: try row.token(of: select, &coder, &bytes).get(), times ?? row.times)
         } catch {
             return nil
         }

@@ -266,6 +266,14 @@ final class WriterThread: Sendable {
                 guard isExpiring(database) else { return }
                 let now = ExpiryClock.Reading.now
                 state.clock.use { $0.look(at: now) }
+                if let misdated = state.clock.use(\.misdated) {
+                    isDone = false
+                    let isRedated = try database.perform { (writer) throws(SQLiteError) in
+                        retention.afterWritten == nil ? true : try writer.redate(misdated)
+                    }
+                    if isRedated { state.clock.use { $0.accept() } }
+                    return
+                }
                 guard state.clock.mayDelete(report) else { return }
                 state.observer?.willExpire(until: now.wall)
                 (removed, ended, isDone) = try database.perform { (writer) throws(SQLiteError) in

@@ -73,8 +73,8 @@ extension Setting {
             """
             Delete a token when it was not written for this long, such as 90d; off keeps tokens forever, as token.php does.
 
-            No token is deleted for twelve hours after the clock has jumped by more than a day or the server was stopped for
-            more than a day. Turning this on delays writes once, by about a second per million tokens, while an index is built.
+            No token expires for twelve hours after the clock has jumped by more than a day or the server was stopped for more
+            than a day. Turning this on delays writes once, by about a second per million tokens, while an index is built.
             """
         ),
         Setting(

@@ -64,7 +64,7 @@ package struct Retention: Hashable, Sendable {
     }
 }
 
-/// The time by which a store dates what it writes, and what it deletes: the wall clock, held against an `ExpiryClock`.
+/// The time by which a store dates what it writes, and what it hides and deletes: the wall clock, held against an `ExpiryClock`.
 ///
 /// A machine may serve before it has set its clock. A token that it dated 400 days back would be deleted as soon as the clock is
 /// right. So this time is never set back by more than a day, not by a restart either, unless the earlier time stays for twelve
@@ -85,6 +85,13 @@ package final class StoreClock: Sendable {
         let wall = Int64(time(nil))
         guard wall < trusted.load(ordering: .relaxed) else { return wall }
         return use { $0.unixTime(at: .now) }
+    }
+
+    /// The time by which tokens expire, in seconds since 1970: while nothing is deleted, nothing is hidden by the new time either.
+    package var expiryTime: Int64 {
+        let wall = Int64(time(nil))
+        guard wall - trusted.load(ordering: .relaxed) > ExpiryClock.tolerance else { return wall }
+        return use { $0.expiryTime(at: .now) }
     }
 
     /// Whether nothing that has expired is deleted, as the clock has jumped.
@@ -122,6 +129,8 @@ package final class StoreClock: Sendable {
 /// - the wall clock is right again, give or take a day;
 /// - both have agreed for twelve hours since the jump: nobody has corrected the clock, so it is taken as right.
 ///
+/// If the later time of two is taken as right, what was written by the earlier one is misdated: callers first date it again.
+///
 /// It is unknown how long a server was stopped. So the time of the last comparison is stored, and a start more than a
 /// day away from it counts as a jump: after days without the server, deleting begins twelve hours late.
 ///
@@ -143,11 +152,15 @@ package struct ExpiryClock: Sendable {
     package static let tolerance: Int64 = 86_400
     /// Seconds for which they must agree after a jump.
     package static let confirmation: Int64 = 12 * 3_600
+    /// Before 2026 this program did not exist.
+    private static let beginning: Int64 = 1_767_225_600
     /// Seconds after which the time of the last comparison is stored again.
     package static let savingInterval: Int64 = 3_600
 
     /// The last reading that was trusted.
     fileprivate private(set) var trusted: Reading
+    /// From this time on, the clock was trusted without a jump; 0 if it was wrong for certain.
+    private var era: Int64
     /// The first and the last readings since a jump, until it is known whether the clock is right.
     private var jump: (first: Reading, last: Reading)?
     private var saved: Int64?
@@ -161,6 +174,7 @@ package struct ExpiryClock: Sendable {
         let saved = saved.map { min(max($0, 0), 1 << 40) }
         self.saved = saved
         trusted = Reading(wall: saved ?? now.wall, running: now.running)
+        era = trusted.wall < Self.beginning ? 0 : now.wall
         look(at: now)
     }
 
@@ -178,17 +192,40 @@ package struct ExpiryClock: Sendable {
         }
         if let first = jump?.first, let last = jump?.last, !Self.isFar(now, from: last) {
             jump = (first, now)
-            if now.running - first.running >= Self.confirmation { (trusted, jump) = (now, nil) }
+            if misdated == nil { accept() }
         } else {
             jump = (now, now)
         }
     }
 
+    /// Times of writing that a clock has given which is now known to have been wrong; the callers date these rows by the end of the
+    /// range, and then `accept`.
+    package var misdated: Range<Int64>? {
+        guard isConfirmed, let right = jump?.first.wall, era < right else { return nil }
+        return era..<right
+    }
+
+    private var isConfirmed: Bool { jump.map { $0.last.running - $0.first.running >= Self.confirmation } ?? false }
+
+    /// Takes the clock as right if it has agreed for long enough.
+    package mutating func accept() {
+        guard isConfirmed, let last = jump?.last else { return }
+        (trusted, era, jump) = (last, last.wall, nil)
+    }
+
     /// The wall clock's time, or that which is expected if it is set back by more.
     mutating func unixTime(at now: Reading) -> Int64 {
         look(at: now)
-        return max(now.wall, trusted.wall + now.running - trusted.running)
+        return max(now.wall, expected(at: now))
     }
+
+    /// The wall clock's time, or that which is expected if it has jumped ahead.
+    mutating func expiryTime(at now: Reading) -> Int64 {
+        look(at: now)
+        return jump == nil ? now.wall : min(now.wall, expected(at: now))
+    }
+
+    private func expected(at now: Reading) -> Int64 { trusted.wall + now.running - trusted.running }
 
     private static func isFar(_ now: Reading, from last: Reading) -> Bool {
         !(-tolerance...tolerance).contains(deviation(now, from: last))

@@ -114,8 +114,13 @@ package struct TCPStream: ~Copyable {
     }
 
     /// Calls a handler when the connection is lost, unless it returns a reason why there is no wait.
-    package func waitUntilLost(until deadline: MonotonicTime, calling handler: any ReadinessHandler) -> WakeReason? {
-        loop.wait(for: .hangUp, of: id, until: deadline, isIdle: false, calling: handler)
+    ///
+    /// - Parameter orWritable: Whether it is also called when writing may succeed.
+    package func waitUntilLost(
+        orWritable: Bool, until deadline: MonotonicTime, calling handler: any ReadinessHandler
+    ) -> WakeReason? {
+        let needs = orWritable ? tls?.writingNeeds ?? .writable : []
+        return loop.wait(for: needs.union(.hangUp), of: id, until: deadline, isIdle: false, calling: handler)
     }
 
     /// Ends the wait of a handler, which is then not called.

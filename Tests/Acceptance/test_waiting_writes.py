@@ -73,6 +73,26 @@ def begin_write(shim, client):
     until(lambda: (shim.data / "tokens.db-wal").stat().st_size > 0)
 
 
+def test_answers_that_are_ready_leave_while_a_later_one_waits_for_the_disk(start, shim, connect, tmp_path):
+    socket = tmp_path / "http.sock"
+    server = start({"listen": ["127.0.0.1:0", f"unix:{socket}"], "store": {"queue": {"max_wait": "60s"}}})
+    assert server.post("known", "x" * 4_000) == STORED
+    shim.set(sync_delay_microseconds=STOPPED)
+    # Nothing is read yet, so the sockets take a part of the answers. How much is not known (some 200 KiB), so each asks for more.
+    clients = {count: connect(socket) for count in range(1, 80, 2)}
+    for count, client in clients.items():
+        client.send(get("known") * count + post(f"id{count}", "x"))
+    # By then the server has read them all.
+    for _ in range(5):
+        assert server.get("known") == found("x" * 4_000)
+    for count, client in clients.items():
+        for _ in range(count):
+            assert client.receive().body == found("x" * 4_000)
+    shim.set(sync_delay_microseconds=0)
+    for client in clients.values():
+        assert client.receive().body == STORED
+
+
 def test_writes_behind_one_that_does_not_end_fail_in_time_and_further_ones_at_once(start, shim, connect):
     server = start({"store": {"queue": {"max_wait": "1s"}}})
     shim.set(sync_delay_microseconds=STOPPED)

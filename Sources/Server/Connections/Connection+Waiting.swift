@@ -9,7 +9,7 @@ extension Connection {
     mutating func begin(
         _ answer: PendingAnswer, since: MonotonicTime?, on context: LoopContext, for driver: ConnectionDriver
     ) {
-        // Answers to earlier requests need not wait for this one. What the socket does not take is sent with this one.
+        // Answers to earlier requests need not wait for this one.
         if !output.isEmpty, !sendNow(on: context), case .closed = state { return }
         guard let since = dropRequest(for: answer, since: since, on: context) else {
             return answer.takesLong
@@ -33,19 +33,33 @@ extension Connection {
             return yieldToOthers()
         }
         state = .waiting(answer, since: since)
+        _ = wait(for: answer, since, on: context, for: driver)
+    }
+
+    /// Waits for a pending answer, and meanwhile for the client to read what is left of earlier ones.
+    private mutating func wait(
+        for answer: PendingAnswer, _ since: MonotonicTime, on context: LoopContext, for driver: ConnectionDriver
+    ) -> Bool {
         let deadline = answer.timeLimit.map { context.loop.now + Nanoseconds($0) } ?? .never
-        guard let reason = stream.waitUntilLost(until: deadline, calling: driver) else { return }
-        _ = endWait(for: answer, since, after: reason, on: context)
+        guard let reason = stream.waitUntilLost(orWritable: !output.isEmpty, until: deadline, calling: driver) else {
+            return false
+        }
+        return endWait(for: answer, since, after: reason, on: context, for: driver)
     }
 
     /// Ends the wait for an answer that has not come.
     ///
     /// - Parameter reason: Why the loop has ended the wait.
     mutating func endWait(
-        for answer: PendingAnswer, _ since: MonotonicTime, after reason: WakeReason, on context: LoopContext
+        for answer: PendingAnswer, _ since: MonotonicTime, after reason: WakeReason, on context: LoopContext,
+        for driver: ConnectionDriver
     ) -> Bool {
         switch reason {
         case .ready:
+            if !stream.isBroken {
+                _ = sendNow(on: context)
+                if case .waiting = state { return wait(for: answer, since, on: context, for: driver) }
+            }
             // The client has disconnected. The read or write that was begun still runs to its end.
             answer.abandon()
             return close()

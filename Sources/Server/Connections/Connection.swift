@@ -100,7 +100,7 @@ struct Connection: ~Copyable {
         steps = 0
         let goesOn =
             switch state {
-            case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: context)
+            case .waiting(let answer, let since): endWait(for: answer, since, after: reason, on: context, for: driver)
             // In all other states, sending the output comes first.
             case _ where !output.isEmpty: reason == .ready ? send(on: context, for: driver) : close()
             case .reading(let part, let deadline):

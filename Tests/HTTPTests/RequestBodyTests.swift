@@ -21,7 +21,10 @@ import Testing
         arguments: [
             ("\r\n", Refusal.malformedChunkSize), ("x\r\n", .malformedChunkSize), ("-1\r\n", .malformedChunkSize),
             ("+1\r\n", .malformedChunkSize), ("0x1\r\n", .malformedChunkSize), (" 1\r\n", .malformedChunkSize),
-            ("1 \r\n", .malformedChunkSize), ("100000000\r\n", .malformedChunkSize),
+            ("1 \r\n", .malformedChunkSize), ("1 \t\r\n", .malformedChunkSize),
+            ("1 a;b\r\n", .malformedChunkSize), ("1 ;\n", .bareLineFeed), ("1\r;a\r\n", .malformedChunkSize),
+            ("1 ;a\r=b\r\n", .malformedChunkSize), ("1\u{b};a\r\n", .malformedChunkSize),
+            ("100000000\r\n", .malformedChunkSize),
             ("1;\u{1}\r\n", .malformedChunkSize), ("1\n", .bareLineFeed), ("1\r\nab\r\n", .malformedChunkEnd),
             ("1\r\na\n", .malformedChunkEnd), ("0\r\nX : y\r\n\r\n", .malformedFieldName),
             ("0\r\n y\r\n\r\n", .foldedField), ("1;" + String(repeating: "a", count: 256), .chunkLineTooLong),
@@ -57,6 +60,14 @@ import Testing
         #expect(fits.requests == ["POST /? keep [xxxxxxxxxx]"])
         let exceeds = read(head + String(repeating: chunk, count: 10) + "1;e\r\n", limits: limits)
         #expect(exceeds.end == "refused chunkExtensionsTooLong")
+    }
+
+    @Test(arguments: ["3;a=b", "3 ;a=b", "3\t ; a = b", "3 ; a=\"b c\" \t; d", "3;", "3 ;"])
+    func `blanks may surround the signs of chunk extensions`(line: String) {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        let input = head + line + "\r\nabc\r\n0 ;e\r\n\r\n"
+        #expect(read(input).requests == ["POST /? keep [abc]"])
+        #expect(read(input, pieces: Array(repeating: 1, count: input.utf8.count)).requests == ["POST /? keep [abc]"])
     }
 
     @Test(arguments: ["\r\n", "\r"])

@@ -99,7 +99,7 @@ struct ChunkedBody {
         return read..<(lineFeed - 1)
     }
 
-    /// `1*HEXDIG`, then nothing or `;` and extensions, which are ignored.
+    /// `1*HEXDIG`, then nothing or extensions, which are ignored: blanks and tabs may precede their `;`, but nothing else.
     private static func size(
         _ line: Range<Int>, of bytes: Span<UInt8>
     ) throws(Refusal) -> (size: Int, digits: Int) {
@@ -114,9 +114,10 @@ struct ChunkedBody {
         guard index > line.lowerBound else { throw .malformedChunkSize }
         let digits = index - line.lowerBound
         guard index < line.upperBound else { return (size, digits) }
-        guard bytes[index] == UInt8(ascii: ";"), bytes.all(index..<line.upperBound, in: ByteClass.fieldValue) else {
-            throw .malformedChunkSize
-        }
+        let rest = bytes.trimmed(ByteRange(index, line.upperBound))
+        guard !rest.isEmpty, bytes[Int(rest.start)] == UInt8(ascii: ";"),
+            bytes.all(rest.indices, in: ByteClass.fieldValue)
+        else { throw .malformedChunkSize }
         return (size, digits)
     }
 }

@@ -7,6 +7,7 @@ extension FuzzTarget {
         "requests",
         words: [
             "\r\n", "\r\n\r\n", "\r", "\n", " ", "\t", ":", ",", ";", "\0", "\u{ff}", "0\r\n\r\n", "f\r\n", "1;a=b\r\n",
+            "1 ;a\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST /t HTTP/1.1\r\n", "HTTP/1.0", "HTTP/2.0", "OPTIONS * ",
             "CONNECT ",
             "http://b:1/", "https://[::1]", "?a=b", "%2e", "Host: b\r\n", "Content-Length: 5\r\n", "Content-Length: ",
@@ -303,7 +304,7 @@ struct RequestModel {
             let rest = line.dropFirst(digits.count)
             extensions += rest.count
             guard (1...8).contains(digits.count), let size = Int(digits.string, radix: 16),
-                rest.isEmpty || rest.first == ";",
+                rest.isEmpty || rest.trimmed.first == ";",
                 rest.allSatisfy(\.isInFieldValue), extensions <= limits.head, size <= limits.body - body.count
             else { throw Refused() }
             if size == 0 { break }

@@ -111,6 +111,10 @@ import Testing
         var whole: [UInt8] = []
         FoundAnswer.append(tokenInfo, to: &whole)
         var answer = LongAnswer(tokenInfo)
+        var steps = 1
+        while !answer.measure() { steps += 1 }
+        // A long one is not measured in one step.
+        #expect(steps == 1 + tokenInfo.count / (256 << 10))
         var pieces: [UInt8] = []
         while !answer.isComplete {
             let start = pieces.count

@@ -188,10 +188,10 @@ package final class TokenService {
     }
 
     private func waiting(
-        for read: StoredRead, takesLong: Bool = false, work: ((PendingAnswer) -> Void)? = nil
+        for read: StoredRead, bytes: Int = 0, takesLong: Bool = false, work: ((PendingAnswer) -> Void)? = nil
     ) -> PendingAnswer {
         PendingAnswer(
-            bytes: Token.waitingBytes(id: read.id, info: []), timeLimit: timeLimit, takesLong: takesLong,
+            bytes: bytes + Token.waitingBytes(id: read.id, info: []), timeLimit: timeLimit, takesLong: takesLong,
             failure: { [self] in failed(read, $0) }, work: work)
     }
 
@@ -217,10 +217,11 @@ package final class TokenService {
     private func fetchLong(_ read: StoredRead) -> Answer {
         .later(
             waiting(for: read, takesLong: true) { [self] pending in
-                let completion = pending.completion { (fetched: Fetched) in
+                let completion = pending.completion { [self] (fetched: Fetched) in
                     // It was long a moment ago: otherwise there is nothing now, or the store does not do what it was asked for.
                     guard case .found(let tokenInfo, _, let version) = fetched else { return .now(.notFound) }
-                    return .inPieces(LongAnswer(tokenInfo, version: read.showsVersion ? version.rawValue : nil))
+                    let answer = LongAnswer(tokenInfo, version: read.showsVersion ? version.rawValue : nil)
+                    return measured(answer, for: read)
                 }
                 do throws(StoreError) {
                     let fetched = try handle.fetch(read.id, upTo: .max, if: read.session, orLater: { completion })
@@ -228,6 +229,16 @@ package final class TokenService {
                 } catch {
                     completion(.failure(error))
                 }
+            })
+    }
+
+    /// Measures a long answer, one step at a time.
+    private func measured(_ answer: consuming LongAnswer, for read: StoredRead) -> Answer {
+        if answer.measure() { return .inPieces(answer) }
+        let rest = answer
+        return .later(
+            waiting(for: read, bytes: rest.capacity, takesLong: true) { [self] in
+                $0.finish(measured(rest, for: read))
             })
     }
 

@@ -13,18 +13,31 @@ package enum JSONText {
 
     /// Appends a part of a text, which must not end within a UTF-8 sequence.
     package static func appendEscaped(_ text: Span<UInt8>, to output: inout [UInt8]) {
-        // For a short text, reserving room for the worst case costs less than measuring it first.
-        let length = text.count <= shortText ? 6 * text.count : escapedLength(of: text)
-        output.append(addingCapacity: length + EscapeWriter.slack) { output in
-            unsafe output.withUnsafeMutableBufferPointer { room, count in
-                var writer = unsafe EscapeWriter(room[count...])
-                append(text, to: &writer)
-                count += writer.count
+        var start = 0
+        while start < text.count {
+            let end = end(ofPartFrom: start, of: text, longest: 2 << 10)
+            let part = text.extracting(start..<end)
+            // Reserving room for the worst case costs less than measuring a part first.
+            output.append(addingCapacity: 6 * part.count + EscapeWriter.slack) { output in
+                unsafe output.withUnsafeMutableBufferPointer { room, count in
+                    var writer = unsafe EscapeWriter(room[count...])
+                    append(part, to: &writer)
+                    count += writer.count
+                }
             }
+            start = end
         }
     }
 
-    private static let shortText = 4 << 10
+    /// Where a part of a text ends, which may be escaped or measured by itself.
+    static func end(ofPartFrom start: Int, of text: Span<UInt8>, longest: Int) -> Int {
+        let end = start + longest
+        guard end < text.count else { return text.count }
+        // A character has at most three continuation bytes. If there are four in a row, the text is not UTF-8, and it may be
+        // cut before the fourth.
+        for end in (end - 3...end).reversed() where text[end] & 0xc0 != 0x80 { return end }
+        return end
+    }
 
     /// The number of bytes that `appendEscaped` appends for a text.
     package static func escapedLength(of text: Span<UInt8>) -> Int {
@@ -59,6 +72,13 @@ package enum JSONText {
         }
     }
 
+    /// Some bytes of a text together, in memory order.
+    @inline(__always)
+    private static func word<Word: FixedWidthInteger & BitwiseCopyable>(of text: Span<UInt8>, at index: Int) -> Word {
+        // All bit patterns are valid.
+        unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: Word.self)
+    }
+
     // MARK: - ASCII
 
     /// Eight bytes, tested together.
@@ -73,8 +93,7 @@ package enum JSONText {
         let bytes: UInt64
 
         init(_ text: Span<UInt8>, at index: Int) {
-            // All bit patterns are valid.
-            bytes = unsafe text.bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
+            bytes = JSONText.word(of: text, at: index)
         }
 
         /// Whether no byte needs an escape.
@@ -116,27 +135,36 @@ package enum JSONText {
 
     // MARK: - Beyond ASCII
 
-    /// Appends the characters up to the next one of ASCII, and returns where that is.
+    /// Appends the character at an index, which is not of ASCII, or all up to the next one of ASCII, and returns where it ends.
     private static func appendNonASCII(
         _ text: Span<UInt8>, from start: Int, to output: inout some EscapeOutput
     ) -> Int {
+        if start + 4 <= text.count {
+            // The masks select the bits that mark the first byte of a character and the others.
+            let bytes = UInt32(littleEndian: word(of: text, at: start))
+            if bytes & 0xc0e0 == 0x80c0, bytes & 0x1e != 0 {
+                output.append(codeUnit: (bytes & 0x1f) << 6 | bytes >> 8 & 0x3f)
+                return start + 2
+            }
+            let third = (bytes & 0x0f) << 12 | bytes >> 2 & 0xfc0 | bytes >> 16 & 0x3f
+            if bytes & 0xc0_c0f0 == 0x80_80e0, third >= 0x800, third & 0xf800 != 0xd800 {
+                output.append(codeUnit: third)
+                return start + 3
+            }
+            let fourth = (bytes & 0x07) << 18 | (bytes & 0x3f00) << 4 | bytes >> 10 & 0xfc0 | bytes >> 24 & 0x3f
+            if bytes & 0xc0c0_c0f8 == 0x8080_80f0, fourth >= 0x10000, fourth < 0x110000 {
+                output.append(codeUnit: 0xd7c0 + fourth >> 10)
+                output.append(codeUnit: 0xdc00 + fourth & 0x3ff)
+                return start + 4
+            }
+        }
+        // The end of the text, or bytes that are not UTF-8.
         var end = start + 1
         while end < text.count, text[end] >= 0x80 { end += 1 }
-        for unit in String(decoding: text.bytes(start..<end), as: UTF8.self).utf16 { output.append(escape(of: unit)) }
+        for unit in String(decoding: text.bytes(start..<end), as: UTF8.self).utf16 {
+            output.append(codeUnit: UInt32(unit))
+        }
         return end
-    }
-
-    /// `\uxxxx`.
-    private static func escape(of unit: UInt16) -> Escape {
-        let start = UInt64(UInt8(ascii: "\\")) | UInt64(UInt8(ascii: "u")) << 8
-        let digits = UInt64(hexadecimal[Int(unit >> 8)]) | UInt64(hexadecimal[Int(unit & 0xff)]) << 16
-        return Escape(bytes: start | digits << 16, length: 6)
-    }
-
-    /// The two hexadecimal digits of a byte, the first one lowest.
-    private static let hexadecimal: [UInt16] = (UInt8.min...UInt8.max).map { byte in
-        let digits = Array("0123456789abcdef".utf8)
-        return UInt16(digits[Int(byte >> 4)]) | UInt16(digits[Int(byte & 0xf)]) << 8
     }
 }
 
@@ -152,6 +180,8 @@ private protocol EscapeOutput {
     /// Takes eight bytes in memory order.
     mutating func append(_ bytes: UInt64)
     mutating func append(_ escape: JSONText.Escape)
+    /// Takes `\uxxxx` for a UTF-16 code unit.
+    mutating func append(codeUnit: UInt32)
 }
 
 private struct EscapeCounter: EscapeOutput {
@@ -159,6 +189,7 @@ private struct EscapeCounter: EscapeOutput {
 
     mutating func append(_ bytes: UInt64) { count += 8 }
     mutating func append(_ escape: JSONText.Escape) { count += Int(escape.length) }
+    mutating func append(codeUnit: UInt32) { count += 6 }
 }
 
 /// Writes escaped text into reserved memory.
@@ -187,5 +218,14 @@ private struct EscapeCounter: EscapeOutput {
     mutating func append(_ escape: JSONText.Escape) {
         append(escape.bytes.littleEndian)
         count -= 8 - Int(escape.length)
+    }
+
+    mutating func append(codeUnit: UInt32) {
+        // A hexadecimal digit in each byte, the first one lowest.
+        let digits = codeUnit >> 12 | codeUnit & 0xf00 | (codeUnit & 0xf0) << 12 | (codeUnit & 0xf) << 24
+        // 6 more carry those from ten on into bit 4; the letters begin 0x27 behind the digits.
+        let letters = (digits + 0x0606_0606) >> 4 & 0x0101_0101
+        let start = UInt64(UInt8(ascii: "\\")) | UInt64(UInt8(ascii: "u")) << 8
+        append(JSONText.Escape(bytes: start | UInt64(digits + 0x3030_3030 + letters * 0x27) << 16, length: 6))
     }
 }

@@ -34,6 +34,14 @@ import Testing
     }
 
     @Test
+    func `a redirect without content names no type of it`() {
+        let location = Array("https://a/".utf8)
+        #expect(!encoded(Response(status: .found, body: [], location: location)).contains("\r\nContent-Type"))
+        let created = Response(status: .created, body: Array("{}".utf8), location: location)
+        #expect(encoded(created).contains("\r\nContent-Type: application/json\r\n"))
+    }
+
+    @Test
     func `the head says what becomes of the connection`() {
         let response = Response(status: .badRequest, body: [])
         #expect(encoded(response).contains("Connection") == false)

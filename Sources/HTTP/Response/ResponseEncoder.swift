@@ -86,6 +86,8 @@ package final class ResponseEncoder: Sendable {
     ) {
         func append(_ text: String) { output.append(contentsOf: text.utf8) }
         append("HTTP/1.1 \(response.status.rawValue) \(response.status.reason)")
+        // A redirect has no content whose type could be told.
+        if response.extras?.location == nil || !response.body.isEmpty { output.append(contentsOf: Parts.contentType) }
         output.append(contentsOf: Parts.commonFields)
         output.append(contentsOf: date)
         if traits.sendsHSTS { output.append(contentsOf: Parts.transportSecurity) }
@@ -143,16 +145,16 @@ package final class ResponseEncoder: Sendable {
     }
 
     private enum Parts {
+        static let contentType = Array("\r\nContent-Type: application/json".utf8)
         static let commonFields = Array(
             """
             \r
-            Content-Type: application/json\r
             Cache-Control: no-store\r
             X-Content-Type-Options: nosniff\r
             Date:\u{20}
             """.utf8
         )
-        static let okHead = Array("HTTP/1.1 200 OK".utf8) + commonFields
+        static let okHead = Array("HTTP/1.1 200 OK".utf8) + contentType + commonFields
         /// For a year, browsers use only https once they have had an answer over it.
         static let transportSecurity = Array("\r\nStrict-Transport-Security: max-age=31536000".utf8)
         static let requestID = Array("\r\nX-Request-Id: ".utf8)

@@ -19,6 +19,7 @@ package struct TokenPHPFile: Hashable, Sendable {
         case empty
         case notAnID = "not_an_id"
         case contentNotText = "content_not_text"
+        case lost
         case tooLarge = "too_large"
         case unreadable
         case notAFileName = "not_a_file_name"
@@ -34,6 +35,7 @@ package struct TokenPHPFile: Hashable, Sendable {
             case .empty: "the file is empty: the token info was not UTF-8, and token.php lost it"
             case .notAnID: "no client can request the id, which is not UTF-8, has a tag, or more than 1024 bytes"
             case .contentNotText: "the token info is not UTF-8, and cannot be put into a JSON answer"
+            case .lost: "the JSON in the file is cut off, or has no text: token.php lost the token info"
             case .tooLarge: "the file is larger than 64 MiB"
             case .unreadable: "the file cannot be read; try again as its owner or root"
             case .notAFileName: "the id cannot be a file's name, as it has a slash, or more than 251 bytes"
@@ -82,38 +84,44 @@ extension TokenPHPFile {
         return content + [UInt8(ascii: "\"")]
     }
 
-    /// The token info in a file's content: a JSON string, or an object with the single member `token_info`, as variants of token.php
-    /// write it; anything else is the token info itself.
-    package static func tokenInfo(in content: [UInt8]) -> [UInt8] {
+    /// The token info in a file's content: a JSON string, or the member `token_info` of an object, as variants of token.php write it;
+    /// any other object or text is the token info itself.
+    ///
+    /// White space around JSON is no content, as for PHP's `json_decode`.
+    ///
+    /// - Throws: `lost` if there is no string, as token.php would not have answered with one.
+    package static func tokenInfo(in content: [UInt8]) throws(SkipReason) -> [UInt8] {
+        let bytes = content.span
+        var cursor = JSONCursor(position: 0, end: content.count)
+        cursor.skipSpace(bytes)
         do throws(JSONCursor.Malformed) {
-            switch content.first {
-            case UInt8(ascii: "\""): return try string(content)
-            case UInt8(ascii: "{"): return try member(content)
+            let found: [UInt8]?
+            switch cursor.peek(bytes) {
+            case UInt8(ascii: "\""): found = try cursor.string(bytes)
+            case UInt8(ascii: "{"): found = try object(bytes, &cursor)
             default: return content
             }
-        } catch {
-            return content
-        }
+            cursor.skipSpace(bytes)
+            if let found, cursor.isAtEnd { return found }
+        } catch {}
+        throw .lost
     }
 
-    private static func string(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
-        var cursor = JSONCursor(position: 0, end: content.count)
-        let text = try cursor.string(content.span)
-        guard cursor.isAtEnd else { throw JSONCursor.Malformed() }
-        return text
-    }
-
-    private static func member(_ content: [UInt8]) throws(JSONCursor.Malformed) -> [UInt8] {
-        var cursor = JSONCursor(position: 0, end: content.count)
-        let bytes = content.span
+    /// The member `token_info` of an object, or all of an object that has none; nil if it is not a string.
+    private static func object(
+        _ bytes: Span<UInt8>, _ cursor: inout JSONCursor
+    ) throws(JSONCursor.Malformed) -> [UInt8]? {
+        let start = cursor.position
+        var (found, isMember): ([UInt8]?, Bool) = (nil, false)
         try cursor.expect(UInt8(ascii: "{"), bytes)
-        var found: [UInt8]?
         try cursor.forEachMember(bytes) { (name, cursor) throws(JSONCursor.Malformed) in
-            guard found == nil, name.elementsEqual("token_info".utf8) else { throw JSONCursor.Malformed() }
-            found = try cursor.string(bytes)
+            let isText = cursor.peek(bytes) == UInt8(ascii: "\"")
+            guard name.elementsEqual("token_info".utf8) else { return try cursor.skipValue(bytes, depth: 1) }
+            // The last one counts.
+            (found, isMember) = (nil, true)
+            if isText { found = try cursor.string(bytes) } else { try cursor.skipValue(bytes, depth: 1) }
         }
-        guard let found, cursor.isAtEnd else { throw JSONCursor.Malformed() }
-        return found
+        return isMember ? found : bytes.bytes(start..<cursor.position)
     }
 }
 

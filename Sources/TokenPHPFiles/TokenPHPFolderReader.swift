@@ -75,7 +75,7 @@ import System
         let mayChange = modified >= Int64(time(nil))
         guard let content = try? BlockingIO.read(from: descriptor, limit: status.size) else { throw .unreadable }
         guard !content.isEmpty else { throw .empty }
-        let tokenInfo = TokenPHPFile.tokenInfo(in: content)
+        let tokenInfo = try TokenPHPFile.tokenInfo(in: content)
         guard (try? UTF8Span(validating: tokenInfo.span)) != nil else { throw .contentNotText }
         return TokenPHPFile(id: id, tokenInfo: tokenInfo, modifiedAt: mayChange ? modified - 1 : modified)
     }

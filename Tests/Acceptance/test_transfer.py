@@ -1,6 +1,7 @@
 """Import and export of token.php's data files: ten thousand of them, as real PHP writes them, byte for byte."""
 import errno
 import filecmp
+import itertools
 import json
 import os
 import re
@@ -63,6 +64,43 @@ def test_what_php_wrote_goes_in_and_comes_out_byte_for_byte(written_by_php, tmp_
     assert json.loads(told) == {"done": COUNT, "skipped": {}}
     assert f"{COUNT:,} tokens written" in printed(data, "export", str(tmp_path / "out"), seconds=300)
     check_same(written_by_php, tmp_path / "out")
+
+
+# The text that token.php finds in a file, as it writes it; nothing for a file in which it finds none.
+READER = r"""<?php
+[, $folder, $target] = $argv;
+foreach (glob("$folder/*.txt") as $file) {
+    $value = json_decode(file_get_contents($file), true);
+    if (is_array($value)) $value = $value['token_info'] ?? null;
+    if (is_string($value)) file_put_contents("$target/" . basename($file), json_encode($value));
+}
+"""
+CONTENTS = [
+    '"a"', '""', '"\\u00e9\\/\\ud83c\\udf89"', '" a\t"', '{"token_info":"a"}', '{ "token_info" : "a" , "b" : [1, {"c": null}] }',
+    '{"b":1,"token_info":"a"}', '{"token_info":"a","token_info":"b"}', '{"token_info":1,"token_info":"b"}',
+    '{"token_info":"b","token_info":1}', '{"token_info":null}', '{"token_info":12}', '{"token_info":["a"]}', '{"token_info":{"a":"b"}}',
+    '"\\ud83c"', '"\\udc00"', '"\\ud83c\\u0041"', '{"token_info":"\\ud83c"}', '{"token_info":"a","b":"\\ud83c"}', '"a"b', '"a"\v', '"a',
+    '"a\n"', '"\\x41"', '"\\u12"', '{"token_info":"a"', '{"token_info":"a"}x', '{"token_info":"a",}', '{"token_info":"a","b":01}', '{token_info:"a"}',
+    '"\xff"', '{"token_info":"\xff"}',
+]
+
+
+@pytest.mark.skipif(not shutil.which("php"), reason="there is no php here")
+def test_a_file_is_read_as_php_would_have_read_it(tmp_path):
+    source, expected = tmp_path / "source", tmp_path / "expected"
+    source.mkdir()
+    expected.mkdir()
+    spaces = [("", ""), ("", "\n"), ("", "\r\n"), (" ", ""), ("\r\n", " \t\n\n")]
+    for number, (content, (before, behind)) in enumerate(itertools.product(CONTENTS, spaces)):
+        (source / f"{number}.txt").write_bytes((before + content + behind).encode("latin-1"))
+    script = tmp_path / "read.php"
+    script.write_text(READER)
+    subprocess.run(["php", str(script), str(source), str(expected)], check=True, timeout=60)
+    told = json.loads(printed(tmp_path / "store", "import", str(source), "--json"))
+    counts = [len(spaces) * number for number in (8, 22, 2)]
+    assert told == {"done": counts[0], "skipped": {"lost": counts[1], "content_not_text": counts[2]}}
+    printed(tmp_path / "store", "export", str(tmp_path / "out"))
+    check_same(expected, tmp_path / "out")
 
 
 def test_a_running_server_answers_imported_tokens_and_keeps_newer_ones(serve, tmp_path):

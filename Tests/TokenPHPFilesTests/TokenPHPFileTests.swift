@@ -20,18 +20,32 @@ import Testing
     }
 
     @Test(
-        "the token info is a JSON string, that in an object alone, or all of the file",
+        "the token info is a JSON string, that in an object, or all of the file",
         arguments: [
             (#""""#, ""), (#""a\/b\u00e9\ud83c\udf89\"\\\n""#, "a/bé🎉\"\\\n"),
             (#"{"token_info":""}"#, ""), (#"{"token_info":"{\"a\":1}"}"#, #"{"a":1}"#),
             (#"{"com.facebook.sdk:TokenInformationTokenKey":"CAA"}"#, nil), ("plain", nil),
-            (#"{"token_info":"a","b":"c"}"#, nil), (#"{"token_info":1}"#, nil), (#""a"b"#, nil),
-            (#""a"#, nil), ("{}", nil), ("null", nil), (#""\ud83c""#, nil),
+            (#"{"token_info":"a","b":{"token_info":1}}"#, "a"), (#"{"token_info":null,"token_info":"a"}"#, "a"),
+            ("{}", nil), ("null", nil), (" plain\n", nil), ("\u{feff}\"a\"", nil), ("\0\"a\"", nil),
+            ("\"a\"\n", "a"), ("\r\n\t \"a \"\r\n", "a "), (" {\"token_info\" : \"a\"} \n", "a"),
+            (" {\"a\": 1}\n", "{\"a\": 1}"),
         ] as [(String, String?)]
     )
-    func formats(_ content: String, _ tokenInfo: String?) {
-        let found = TokenPHPFile.tokenInfo(in: Array(content.utf8))
+    func formats(_ content: String, _ tokenInfo: String?) throws {
+        let found = try TokenPHPFile.tokenInfo(in: Array(content.utf8))
         #expect(String(decoding: found, as: UTF8.self) == tokenInfo ?? content)
+    }
+
+    @Test(
+        "a file whose JSON has no text, or is no JSON, is what token.php has lost",
+        arguments: [
+            #"{"token_info":null}"#, #"{"token_info":12}"#, #"{"token_info":"a","token_info":[]}"#,
+            #"{"token_info":{"a":1}}"#,
+            #""a"b"#, #""a"#, #"{"token_info":"a"#, #"{"token_info":"a"}{"#, #""\ud83c""#, #"{"token_info":"\udc00"}"#,
+            "\"\n\"", "\"a\"\u{b}", "\"a\"\0",
+        ])
+    func lost(_ content: String) {
+        #expect(throws: TokenPHPFile.SkipReason.lost) { try TokenPHPFile.tokenInfo(in: Array(content.utf8)) }
     }
 
     @Test(
@@ -49,6 +63,7 @@ import Testing
         try write(Array("x".utf8), to: ".txt")
         try write(Array("x".utf8), to: "a<b>c.txt")
         try write([0xff], to: "bad.txt")
+        try write(Array(#"{"token_info":null}"#.utf8), to: "null.txt")
         try FileManager.default.createDirectory(atPath: "\(folder.path)/sub.txt", withIntermediateDirectories: false)
         try FileManager.default.createSymbolicLink(
             atPath: "\(folder.path)/link.txt", withDestinationPath: "me@example.txt")
@@ -66,10 +81,10 @@ import Testing
         #expect(
             reasons == [
                 "lost.txt": .empty, "readme.md": .otherName, ".txt": .otherName, "a<b>c.txt": .notAnID,
-                "bad.txt": .contentNotText, "sub.txt": .notAFile, "link.txt": .notAFile,
+                "bad.txt": .contentNotText, "null.txt": .lost, "sub.txt": .notAFile, "link.txt": .notAFile,
             ]
         )
-        #expect(try TokenPHPFolderReader(folder.path).count() == 8)
+        #expect(try TokenPHPFolderReader(folder.path).count() == 9)
     }
 
     @Test("a file whose name is not UTF-8 is skipped, and the file ..txt, with the id ., is read")

@@ -40,21 +40,24 @@ extension FuzzTarget {
 
     /// A file of token.php gives what PHP's `json_decode` gives, and what is written is read again.
     private static func readFile(_ input: [UInt8]) throws {
-        var expected = input
-        // White space at the ends is no part of what token.php writes.
+        let isSpace = { (byte: UInt8) in [0x20, 0x09, 0x0a, 0x0d].contains(byte) }
+        let json = input.drop(while: isSpace).reversed().drop(while: isSpace).reversed()
+        let isJSON = json.first == UInt8(ascii: "\"") || json.first == UInt8(ascii: "{")
+        var expected: Text? = isJSON ? nil : input.text
         switch JSONModel.value(of: input.text) {
-        case .string(let text)? where input.first == UInt8(ascii: "\"") && input.last == UInt8(ascii: "\""):
-            expected = text.map { UInt8($0.value) }
-        case .object(let members)? where input.first == UInt8(ascii: "{") && input.last == UInt8(ascii: "}"):
-            if members.count == 1, members[0].name.string == "token_info", case .string(let text) = members[0].value {
-                expected = text.map { UInt8($0.value) }
+        case .string(let text)?: expected = text
+        case .object(let members)?:
+            if let member = members.last(where: { $0.name.string == "token_info" }) {
+                if case .string(let text) = member.value { expected = text }
+            } else {
+                expected = Array(json).text
             }
         default: break
         }
-        try compare(TokenPHPFile.tokenInfo(in: input).text.string, expected.text.string, "the token info of a file")
+        try compare((try? TokenPHPFile.tokenInfo(in: input))?.text.string, expected?.string, "the token info of a file")
         guard String(validating: input, as: UTF8.self) != nil else { return }
         let content = TokenPHPFile.content(of: input)
-        try require(TokenPHPFile.tokenInfo(in: content) == input, "a file is read otherwise than written")
+        try require((try? TokenPHPFile.tokenInfo(in: content)) == input, "a file is read otherwise than written")
         let decoded = try JSONSerialization.jsonObject(with: Data(content), options: .fragmentsAllowed)
         try require((decoded as? String).map { Array($0.utf8) } == input, "a file means something else to others")
     }

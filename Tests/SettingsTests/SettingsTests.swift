@@ -112,8 +112,8 @@ import Testing
                 c.yaml, line 1: listen is "::1:80"; allowed is an address (0.0.0.0 and [::] for all) and a port, such as \
                 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a Unix socket by its absolute \
                 path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
-                ?proxy-protocol=required (without https also ?proxy-protocol=required&tls=terminated), for https with \
-                ?client-certificate=required or optional, for a Unix socket with ?mode=0660
+                ?proxy-protocol=required (and &tls=terminated), for https with ?client-certificate=required or optional, for \
+                a Unix socket with ?mode=0660
                 """
             ),
             (

@@ -188,7 +188,6 @@ struct HeadParser {
 
     /// Decides what depends on several fields; the parameters are those of `readRequestLine`.
     mutating func finishFields(of buffer: [UInt8], from start: Int) {
-        guard !head.fields.forwarding.isPresent else { return }
         head.fields.hasForeignName = buffer.span.extracting(start..<buffer.count).hasForeignName(head.authority)
     }
 

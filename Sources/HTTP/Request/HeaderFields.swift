@@ -33,8 +33,6 @@ package struct HeaderFields: Sendable {
     /// Whether there is an Origin, or a Sec-Fetch-Site that names another site than this one.
     package internal(set) var mentionsPage = false
     /// Whether the request's authority has a name that a stranger's DNS could point here, as `Span.hasForeignName` says.
-    ///
-    /// Not checked if `forwarding` is present.
     package internal(set) var hasForeignName = false
 }
 

@@ -62,7 +62,7 @@ final class ConnectionDriver: ReadinessHandler, AnswerTaker, @unchecked Sendable
 extension Connection {
     /// Reads what precedes requests; afterwards the connection is answering, or it is closing or closed if that fails.
     fileprivate mutating func open(through listener: ClientListener, on context: LoopContext) async {
-        if listener.requiresProxyProtocol, !(await readProxyHeader(isBehindTLS: listener.isBehindTLS, on: context)) {
+        if listener.requiresProxyProtocol, !(await readProxyHeader(of: listener, on: context)) {
             state = .closed
         } else if let tls = listener.tls {
             await startTLS(tls, clients: listener.clientAuthentication, on: context)
@@ -73,9 +73,8 @@ extension Connection {
     ///
     /// Reads no byte beyond the header, as a TLS handshake may follow.
     ///
-    /// - Parameter isBehindTLS: Whether clients come over TLS if the header does not say.
     /// - Returns: False if there is no valid header, or if the peer is not a trusted proxy.
-    private mutating func readProxyHeader(isBehindTLS: Bool, on context: LoopContext) async -> Bool {
+    private mutating func readProxyHeader(of listener: ClientListener, on context: LoopContext) async -> Bool {
         let deadline = context.loop.now + settings.headTime
         while peer.isTrusted {
             var seen: [UInt8] = []
@@ -89,7 +88,7 @@ extension Connection {
                 guard case .received(length) = try? stream.receive(into: &seen, room: length) else { return false }
                 // Without an address the connection stays the proxy's, which then has not written what comes through it.
                 peer = settings.https.peer(
-                    address: client ?? peer.address, isTLS: isTLS ?? isBehindTLS, hidesClient: client == nil)
+                    address: client ?? peer.address, isTLS: isTLS ?? listener.isBehindTLS, hidesClient: client == nil)
                 return true
             case .needsMore:
                 // Peeking leaves the bytes on the socket, so the end of input behind them shows only as `hasEnded`.

@@ -54,8 +54,8 @@ extension Setting {
           systemd                                the sockets that systemd socket units pass on
 
         With ?proxy-protocol=required, each connection has to begin with a PROXY protocol header (version 1 or 2) from
-        one of trusted_proxies. If the proxy ends TLS and the header does not say so, as that of stunnel,
-        ?proxy-protocol=required&tls=terminated counts all its clients as come over TLS.
+        one of trusted_proxies. If the proxy ends TLS and its header does not say so, as that of stunnel, add
+        &tls=terminated.
 
         Without systemd in the list, sockets that systemd passes on replace the addresses of their kind.
         FileDescriptorName= of a socket unit names the protocol: http, https, proxy (HTTP behind a PROXY header) or

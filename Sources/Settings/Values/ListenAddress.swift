@@ -34,8 +34,8 @@ package struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     static let allowed = """
         an address (0.0.0.0 and [::] for all) and a port, such as 127.0.0.1:8080, http://[::1]:8080 or https://0.0.0.0:8443, a \
         Unix socket by its absolute path of at most 107 bytes, such as unix:/run/token-cache/http.sock, or systemd; with \
-        ?proxy-protocol=required (without https also ?proxy-protocol=required&tls=terminated), for https with \
-        ?client-certificate=required or optional, for a Unix socket with ?mode=0660
+        ?proxy-protocol=required (and &tls=terminated), for https with ?client-certificate=required or optional, for \
+        a Unix socket with ?mode=0660
         """
 
     package init(place: Place) {

@@ -148,9 +148,9 @@ package struct HTTPSPolicy: Sendable {
     /// Not for `localhost`, addresses and names without a dot: other programs answer there as well, on other ports and over plain
     /// HTTP. A proxy may have replaced the host by the server's address; clients then know `https.public_host`.
     package func maySendHSTS(_ head: RequestHead, in bytes: Span<UInt8>) -> Bool {
-        guard head.fields.forwarding.isPresent else { return head.fields.hasForeignName }
-        if bytes.hasForeignName(head.authority) { return true }
-        return publicHost.span.hasForeignName(ByteRange(0, publicHost.count))
+        // The fields do not have it yet if the head could not be read to its end.
+        head.fields.hasForeignName || bytes.hasForeignName(head.authority)
+            || head.fields.forwarding.isPresent && publicHost.span.hasForeignName(ByteRange(0, publicHost.count))
     }
 
     // MARK: - Redirect

@@ -171,6 +171,28 @@ class SameAnswer(Backend):
             connection.sendall(self.data)
 
 
+class Recorder(Backend):
+    """Records the heads of the requests that the proxy sends."""
+
+    def __init__(self, port):
+        self.heads = []
+        super().__init__(port)
+
+    def answer(self, connection):
+        with connection:
+            received = b""
+            while b"\r\n\r\n" not in received and (data := connection.recv(65536)):
+                received += data
+            if received:
+                self.heads.append(received.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n"))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+    def values(self, name):
+        """All values of a header in the last request."""
+        fields = [line.partition(":") for line in self.heads[-1][1:]]
+        return [value.strip() for field, _, value in fields if field.lower() == name]
+
+
 # Requests and answers
 
 def send_all(connection, data):

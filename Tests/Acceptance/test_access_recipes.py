@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,8 +25,8 @@ from contract import NOT_FOUND, STORED, check_http_error, found
 from http_client import Connection, exchange, lines
 from issuer import Issuer
 from ports import free_ports
-from proxies import HOST, Caddy, Nginx
-from proxy_site import raw_answer
+from proxies import HOST, Apache, Caddy, Nginx
+from proxy_site import Recorder, raw_answer
 from server_process import clean_environment, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -105,12 +106,15 @@ def answering(answer, context=None):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
+            self.form = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             status, fields, body = answer(self)
             self.send_response(status)
             for name, value in {**fields, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET
 
         def log_message(self, *_):
             pass
@@ -230,6 +234,141 @@ def test_the_api_is_not_reached_through_the_proxies(site):
     for path in ("/v1/sessions", "/v1/users/anna/token", "/token/../v1/sessions"):
         with connect() as connection:
             assert raw_answer(connection, fetch(COOKIES["anna"], path=path, host=HOST)).status in (400, 404)
+
+
+# Apache, at which users log in
+
+class Provider:
+    """An OpenID provider at which everybody is logged in as `user` (OpenID Connect Core, section 3.1)."""
+    client = "token-cache"
+
+    def __init__(self):
+        self.user, self.codes, self.issuer = "anna", {}, Issuer()
+        self.server = contextlib.ExitStack()
+        self.issuer.url = f"http://127.0.0.1:{self.server.enter_context(answering(self.answer))}"
+
+    def answer(self, request):
+        target = urllib.parse.urlsplit(request.path)
+        parameters = dict(urllib.parse.parse_qsl(target.query))
+        url = self.issuer.url
+        if target.path == "/authorize":
+            code = f"code-{len(self.codes)}"
+            self.codes[code] = self.issuer.token(self.user, aud=self.client, nonce=parameters["nonce"], email=f"{self.user}@example.com")
+            query = urllib.parse.urlencode({"code": code, "state": parameters["state"]})
+            return 302, {"Location": f"{parameters['redirect_uri']}?{query}"}, b""
+        form = dict(urllib.parse.parse_qsl(request.form.decode()))
+        answers = {
+            "/.well-known/openid-configuration": lambda: {
+                "issuer": url, "authorization_endpoint": f"{url}/authorize", "token_endpoint": f"{url}/token", "jwks_uri": f"{url}/jwks",
+                "response_types_supported": ["code"], "id_token_signing_alg_values_supported": ["ES256"],
+                "token_endpoint_auth_methods_supported": ["client_secret_basic"]},
+            "/jwks": self.issuer.jwks,
+            "/token": lambda: {"access_token": "access-4711", "token_type": "Bearer", "expires_in": 300, "id_token": self.codes.pop(form["code"])},
+        }
+        body = answers.get(target.path, dict)()
+        return 200 if body else 404, {"Content-Type": "application/json"}, json.dumps(body).encode()
+
+    def close(self):
+        self.server.close()
+
+
+class ApacheWithLogin(Apache):
+    """With the file that logs users in, as its first lines say."""
+    provider = ""
+    module = Path("/etc/apache2/mods-available/auth_openidc.load")
+    # What the file has for the user.
+    user = "expr=%{REMOTE_USER}"
+
+    def deployed(self, replacements):
+        users = (DEPLOY / "apache/token-cache-users.conf").read_text()
+        for module in re.search("a2enmod (.*)", users)[1].split():
+            self.enable(module)
+        for old, new in {"https://login.example.com": self.provider, "https://tokens.example.com": f"https://{HOST}",
+                         "expr=%{REMOTE_USER}": self.user}.items():
+            assert old in users
+            users = users.replace(old, new)
+        line = "# Include /etc/apache2/token-cache-users.conf"
+        return super().deployed({**replacements, line: f"Include {self.write('token-cache-users.conf', users)}"})
+
+
+PAGE = "Accept: text/html"
+
+
+@pytest.fixture(name="behind_apache")
+def site_behind_apache(serve, tmp_path, proxy_certificate):
+    """A function that starts Apache with a login, and what is between the server and the provider."""
+    if not ApacheWithLogin.module.exists():
+        pytest.skip("libapache2-mod-auth-openidc is not installed")
+    with contextlib.ExitStack() as stack:
+        provider = stack.enter_context(contextlib.closing(Provider()))
+        server = serve({"access": {"mode": "header", "header": {"name": "X-Remote-User"}}, "trusted_proxies": "127.0.0.1"})
+
+        def start(port=None, **changes):
+            kind = type("ApacheWithLogin", (ApacheWithLogin,), {"provider": provider.issuer.url, **changes})
+            proxy = stack.enter_context(kind(tmp_path / "proxy", port or server.address[1], proxy_certificate))
+            return lambda data: browse(proxy_certificate, proxy.https_port, data)
+
+        yield provider, server, start
+
+
+def browse(certificate, port, data):
+    """The answer to a request on a connection of its own."""
+    with certificate.connect(port) as connection:
+        return raw_answer(connection, data)
+
+
+def log_in_at(provider, ask):
+    """The cookie that a browser has after a login, and where it is sent then."""
+    first = ask(fetch(PAGE, unique_id="anna", host=HOST))
+    assert first.status == 302 and first.headers["location"].startswith(f"{provider.issuer.url}/authorize?")
+    _, fields, _ = provider.answer(SimpleNamespace(path=first.headers["location"].removeprefix(provider.issuer.url), form=b""))
+    path = fields["Location"].removeprefix(f"https://{HOST}")
+    second = ask(lines(f"GET {path} HTTP/1.1", f"Host: {HOST}", PAGE, "Cookie: " + first.headers["set-cookie"].partition(";")[0]))
+    assert second.status == 302
+    cookies = re.findall(r"(mod_auth_openidc_session=[^;]+)", second.headers["set-cookie"])
+    return f"Cookie: {cookies[0]}", second.headers["location"]
+
+
+def test_users_log_in_at_apache(behind_apache):
+    provider, server, start = behind_apache
+    ask = start()
+    anna, location = log_in_at(provider, ask)
+    assert re.sub(r":\d+/", "/", location) == f"https://{HOST}/token?unique_id=anna"
+    assert ask(store("anna's", anna, host=HOST)).body == STORED
+    provider.user = "ben"
+    ben, _ = log_in_at(provider, ask)
+    assert ask(fetch(ben, host=HOST)).body == NOT_FOUND
+    assert ask(fetch(ben, unique_id="anna", host=HOST)).status == 403
+    assert ask(fetch(anna, "X-Remote-User: ben", "Authorization: Bearer x", unique_id="anna", host=HOST)).body == found("anna's")
+    for fields in [], ["X-Remote-User: anna"], ["Cookie: mod_auth_openidc_session=x", "X-Remote-User: anna"], ["Connection: X-Remote-User"]:
+        check_http_error(ask(fetch(*fields, host=HOST)), 401)
+        check_http_error(ask(store("stolen", *fields, host=HOST)), 401)
+    assert exchange(server.address, fetch("X-Remote-User: anna")).body == found("anna's")
+    assert "names nobody" not in server.log()
+
+
+def test_apache_keeps_credentials_and_claims_to_itself(behind_apache):
+    provider, _, start = behind_apache
+    port, = free_ports(1)
+    with Recorder(port) as recorder:
+        ask = start(port)
+        anna, _ = log_in_at(provider, ask)
+        ask(fetch(anna, "Authorization: Basic YTpi", host=HOST))
+    assert recorder.values("x-remote-user") == ["anna"]
+    assert not re.search("(?i)cookie|authorization|oidc|access-4711|example.com", "\n".join(recorder.heads[-1]))
+
+
+def test_a_user_whom_apache_takes_from_the_environment_is_nobody(behind_apache):
+    """Otherwise all share a token under the name `(null)`."""
+    provider, server, start = behind_apache
+    ask = start(user="%{REMOTE_USER}e")
+    for user in "anna", "ben":
+        provider.user = user
+        cookie, _ = log_in_at(provider, ask)
+        check_http_error(ask(store("shared", cookie, host=HOST)), 401)
+        check_http_error(ask(fetch(cookie, host=HOST)), 401)
+    until(lambda: "names nobody" in server.log())
+    assert server.log().count("a proxy sends (null) in X-Remote-User") == 1
 
 
 # An OpenID provider

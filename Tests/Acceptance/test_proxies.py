@@ -10,7 +10,7 @@ from administration import metrics
 from contract import STORED, error, found, fresh_id
 from http_client import FORM, form, lines
 from proxies import HOST, PROXIES
-from proxy_site import BODY_LIMIT, CANARY, FORGED, FORM_HEADERS, NOTHING, REDIRECTS, Backend, SameAnswer, check_error, send_all
+from proxy_site import BODY_LIMIT, CANARY, FORGED, FORM_HEADERS, NOTHING, REDIRECTS, Recorder, SameAnswer, check_error, send_all
 from server_process import until
 
 
@@ -133,28 +133,6 @@ def test_a_killed_server_is_reported_and_used_again_at_once_when_it_is_back(site
 
 
 # What the proxies tell the server
-
-class Recorder(Backend):
-    """Records the heads of the requests that the proxy sends."""
-
-    def __init__(self, port):
-        self.heads = []
-        super().__init__(port)
-
-    def answer(self, connection):
-        with connection:
-            received = b""
-            while b"\r\n\r\n" not in received and (data := connection.recv(65536)):
-                received += data
-            if received:
-                self.heads.append(received.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n"))
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
-
-    def values(self, name):
-        """All values of a header in the last request."""
-        fields = [line.partition(":") for line in self.heads[-1][1:]]
-        return [value.strip() for field, _, value in fields if field.lower() == name]
-
 
 FORWARDED = [name.lower() for name in FORGED]
 FORGED_LINES = [f"{name}: {value}" for name, value in FORGED.items()]

@@ -22,7 +22,7 @@ import TokenStore
     private static var bearer: UserAccess.Mode { bearer(isReadInUniqueID: false) }
     private static var bearerInID: UserAccess.Mode { bearer(isReadInUniqueID: true) }
     private static var session: UserAccess.Mode { .session(idleTimeout: 100) }
-    private static var header: UserAccess.Mode { .header(name: Array("x-user".utf8)) }
+    private static var header: UserAccess.Mode { .header(name: Array("x-user".utf8)) { _ in } }
 
     /// Describes what is found: `user NAME PLACE`, `store PLACE`, or `REASON PLACE`.
     private func find(
@@ -147,8 +147,34 @@ import TokenStore
         #expect(find(Self.header, nil, ["X-User:"]) == "missing field")
         #expect(find(Self.header, nil, ["X-User: anna", "X-User: anna"]) == "conflicting field")
         #expect(find(Self.header, nil, ["X-User: a<b>c"]) == "malformed field")
+        for name in ["<nil>", "<no value>"] {
+            #expect(find(Self.header, nil, ["X-User: \(name)"]) == "malformed field")
+        }
         #expect(find(Self.header, nil, ["X-User: " + String(repeating: "x", count: 1_025)]) == "malformed field")
         #expect(find(Self.header, "anna") == "missing field")
+    }
+
+    @Test(
+        arguments: [
+            ("(null)", "(null)"), ("(NULL)", "(null)"), ("null", "null"), ("Null", "null"), ("undefined", "undefined"),
+            ("None", "none"), ("nil", "nil"), ("-", "-"), ("anonymous", "anonymous"),
+            ("anonymousUser", "anonymoususer"),
+            ("nobody", "nobody"), ("{http.reverse_proxy.header.Remote-User}", "{http...}"),
+            ("{http.auth.user.id}", "{http...}"),
+            // Names of persons.
+            ("nullmann", nil), ("null@example.com", nil), ("--", nil), ("(null", nil),
+            ("{6f9619ff-8b86-d011-b42d-00cf4fc964ff}", nil),
+            ("{http", nil), ("nobody1", nil), ("anonymous.1", nil), ("guest", nil),
+        ] as [(String, String?)])
+    func `a header that names nobody is no user, and its proxy is warned of`(value: String, warned: String?) {
+        var warnings: [String] = []
+        let mode = UserAccess.Mode.header(name: Array("x-user".utf8)) { warnings.append("\($0)") }
+        for id in [nil, value] {
+            #expect(find(mode, id, ["X-User: \(value)"]) == (warned == nil ? "user \(value) field" : "missing field"))
+        }
+        #expect(warnings == (warned.map { [$0, $0] } ?? []))
+        #expect(find(mode, nil, ["X-User: \(value)"], trusted: false) == "missing field")
+        #expect(warnings.count == (warned == nil ? 0 : 2))
     }
 
     @Test

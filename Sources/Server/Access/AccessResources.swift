@@ -4,6 +4,7 @@ import EventLoop
 import JWT
 import Logging
 import Settings
+import Synchronization
 import System
 package import TokenService
 import TokenStore
@@ -22,6 +23,8 @@ package final class AccessResources: Sendable {
     package let jwtKeys: JWTKeyFile?
     /// Nil without `audit.file`.
     let audit: AuditLog?
+    /// Whether the log has a warning about a proxy that names nobody.
+    let hasWarnedOfNobody = Atomic<Bool>(false)
     /// A queue for each kind of file, so that they do not wait for one another.
     let readers = Dictionary(uniqueKeysWithValues: KeyFile.allCases.map { ($0, DispatchQueue(label: $0.rawValue)) })
 

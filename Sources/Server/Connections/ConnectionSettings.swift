@@ -1,8 +1,10 @@
 import EventLoop
 import HTTP
 import JWT
+import Logging
 import Metrics
 import Settings
+import Synchronization
 import System
 import TokenService
 
@@ -63,15 +65,16 @@ extension AccessResources {
     ///   - service: The loop's.
     ///   - trail: The loop's; nil without an audit log.
     ///   - metrics: The loop's.
+    ///   - logger: For what is wrong with a proxy.
     func router(
-        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ metrics: LoopMetrics
+        _ settings: Settings, _ service: TokenService, _ trail: AuditTrail?, _ metrics: LoopMetrics, _ logger: Logger
     ) -> RequestRouter {
         let guardian = AccessGuard(limiter: settings.access.failures == nil ? nil : failures, trail: trail) {
             metrics.accessFailures.add($0)
         }
         let session = settings.access.session
         return RequestRouter(
-            service, access: mode(settings, metrics).map { (UserAccess($0), sessions) }, guardian: guardian,
+            service, access: mode(settings, metrics, logger).map { (UserAccess($0), sessions) }, guardian: guardian,
             api: apiKeys.map { keys in
                 BackendAPI(
                     service, keys: { keys.content }, sessionMaxAge: Int64(session.maxAge.components.seconds),
@@ -80,7 +83,7 @@ extension AccessResources {
     }
 
     /// How requests identify their users; nil in mode `open`.
-    private func mode(_ settings: Settings, _ metrics: LoopMetrics) -> UserAccess.Mode? {
+    private func mode(_ settings: Settings, _ metrics: LoopMetrics, _ logger: Logger) -> UserAccess.Mode? {
         switch settings.access.mode {
         case .open: nil
         case .session: .session(idleTimeout: Int64(settings.access.session.idleTimeout.components.seconds))
@@ -88,7 +91,16 @@ extension AccessResources {
             jwtKeys.map {
                 .bearer(isReadInUniqueID: settings.access.bearer.isReadInUniqueID, verification(by: $0, metrics))
             }
-        case .header: .header(name: Array(settings.access.headerName.lowercased().utf8))
+        case .header:
+            .header(name: Array(settings.access.headerName.lowercased().utf8)) { [self] name in
+                guard !hasWarnedOfNobody.exchange(true, ordering: .relaxed) else { return }
+                let header = settings.access.headerName
+                logger.warning(
+                    """
+                    a proxy sends \(name) in \(header), which names nobody and gets 401; send it only after a login, with Apache \
+                    by RequestHeader set \(header) expr=%{REMOTE_USER}
+                    """)
+            }
         case .certificate: .certificate(settings.access.certificateName)
         }
     }

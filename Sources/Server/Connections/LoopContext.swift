@@ -80,7 +80,7 @@ package final class LoopContext: @unchecked Sendable {
                 },
                 noteRead: { metrics.storeReads.add() }
             )
-            let router = access.router(settings, service, trail, metrics)
+            let router = access.router(settings, service, trail, metrics, logger)
             return ConnectionSettings(settings, router: router, accessLog: accessLog)
         }
         connectionSettings = makeSettings(settings, accessLog)

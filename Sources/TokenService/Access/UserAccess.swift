@@ -14,8 +14,10 @@ package struct UserAccess {
         case session(idleTimeout: Int64)
         /// - Parameter isReadInUniqueID: Whether `unique_id` may be a JWT.
         case bearer(isReadInUniqueID: Bool, Verify)
-        /// - Parameter name: In lower case.
-        case header(name: [UInt8])
+        /// - Parameters:
+        ///   - name: In lower case.
+        ///   - warn: Called if the header names nobody, with how.
+        case header(name: [UInt8], warn: (StaticString) -> Void)
         case certificate(ClientCertificate.NameKind)
     }
 
@@ -79,7 +81,7 @@ package struct UserAccess {
                         return .denied(error, place)
                     }
                 })
-        case .header(let name): finding = Self.header(name, head, in: bytes, from: source)
+        case .header(let name, let warn): finding = Self.header(name, warn, head, in: bytes, from: source)
         case .certificate(let kind): finding = Self.certificate(of: source, kind)
         }
         guard case .user(let grant) = finding else { return finding }
@@ -178,14 +180,30 @@ package struct UserAccess {
 
     // MARK: - Header and certificate
 
+    /// What proxies send for a user who is not there, whom everybody would be.
+    ///
+    /// The first are how C (and so Apache, for a variable that is not set), Java, JavaScript, Python, Lua and logs write that
+    /// there is no value; the others are what programs call a client that has not logged in. In lower case.
+    private static let nobody: [StaticString] = [
+        "(null)", "null", "undefined", "none", "nil", "-", "anonymous", "anonymoususer", "nobody",
+    ]
+
     /// The user in a header that a trusted proxy has set.
     private static func header(
-        _ name: [UInt8], _ head: RequestHead, in bytes: Span<UInt8>, from source: RequestSource
+        _ name: [UInt8], _ warn: (StaticString) -> Void, _ head: RequestHead, in bytes: Span<UInt8>,
+        from source: RequestSource
     ) -> Finding {
         guard source.peer.isTrusted else { return .denied(.missing, .field) }
         let values = head.values(ofFieldNamed: name, in: bytes)
         guard let value = values.first, !value.isEmpty else { return .denied(.missing, .field) }
         guard values.count == 1 else { return .denied(.conflicting, .field) }
+        // A placeholder that Caddy has not replaced, as with forward_auth if the login names nobody.
+        let isPlaceholder =
+            bytes[Int(value.start)] == UInt8(ascii: "{") && bytes.hasPrefix("http.", in: value.indices.dropFirst())
+        if let name = isPlaceholder ? "{http...}" : nobody.first(where: { bytes.equalsIgnoringCase(value, $0) }) {
+            warn(name)
+            return .denied(.missing, .field)
+        }
         return user(named: [UInt8](value, in: bytes))
     }
 

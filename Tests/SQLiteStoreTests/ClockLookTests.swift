@@ -48,13 +48,20 @@ import Testing
         func before(_ hours: Int64, wrongBy days: Int64 = 0) -> ExpiryClock.Reading {
             ExpiryClock.Reading(wall: now.wall - hours * hour - days * 24 * hour, running: now.running - hours * hour)
         }
-        store.state.clock.use { clock in
-            clock = ExpiryClock(saved: nil, at: before(14, wrongBy: 100))
-            clock.look(at: before(13))
+        func jump(_ hours: Int64) {
+            store.state.clock.use { clock in
+                clock = ExpiryClock(saved: nil, at: before(14, wrongBy: 100))
+                clock.look(at: before(hours))
+            }
         }
+        jump(11)
         let written = before(14, wrongBy: 99).wall
         _ = await SQLiteAdministrator(store).store([(Token(id: [65], info: [66]), written)])
         try await store.change(Retention(afterWritten: .seconds(86_400)))
+        try await eventually { store.metrics.isExpiryHeld }
+        jump(13)
+        // Expired tokens are looked for at once.
+        try await store.change(Retention(afterWritten: .seconds(86_401)))
         try await eventually { !store.state.clock.use(\.holdsExpiry) }
         #expect(try await WaitingHandle.open(store).get("A") == "B")
         let reader = try SQLiteConnection(path: folder.path + "/tokens.db", mode: .readOnly)

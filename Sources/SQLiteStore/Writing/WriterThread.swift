@@ -234,7 +234,10 @@ final class WriterThread: Sendable {
                 database.lookAfterFiles()
                 schedule.noteRoom(database.walRoom())
                 state.clock.use { $0.look(at: .now) }
-                if !isExpiring(database) { _ = state.clock.mayDelete(isExpiring: false, report) }
+                if !isExpiring(database) {
+                    _ = state.clock.mayDelete(isExpiring: false, report)
+                    state.clock.use { $0.accept() }
+                }
                 try saveClockLook(database)
             case .prepareCheckpoint:
                 schedule.notePreparation(walSize: database.walSize)

@@ -60,7 +60,7 @@ enum Schema {
             "LOCK TABLE session, token, sealing_key",
             // Rows that are not committed yet have a shared lock on their key. Afterwards, the search sees them.
             """
-            CREATE FUNCTION check_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            CREATE OR REPLACE FUNCTION check_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                 IF TG_OP = 'DELETE' THEN
                     PERFORM pg_advisory_xact_lock('sealing_key'::regclass::oid::integer, hashint8(OLD.number));
                     IF EXISTS (SELECT FROM token WHERE key_number = OLD.number UNION ALL

@@ -45,6 +45,9 @@ package struct TCPStream: ~Copyable {
         return result
     }
 
+    /// How many steps a successful read took: one, and with TLS one for each message beside data, such as a key update.
+    package func takeSteps() -> Int { 1 + (tls?.takeMessages() ?? 0) }
+
     /// Appends what has arrived to a buffer's end, and also leaves it on the socket; only before TLS.
     package func peek(into buffer: inout [UInt8], room: Int) throws(SystemError) -> ReceiveResult {
         try receive(into: &buffer, room: room, flags: Int32(MSG_PEEK))

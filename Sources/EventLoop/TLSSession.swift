@@ -32,11 +32,13 @@ import System
     private(set) var hasEnded = false
     /// Bytes received since the beginning or the end of the handshake, less those that application data pays for.
     private var unusedBytes = 0
-    /// How many received bytes one byte of application data pays for: enough for a padded record with a single byte, too few for
-    /// a long run of key updates before it.
+    /// How many received bytes one byte of application data pays for: enough for a padded record with a single byte.
     private static let bytesForOne = 256
-    /// The limit of `unusedBytes`: while only key updates or attempts to renegotiate arrive, OpenSSL reads on, beyond the control
-    /// of turns and deadlines.
+    /// What a message that is not data, such as a key update, counts for: it costs as much time as many kilobytes of data.
+    private static let bytesForMessage = 12 << 10
+    /// Messages that are not data and have not been counted as steps.
+    private var messages = 0
+    /// The limit of `unusedBytes`: while no data arrives, OpenSSL reads on, beyond the control of turns and deadlines.
     ///
     /// Until the ClientHello has arrived it is the size of the largest record, many times what clients send.
     private var mostUnusedBytes = 16 << 10
@@ -102,7 +104,12 @@ import System
         // The client's first request may have arrived with the end of its handshake.
         if result == 1 {
             unusedBytes = 0
-            mostUnusedBytes = 64 << 10
+            // Five key updates and as much as OpenSSL reads ahead.
+            mostUnusedBytes = 80 << 10
+            unsafe SSL_set_info_callback(handle) { handle, event, _ in
+                guard event & SSL_CB_EXIT != 0 else { return }
+                unsafe TLSTransport.session(of: SSL_get_rbio(handle))?.noteMessage()
+            }
             hasPending = unsafe SSL_has_pending(handle) == 1
             noteClientExpiry()
             return .done
@@ -122,6 +129,24 @@ import System
             return .failed(.refused(reason: first.isFailedVerification ? verificationFault : first.text))
         }
     }
+
+    /// Counts a message of the handshake's kind, read or written after the handshake; TLS 1.2 has none but those of a second one.
+    private func noteMessage() {
+        messages += 1
+        loop.noteLongStep()
+        unusedBytes += version == "TLSv1.3" ? Self.bytesForMessage : mostUnusedBytes + 1
+        // Otherwise OpenSSL would go on with the messages that it has read already.
+        if isExcessive { unsafe SSL_set_shutdown(handle, SSL_get_shutdown(handle) | SSL_RECEIVED_SHUTDOWN) }
+    }
+
+    /// How many messages there were beside data since the last call.
+    func takeMessages() -> Int {
+        defer { messages = 0 }
+        return messages
+    }
+
+    /// Whether the peer has sent too much beside data.
+    private var isExcessive: Bool { unusedBytes > mostUnusedBytes }
 
     /// Whether a part of a ClientHello has arrived.
     var isReadingHello: Bool { unsafe SSL_get_state(handle) == TLS_ST_SR_CLNT_HELLO }
@@ -150,6 +175,7 @@ import System
             return .received(Int(result))
         }
         hasPending = false
+        if isExcessive { throw SystemError(call: "SSL_read", code: EMSGSIZE) }
         switch outcome(of: result) {
         case .needs(let direction):
             readingNeeds = direction
@@ -291,7 +317,7 @@ import System
         return unsafe transport
     }
 
-    private static func session(of transport: OpaquePointer?) -> TLSSession? {
+    fileprivate static func session(of transport: OpaquePointer?) -> TLSSession? {
         guard let data = unsafe BIO_get_data(transport) else { return nil }
         // Unretained: the session frees the BIO, and OpenSSL calls back only within calls of the session.
         return unsafe Unmanaged<TLSSession>.fromOpaque(data).takeUnretainedValue()

@@ -133,7 +133,7 @@ extension Connection {
             switch receiveNow(on: context) {
             case .received:
                 // A client that keeps sending must neither hold up other connections nor escape its deadline.
-                steps += 1
+                steps += stream.takeSteps()
                 // Input that arrives between two requests is in time, however late the loop looks at it.
                 if context.loop.now >= deadline, !isIdle { refuseLate(part, on: context) }
                 return true

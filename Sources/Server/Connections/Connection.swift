@@ -256,7 +256,7 @@ struct Connection: ~Copyable {
                 return false
             }
             switch receiveNow(on: context) {
-            case .received: steps += 1
+            case .received: steps += stream.takeSteps()
             case .wouldBlock:
                 releaseBuffers(to: context)
                 // Never more than was counted before.

@@ -40,6 +40,17 @@ package final class BufferBudget: Sendable {
         return false
     }
 
+    /// Counts bytes, all or none; beyond three quarters of the limit, those requests and answers of a loop end that have waited
+    /// longest for their clients.
+    ///
+    /// The last quarter is there for handshakes and short requests, also on loops where nothing waits.
+    ///
+    /// On the loop's thread.
+    package func take(_ bytes: Int, displacingOn loop: EventLoop) -> Bool {
+        while takenBytes + bytes > limit.load(ordering: .relaxed) / 4 * 3, loop.displace(.unfinished) > 0 {}
+        return take(bytes)
+    }
+
     package func giveBack(_ bytes: Int) {
         taken.subtract(bytes, ordering: .relaxed)
     }

@@ -61,16 +61,16 @@ extension EventLoop {
     /// Suspends until the descriptor may be ready or the deadline has passed.
     ///
     /// - Parameters:
-    ///   - direction: `readable` or `writable`.
+    ///   - direction: `readable` or `writable`; if empty, only the loop ends the wait.
     ///   - id: A registration of this loop, on which there is no other wait.
     ///   - deadline: Kept to the millisecond, never early.
-    ///   - isIdle: Whether `endIdleWaits` ends the wait.
+    ///   - traits: When it may end early.
     func wait(
-        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool
+        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, _ traits: WaitTraits
     ) async -> WakeReason {
         await Waiter.suspend { waiter in
             let reason = wait(
-                for: direction, of: id, until: deadline, isIdle: isIdle, calling: WaitingTask(waiter))
+                for: direction, of: id, until: deadline, traits, calling: WaitingTask(waiter))
             if let reason { waiter.resume(returning: reason) }
         }
     }
@@ -79,17 +79,18 @@ extension EventLoop {
     ///
     /// - Returns: The reason why there is no wait, in which case the handler is not called; nil if the wait has begun.
     func wait(
-        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, isIdle: Bool,
+        for direction: Epoll.Events, of id: RegistrationID, until deadline: MonotonicTime, _ traits: WaitTraits,
         calling handler: any ReadinessHandler
     ) -> WakeReason? {
         assertCurrent()
         if isAbandoned { return .abandoned }
-        if isIdle && hasEndedIdleWaits { return isReady(direction, of: id) ? .ready : .draining }
+        if traits.contains(.idle) && hasEndedIdleWaits { return isReady(direction, of: id) ? .ready : .draining }
         let row = Int(id.descriptor)
         guard
             let needsTimer = registrations[row]
-                .wait(handler, for: direction, from: now, until: deadline, isIdle: isIdle)
+                .wait(handler, for: direction, from: now, until: deadline, traits)
         else { return .ready }
+        if traits.contains(.unfinished) { mayBeUnfinished = true }
         // A timer that fires too early compares with the deadline again: so postponing a deadline, as nearly every request
         // does, costs nothing here.
         if needsTimer { timers.insert(TimerHeap.Entry(deadline: deadline, target: .row(row))) }
@@ -111,18 +112,27 @@ extension EventLoop {
         registrations[row].takeWaiter()?.wake(reason)
     }
 
-    /// Ends the idle waits of connections that have lasted longest, as if their deadlines had passed: an eighth of them, but at
-    /// least 1 and at most 32, as this looks at every descriptor.
-    package func endLongestIdleWaits() {
+    /// Ends those waits of connections with a trait that have lasted longest: an eighth of them, but at least 1 and at most 32, as
+    /// this looks at every descriptor.
+    ///
+    /// - Returns: How many. The connections may end only in the next turn.
+    package func displace(_ trait: WaitTraits) -> Int {
         assertCurrent()
-        var idle = TimerHeap()
-        for row in registrations.indices where registrations[row].isIdleConnection {
+        guard trait != .unfinished || mayBeUnfinished else { return 0 }
+        var waits = TimerHeap()
+        for row in registrations.indices where registrations[row].isDisplaceable(trait) {
             // Not by their deadlines: the wait for a handshake has a shorter limit than that between two requests.
-            idle.insert(TimerHeap.Entry(deadline: registrations[row].began, target: .row(row)))
+            waits.insert(TimerHeap.Entry(deadline: registrations[row].began, target: .row(row)))
         }
-        for _ in 0..<max(1, min(32, idle.count / 8)) {
-            if case .row(let row) = idle.popDue(at: .never)?.target { wake(row, .timedOut) }
+        if waits.count == 0, trait == .unfinished { mayBeUnfinished = false }
+        let count = min(waits.count, max(1, min(32, waits.count / 8)))
+        for _ in 0..<count {
+            if case .row(let row) = waits.popDue(at: .never)?.target {
+                // What has arrived would take more memory.
+                wake(row, trait == .unfinished ? .abandoned : .displaced)
+            }
         }
+        return count
     }
 
     // MARK: - Stopping
@@ -131,7 +141,7 @@ extension EventLoop {
     package func beginDraining() { enter(.draining) { $0.isShared } }
 
     /// Ends idle waits, the present and all later ones, on the loop's thread; begins draining if that has not begun.
-    package func endIdleWaits() { enter(.closingIdle) { $0.isShared || $0.isIdle } }
+    package func endIdleWaits() { enter(.closingIdle) { $0.isShared || $0.traits.contains(.idle) } }
 
     /// Ends all waits for descriptors, the present and all later ones, on the loop's thread.
     package func abandon() { enter(.abandoned) { _ in true } }

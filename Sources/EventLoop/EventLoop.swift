@@ -29,6 +29,8 @@ package final class EventLoop: TaskExecutor, @unchecked Sendable {
     var queue = TurnQueue<any ReadinessHandler>()  // loop
     var longQueue = TurnQueue<any ReadinessHandler>()  // loop
     var handshakeQueue = TurnQueue<any ReadinessHandler>()  // loop
+    /// Whether a wait with the trait `unfinished` may be under way.
+    var mayBeUnfinished = false  // loop
     private var isStopping = false  // loop
 
     // Atomics although only the loop writes them: each request reads them several times, and Swift guards a plain field of a

@@ -223,7 +223,7 @@ package struct Acceptor: ~Copyable {
             }
             if let id {
                 loop.markBlocked(.readable, of: id)
-                _ = await loop.wait(for: .readable, of: id, until: .never, isIdle: !outlastsDraining)
+                _ = await loop.wait(for: .readable, of: id, until: .never, outlastsDraining ? [] : .idle)
             }
         }
     }

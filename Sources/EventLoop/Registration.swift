@@ -32,8 +32,26 @@ package enum WakeReason: Sendable {
     case timedOut
     /// The wait was idle, and the loop ends idle waits.
     case draining
-    /// The loop ends all waits.
+    /// Others need the connection's place: it ends unless something has arrived.
+    case displaced
+    /// The loop ends all waits, or others need the connection's memory: it ends at once.
     case abandoned
+}
+
+/// When a wait may end early.
+package struct WaitTraits: OptionSet, Sendable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    /// It may end without loss, for example between two requests.
+    package static let idle = WaitTraits(rawValue: 1)
+    /// The client has not been answered yet, or has its last answer: the first to go when there are too many connections.
+    package static let expendable = WaitTraits(rawValue: 2)
+    /// The client has not sent all of a request, or not read all of an answer: the first to go when memory is short.
+    package static let unfinished = WaitTraits(rawValue: 4)
 }
 
 /// A descriptor's row in its loop's table.
@@ -44,11 +62,9 @@ struct Registration {
     var interest: Epoll.Events = []
     /// Whether other loops watch the descriptor too, which is that of a listening socket.
     var isShared = false
-    /// Whether the wait may end without loss, for example between two requests.
-    var isIdle = false
+    /// Of the wait that is under way, or of the last one.
+    var traits: WaitTraits = []
     var waiter: (any ReadinessHandler)?
-    /// Whether an idle wait is under way on a connection.
-    var isIdleConnection: Bool { isIdle && waiter != nil && !isShared }
     /// When the wait began.
     var began = MonotonicTime.never
     var deadline = MonotonicTime.never
@@ -60,13 +76,13 @@ struct Registration {
     /// - Returns: Whether a timer entry must be made for the deadline; nil if nothing was recorded.
     mutating func wait(
         _ waiter: any ReadinessHandler, for direction: Epoll.Events, from began: MonotonicTime,
-        until deadline: MonotonicTime, isIdle: Bool
+        until deadline: MonotonicTime, _ traits: WaitTraits
     ) -> Bool? {
         guard readiness.isDisjoint(with: direction) else { return nil }
         precondition(self.waiter == nil, "a descriptor has one wait at a time")
         self.waiter = waiter
         interest = direction
-        self.isIdle = isIdle
+        self.traits = traits
         self.began = began
         self.deadline = deadline
         guard deadline < timer else { return false }
@@ -87,6 +103,9 @@ struct Registration {
         readiness.formUnion(ready)
         return ready.isDisjoint(with: interest) ? nil : takeWaiter()
     }
+
+    /// Whether a wait with this trait is under way on a connection.
+    func isDisplaceable(_ trait: WaitTraits) -> Bool { traits.contains(trait) && waiter != nil && !isShared }
 
     mutating func takeWaiter() -> (any ReadinessHandler)? {
         interest = []

@@ -96,24 +96,22 @@ package struct TCPStream: ~Copyable {
     package func waitForMore(until deadline: MonotonicTime) async -> WakeReason {
         // Bytes that were peeked at count as read; epoll reports the next ones.
         loop.markBlocked(.readable, of: id)
-        return await loop.wait(for: .readable, of: id, until: deadline, isIdle: true)
+        return await loop.wait(for: .readable, of: id, until: deadline, [.idle, .expendable])
     }
 
     /// Suspends until reading may succeed.
-    ///
-    /// - Parameter isIdle: `EventLoop.endIdleWaits` ends the wait.
-    package func waitUntilReadable(until deadline: MonotonicTime, isIdle: Bool) async -> WakeReason {
+    package func waitUntilReadable(until deadline: MonotonicTime, _ traits: WaitTraits) async -> WakeReason {
         if let tls, tls.hasPending { return .ready }
-        return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, isIdle: isIdle)
+        return await loop.wait(for: tls?.readingNeeds ?? .readable, of: id, until: deadline, traits)
     }
 
     /// Calls a handler when reading may succeed, unless it returns a reason why there is no wait.
     package func waitUntilReadable(
-        until deadline: MonotonicTime, isIdle: Bool, calling handler: any ReadinessHandler
+        until deadline: MonotonicTime, _ traits: WaitTraits, calling handler: any ReadinessHandler
     ) -> WakeReason? {
         if let tls, tls.hasPending { return .ready }
         let needs = tls?.readingNeeds ?? .readable
-        return loop.wait(for: needs, of: id, until: deadline, isIdle: isIdle, calling: handler)
+        return loop.wait(for: needs, of: id, until: deadline, traits, calling: handler)
     }
 
     /// Calls a handler when the connection is lost, unless it returns a reason why there is no wait.
@@ -123,7 +121,7 @@ package struct TCPStream: ~Copyable {
         orWritable: Bool, until deadline: MonotonicTime, calling handler: any ReadinessHandler
     ) -> WakeReason? {
         let needs = orWritable ? tls?.writingNeeds ?? .writable : []
-        return loop.wait(for: needs.union(.hangUp), of: id, until: deadline, isIdle: false, calling: handler)
+        return loop.wait(for: needs.union(.hangUp), of: id, until: deadline, [], calling: handler)
     }
 
     /// Ends the wait of a handler, which is then not called.
@@ -133,13 +131,13 @@ package struct TCPStream: ~Copyable {
 
     /// Suspends until writing may succeed.
     package func waitUntilWritable(until deadline: MonotonicTime) async -> WakeReason {
-        await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false)
+        await loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, .unfinished)
     }
 
     /// Calls a handler when writing may succeed, unless it returns a reason why there is no wait.
     package func waitUntilWritable(until deadline: MonotonicTime, calling handler: any ReadinessHandler) -> WakeReason?
     {
-        loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, isIdle: false, calling: handler)
+        loop.wait(for: tls?.writingNeeds ?? .writable, of: id, until: deadline, .unfinished, calling: handler)
     }
 
     /// Ends our side of the connection; the peer's bytes can still be read.
@@ -206,9 +204,10 @@ package struct TCPStream: ~Copyable {
             guard errno == EAGAIN else { throw .system(SystemError.last("recv")) }
             loop.markBlocked(.readable, of: id)
             // A client that has sent nothing yet loses nothing.
-            switch await loop.wait(for: .readable, of: id, until: deadline, isIdle: true) {
+            switch await loop.wait(for: .readable, of: id, until: deadline, [.idle, .expendable]) {
             case .ready: break
             case .timedOut: throw .timedOut
+            case .displaced: throw .displaced
             case .draining, .abandoned: throw .stopped
             }
         }
@@ -247,6 +246,6 @@ package final class DescriptorWatch: ReadinessHandler {
     private func wait() {
         // The next event says whether there is more.
         loop.markBlocked(.readable, of: id)
-        _ = loop.wait(for: .readable, of: id, until: .never, isIdle: false, calling: self)
+        _ = loop.wait(for: .readable, of: id, until: .never, [], calling: self)
     }
 }

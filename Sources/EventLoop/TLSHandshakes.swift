@@ -4,7 +4,7 @@ import System
 /// The TLS handshakes of one loop that are under way, and the memory that is counted for them.
 ///
 /// Beyond their share of `limits.buffers` the oldest one ends: an honest handshake takes a few round trips, an attacker's as
-/// long as it can.
+/// long as it can. Within their share, requests and answers that wait for their clients make room for them.
 ///
 /// Belongs to the loop's thread.
 package final class TLSHandshakes {
@@ -39,7 +39,9 @@ package final class TLSHandshakes {
     fileprivate func account(for bytes: Int, of handshake: TLSHandshake) -> Bool {
         let more = bytes - handshake.countedBytes
         // A single handshake may exceed the share.
-        while underWay.count > 1 && countedBytes + more > budget.handshakeShare || !budget.take(more) {
+        while underWay.count > 1 && countedBytes + more > budget.handshakeShare
+            || !budget.take(more, displacingOn: handshake.loop)
+        {
             guard let oldest, oldest !== handshake else { return false }
             oldest.end(.failure(.displaced))
         }
@@ -61,7 +63,7 @@ package final class TLSHandshakes {
 ///
 /// Belongs to the loop's thread.
 final class TLSHandshake: ReadinessHandler {
-    private let loop: EventLoop
+    fileprivate let loop: EventLoop
     private let id: RegistrationID
     private let deadline: MonotonicTime
     private let all: TLSHandshakes
@@ -94,15 +96,23 @@ final class TLSHandshake: ReadinessHandler {
     func perform() async throws(TLSError) -> TLSSession {
         await Waiter<Void>.suspend { waiter in
             self.waiter = waiter
-            loop.enqueue(self, for: .handshake)
+            queue(.expendable)
         }
         return try outcome.get()
     }
 
+    /// Queues for a step, and until then waits as well, so that the loop can end it.
+    private func queue(_ traits: WaitTraits) {
+        if let reason = loop.wait(for: [], of: id, until: deadline, traits, calling: self) { return wake(reason) }
+        loop.enqueue(self, for: .handshake)
+    }
+
     func wake(_ reason: WakeReason) {
         switch reason {
-        case .ready: loop.enqueue(self, for: .handshake)
+        // A client that answers within the handshake most likely ends it.
+        case .ready: queue([])
         case .timedOut: end(.failure(.timedOut))
+        case .displaced: end(.failure(.displaced))
         case .draining, .abandoned: end(.failure(.stopped))
         }
     }
@@ -110,8 +120,7 @@ final class TLSHandshake: ReadinessHandler {
     func resume() {
         // It may have ended while it was queued.
         guard waiter != nil else { return }
-        if loop.isAbandoned { return end(.failure(.stopped)) }
-        if loop.now >= deadline { return end(.failure(.timedOut)) }
+        loop.endWait(of: id)
         if session == nil {
             number = all.add(self)
             guard all.account(for: Self.bytes, of: self) else { return end(.failure(.displaced)) }
@@ -123,7 +132,7 @@ final class TLSHandshake: ReadinessHandler {
         case .needs(let direction):
             let bytes = session.isReadingHello ? Self.bytesWhileReadingHello : Self.bytes
             guard all.account(for: bytes, of: self) else { return end(.failure(.displaced)) }
-            if let reason = loop.wait(for: direction, of: id, until: deadline, isIdle: false, calling: self) {
+            if let reason = loop.wait(for: direction, of: id, until: deadline, .expendable, calling: self) {
                 wake(reason)
             }
         case .failed(let error): end(.failure(error))
@@ -149,7 +158,7 @@ package struct TLSError: Error, Hashable, CustomStringConvertible {
         case closed
         /// The handshake did not finish by its deadline.
         case timedOut = "timeout"
-        /// Newer handshakes needed the memory that it held.
+        /// Others needed the memory that it held, or its place among the connections.
         case displaced
         /// The loop is draining.
         case stopped
@@ -181,7 +190,7 @@ package struct TLSError: Error, Hashable, CustomStringConvertible {
         case .plainRequest: "plain text on a TLS port"
         case .closed: "closed by the client during the TLS handshake"
         case .timedOut: "TLS handshake timed out"
-        case .displaced: "TLS handshake given up for newer ones, which needed its part of limits.buffers"
+        case .displaced: "TLS handshake given up for newer connections: limits.connections or limits.buffers is reached"
         case .stopped: "TLS handshake given up, the server is stopping"
         case .refused, .system: "TLS handshake failed: \(detail)"
         }

@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
-from administration import ADMINISTRATION, ask
+from administration import ADMINISTRATION, ask, metrics
+from certificates import make_certificate
 from contract import NOT_FOUND, STORED
 from http_client import Connection, ProtocolError, get, lines, post
 from server_process import until
+from test_tls import curl, tls_settings
 
 
 @contextlib.contextmanager
@@ -117,6 +119,26 @@ def test_what_is_beside_an_answer_that_waits_counts_as_well(serve, connect):
     send(get("middle") + b"GET /tok", 80)
     assert server.resident_bytes() - before < 96 << 20
     assert server.post("other", "x") == STORED
+
+
+@pytest.mark.parametrize("loops", [1, 2])
+@pytest.mark.parametrize("what", ["unread answers", "half bodies"])
+def test_memory_that_slow_clients_hold_is_there_for_handshakes_and_short_requests(serve, connect, tmp_path, what, loops):
+    server = serve({
+        **ADMINISTRATION, **tls_settings(make_certificate(tmp_path)), "listen": ["127.0.0.1:0", "https://127.0.0.1:0"],
+        "loops": loops, "limits": {"buffers": "16 MiB"}})
+    large = "x" * 1_000_000
+    assert server.post("large", large) == STORED
+    held = {"unread answers": get("large"), "half bodies": post("other", large)[:-100_000]}[what]
+    # The smaller ones take what the larger ones have left.
+    for data, count in [(held, 40), *((post("other", large)[:size], 60) for size in (200_000, 30_000, 3_000))]:
+        for _ in range(count):
+            connect(server.address, timeout=30, receive_buffer=4096).send_while_possible(data)
+    until(lambda: metrics(server)["token_cache_buffers_bytes"] > 8 << 20)
+    for number in range(20):
+        status, body = curl(server.addresses[1], "-d", f"unique_id=id{number}&token_info=x")
+        assert (status, body) == (200, STORED.decode())
+        assert server.post(f"id{number}", "y" * 9_000) == STORED
 
 
 # Each takes milliseconds to fetch, and each of its bytes becomes six in the answer.

@@ -180,6 +180,36 @@ def test_connections_that_never_begin_their_handshake_keep_no_client_out(serve, 
         connection.close()
 
 
+def client_hello():
+    """The first bytes of a handshake, which this client does not go on with."""
+    hello = ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    return hello.read()
+
+
+@pytest.mark.parametrize("loops", [1, 2])
+@pytest.mark.parametrize("over_tls, begun", [
+    (True, client_hello()), (True, client_hello()[:100]), (True, b""), (False, b"GET /tok"), (False, b""), (False, b"\0\r\n"),
+    (False, lines("POST /token HTTP/1.1", HOST, FORM, "Content-Length: 9", body=b"a=")),
+], ids=["hello", "half a hello", "nothing over TLS", "half a head", "nothing", "rubbish", "half a body"])
+def test_clients_that_were_never_answered_make_room_before_those_that_were(serve, tmp_path, loops, over_tls, begun):
+    server = serve({
+        **ADMINISTRATION, **tls_settings(make_certificate(tmp_path)), "listen": ["127.0.0.1:0", "https://127.0.0.1:0"],
+        "loops": loops, "limits": {"connections": 40}})
+    known = [open_and_use(server) for _ in range(20)]
+    flood = []
+    for _ in range(150):
+        flood.append(Connection(server.addresses[1 if over_tls else 0]))
+        flood[-1].send_while_possible(begun)
+    until(lambda: metrics(server)["token_cache_connections_accepted_total"] == 170)
+    until(lambda: is_served(server))
+    for connection in known:
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
+    for connection in flood + known:
+        connection.close()
+
+
 @pytest.mark.parametrize("begun", [b"G", b"\r"], ids=["a request", "an empty line"])
 def test_many_clients_that_send_one_byte_leave_memory_for_others(serve, tmp_path, begun):
     certificate, key = make_certificate(tmp_path)

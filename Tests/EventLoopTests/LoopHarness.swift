@@ -75,8 +75,8 @@ final class HandlerRecorder: ReadinessHandler, @unchecked Sendable {
 
     func resume() {}
 
-    func wait(until deadline: MonotonicTime) -> WakeReason? {
-        stream.waitUntilReadable(until: deadline, isIdle: true, calling: self)
+    func wait(until deadline: MonotonicTime, _ traits: WaitTraits = .idle) -> WakeReason? {
+        stream.waitUntilReadable(until: deadline, traits, calling: self)
     }
 
     func receive() {

@@ -17,7 +17,7 @@ import Testing
                 #expect(nothing == .wouldBlock)
                 for milliseconds in [5, 1, 20] {
                     let deadline = MonotonicTime.now + Nanoseconds(.milliseconds(milliseconds))
-                    let outcome = await stream.waitUntilReadable(until: deadline, isIdle: true)
+                    let outcome = await stream.waitUntilReadable(until: deadline, .idle)
                     #expect(outcome == .timedOut)
                     #expect(MonotonicTime.now >= deadline)
                 }
@@ -25,11 +25,11 @@ import Testing
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
                 let far = MonotonicTime.now + Nanoseconds(.milliseconds(30))
                 sendByte(through: (server, client))
-                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                let early = await stream.waitUntilReadable(until: near, .idle)
                 #expect(early == .ready)
                 let one = try stream.receive(into: &buffer, room: 2)
                 #expect(one == .received(1))
-                let late = await stream.waitUntilReadable(until: far, isIdle: true)
+                let late = await stream.waitUntilReadable(until: far, .idle)
                 #expect(late == .timedOut)
                 #expect(MonotonicTime.now >= far)
             }
@@ -48,7 +48,7 @@ import Testing
                 #expect(nothing == .wouldBlock)
                 sendByte(through: (server, client))
                 let near = MonotonicTime.now + Nanoseconds(.milliseconds(5))
-                let early = await stream.waitUntilReadable(until: near, isIdle: true)
+                let early = await stream.waitUntilReadable(until: near, .idle)
                 #expect(early == .ready)
                 let one = try stream.receive(into: &buffer, room: 2)
                 #expect(one == .received(1))
@@ -56,7 +56,7 @@ import Testing
                     await loop.sleep(until: near + Nanoseconds(.milliseconds(1)))
                     _ = write(client, "y", 1)
                 }
-                let late = await stream.waitUntilReadable(until: .never, isIdle: true)
+                let late = await stream.waitUntilReadable(until: .never, .idle)
                 #expect(late == .ready)
                 #expect(loop.timers.count == 0)
             }
@@ -106,9 +106,9 @@ import Testing
                             _ = try stream.receive(into: &buffer, room: 1)
                             let isIdle = index == 0
                             begun.add(index)
-                            let first = await stream.waitUntilReadable(until: .never, isIdle: isIdle)
+                            let first = await stream.waitUntilReadable(until: .never, isIdle ? .idle : [])
                             // While draining an idle wait does not even begin.
-                            let second = await stream.waitUntilReadable(until: .never, isIdle: true)
+                            let second = await stream.waitUntilReadable(until: .never, .idle)
                             return [first, second]
                         }
                     }
@@ -120,6 +120,36 @@ import Testing
                 return [drained, try await group.next()]
             }
             #expect(reasons == [[.draining, .draining], [.abandoned, .abandoned]])
+            for pair in pairs { close(pair.1) }
+        }
+    }
+
+    @Test
+    func `of the waits with a trait, those that have lasted longest are displaced`() async throws {
+        let traits: [WaitTraits] = [.idle] + Array(repeating: .expendable, count: 17) + [.unfinished, []]
+        try await withLoop { loop in
+            let pairs = try traits.map { _ in try socketPair() }
+            try await loop.perform {
+                let recorders = try pairs.map { try HandlerRecorder($0.0, on: loop) }
+                for (recorder, traits) in zip(recorders, traits) {
+                    recorder.receive()
+                    #expect(recorder.wait(until: .never, traits) == nil)
+                    let began = loop.now
+                    while loop.now == began { await Task.yield() }
+                }
+                func displaced() -> [Int] { recorders.indices.filter { !recorders[$0].reasons.isEmpty } }
+                // An eighth of 17.
+                #expect(loop.displace(.expendable) == 2)
+                #expect(displaced() == [1, 2])
+                let budget = BufferBudget(limit: 8)
+                #expect(budget.take(6, displacingOn: loop))
+                #expect(displaced() == [1, 2])
+                #expect(budget.take(2, displacingOn: loop) && !budget.take(1, displacingOn: loop))
+                #expect(displaced() == [1, 2, 18])
+                #expect([1, 18].map { recorders[$0].reasons } == [[.displaced], [.abandoned]])
+                loop.abandon()
+                while recorders.contains(where: \.reasons.isEmpty) { await Task.yield() }
+            }
             for pair in pairs { close(pair.1) }
         }
     }
@@ -157,7 +187,7 @@ import Testing
             (self.number, self.spare, self.loop) = (number, spare, loop)
             id = try loop.register(number)
             loop.markBlocked(.readable, of: id)
-            #expect(loop.wait(for: .readable, of: id, until: .never, isIdle: false, calling: self) == nil)
+            #expect(loop.wait(for: .readable, of: id, until: .never, [], calling: self) == nil)
         }
 
         func wake(_ reason: WakeReason) {

@@ -64,7 +64,7 @@ func receive(from stream: borrowing TCPStream, into buffer: inout [UInt8]) async
         case .wouldBlock:
             let mayBeReadable = stream.mayBeReadable
             #expect(!mayBeReadable)
-            let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
+            let reason = await stream.waitUntilReadable(until: .never, [])
             try #require(reason == .ready)
         }
     }

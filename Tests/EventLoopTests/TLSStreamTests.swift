@@ -100,14 +100,14 @@ import Testing
                         guard !buffer.count.isMultiple(of: 10) else { continue }
                         let mayBeReadable = stream.mayBeReadable
                         #expect(mayBeReadable)
-                        let reason = await stream.waitUntilReadable(until: loop.now, isIdle: false)
+                        let reason = await stream.waitUntilReadable(until: loop.now, [])
                         #expect(reason == .ready)
                     case .endOfInput: return "end of input"
                     case .wouldBlock:
                         let mayBeReadable = stream.mayBeReadable
                         #expect(!mayBeReadable)
                         if buffer.count >= 30 { return String(decoding: buffer, as: UTF8.self) }
-                        let reason = await stream.waitUntilReadable(until: .never, isIdle: false)
+                        let reason = await stream.waitUntilReadable(until: .never, [])
                         try #require(reason == .ready)
                     }
                 }

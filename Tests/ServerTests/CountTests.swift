@@ -43,26 +43,24 @@ import Testing
 @Suite struct ConnectionCountTests {
     @Test func `connections that get 503 take the place of none that could be served`() {
         let count = ConnectionCount(limit: 2)
-        #expect([count.add(), count.add(), count.add()] == [false, false, true])
-        #expect(count.isExceeded)
-        count.refuse()
-        #expect(!count.isExceeded)
+        #expect([count.add(), count.add(), count.add()] == [true, true, false])
+        #expect(!count.admit())
         // One that is served ends while the refused one is still open.
         count.subtract()
+        #expect(count.add() == true)
+        count.subtract()
+        #expect(count.admit())
         #expect(count.add() == false)
         count.subtract(isRefused: true)
-        #expect(count.add() == true)
+        #expect(count.add() == false)
     }
 
     @Test func `of many that get 503, further ones are not even counted`() {
         let count = ConnectionCount(limit: 0)
         var refused = 0
-        while count.add() != nil {
-            count.refuse()
-            refused += 1
-        }
+        while count.add() != nil { refused += 1 }
         #expect(refused == 1_000)
         count.subtract(isRefused: true)
-        #expect(count.add() == true)
+        #expect(count.add() == false)
     }
 }

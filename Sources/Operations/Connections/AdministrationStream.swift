@@ -86,7 +86,7 @@ struct AdministrationStream: ~Copyable {
                 case .received: break
                 case .wouldBlock:
                     let reason = await connection.waiting(for: wait) {
-                        await stream.waitUntilReadable(until: deadline, isIdle: false)
+                        await stream.waitUntilReadable(until: deadline, [])
                     }
                     guard reason == .ready else { return .closed }
                 case .endOfInput, nil: return .closed

@@ -13,6 +13,8 @@ final class ConnectionDistributor: Sendable {
     private let contexts: [LoopContext]
     private let count: ConnectionCount
     private let failures: RateLimitedLog
+    /// The task of the last connection that came without room for it.
+    private let newest = Mutex<Task<Void, Never>?>(nil)
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
@@ -59,32 +61,47 @@ final class ConnectionDistributor: Sendable {
         _ descriptor: Int32, from peer: SocketAddress, through listener: ClientListener, by acceptor: LoopContext
     ) {
         acceptor.metrics.accepted.add()
-        guard let exceedsLimit = count.add() else {
+        guard let isServed = count.add() else {
             acceptor.metrics.dropped.add()
             _ = FileDescriptor(owning: descriptor)
             return
         }
-        let context = exceedsLimit ? context(with: >) : context(with: <)
+        let context = isServed ? context(with: <) : context(with: >)
         context.expectConnection()
-        if context === acceptor, !exceedsLimit || context.makeRoom() {
-            return context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
+        if context === acceptor, isServed || context.makeRoom(.expendable) {
+            return context.serve(descriptor, from: peer, through: listener, isRefused: false)
         }
-        Task(executorPreference: context.loop) { [self] in
-            if exceedsLimit, !context.makeRoom() { await noticeEnds() }
-            context.serve(descriptor, from: peer, through: listener, exceedsLimit: exceedsLimit)
+        if isServed {
+            context.loop.execute { context.serve(descriptor, from: peer, through: listener, isRefused: false) }
+            return
+        }
+        // One after the other, as one that is let in can itself make room for the next.
+        newest.withLock { newest in
+            newest = Task(executorPreference: context.loop) { [self, previous = newest] in
+                await previous?.value
+                let isRefused = await !makeRoom()
+                context.serve(descriptor, from: peer, through: listener, isRefused: isRefused)
+            }
         }
     }
 
-    /// Makes room on the other loops too, and returns when each loop has handled the events that had arrived before, up to the 256
-    /// that it takes at a time, and so no longer counts connections that have ended.
-    private func noticeEnds() async {
-        for context in contexts {
-            await Task(executorPreference: context.loop) {
-                _ = context.makeRoom()
-                // After the first yield the loop asks for events, which it has delivered when the second returns.
-                for _ in 0..<2 { await Task.yield() }
-            }.value
+    /// Makes room on any loop for a new connection: first among those that have not been answered, then among idle ones.
+    ///
+    /// - Returns: Whether the new one is served.
+    private func makeRoom() async -> Bool {
+        // What is closed in the first round may make room in the second.
+        for trait in [WaitTraits.expendable, .expendable, .idle] {
+            for context in contexts {
+                let isServed = await Task(executorPreference: context.loop) {
+                    // After the first yield the loop asks for events, up to the 256 that it takes at a time. It has delivered them
+                    // when the second returns, and no longer counts connections that have ended.
+                    for _ in 0..<2 { await Task.yield() }
+                    return context.makeRoom(trait)
+                }.value
+                if isServed { return true }
+            }
         }
+        return false
     }
 
     /// The context of the loop with the fewest or the most connections.

@@ -116,7 +116,9 @@ extension Connection {
             refuse(.outOfBuffers, on: context)
             return true
         }
-        guard let reason = stream.waitUntilReadable(until: deadline, isIdle: isIdle, calling: driver) else {
+        var traits: WaitTraits = isIdle ? .idle : .unfinished
+        if isExpendable { traits.insert(.expendable) }
+        guard let reason = stream.waitUntilReadable(until: deadline, traits, calling: driver) else {
             return false
         }
         return receive(part, until: deadline, after: reason, on: context, for: driver)
@@ -144,7 +146,7 @@ extension Connection {
         case .timedOut where !isIdle:
             refuseLate(part, on: context)
             return true
-        case .timedOut, .draining:
+        case .timedOut, .draining, .displaced:
             // A request that the kernel has already received is answered. After a pause of the whole machine all deadlines may
             // have passed, with more events than the loop takes at once.
             if case .received = receiveNow(on: context) { return true }
@@ -236,6 +238,7 @@ extension Connection {
             reader.finishRequest()
         }
         steps += 1
+        isExpendable = false
         // A client that did not ask to close the connection may already be sending its next request.
         state = isLast ? .closing(lingers: request.keepsAlive || !reader.isEmpty) : .answering
     }

@@ -63,7 +63,7 @@ extension Connection {
             // The client has disconnected. The read or write that was begun still runs to its end.
             answer.abandon()
             return close()
-        case .timedOut, .draining, .abandoned:
+        case .timedOut, .draining, .displaced, .abandoned:
             // A store without a time limit always answers, so this wait continues even if the loop has ended all waits.
             guard answer.timeLimit != nil else { return false }
             write(answer.timeOut(), since: since, on: context)

@@ -60,6 +60,8 @@ struct Connection: ~Copyable {
     private var sendDeadline = MonotonicTime.never
     /// Bytes sent since `sendDeadline` was set.
     private var sentSinceRenewal = 0
+    /// Whether the connection goes first when there are too many: it counts as one of them, and no request was answered.
+    var isExpendable = true
     /// Receives and answers since the last wait, or since other connections were last served.
     var steps = 0
     /// The number of the listener that accepted the connection.
@@ -163,7 +165,7 @@ struct Connection: ~Copyable {
             switch stream.waitUntilWritable(until: sendDeadline, calling: driver) {
             case nil: return false
             case .ready: break
-            case .timedOut, .draining, .abandoned: return close()
+            case .timedOut, .draining, .displaced, .abandoned: return close()
             }
         }
         if sendDeadline != .never { endSendDeadline() }
@@ -261,10 +263,10 @@ struct Connection: ~Copyable {
                 releaseBuffers(to: context)
                 // Never more than was counted before.
                 _ = account(for: waitingBytes, on: context)
-                switch stream.waitUntilReadable(until: deadline, isIdle: false, calling: driver) {
+                switch stream.waitUntilReadable(until: deadline, isExpendable ? .expendable : [], calling: driver) {
                 case nil: return false
                 case .ready: break
-                case .timedOut, .draining, .abandoned: return close()
+                case .timedOut, .draining, .displaced, .abandoned: return close()
                 }
             case .endOfInput, nil: return close()
             }
@@ -287,10 +289,11 @@ struct Connection: ~Copyable {
 
     /// Replaces the number of bytes that are counted for this connection.
     ///
-    /// - Returns: False if `limits.buffers` leaves no room for them; then nothing changes.
+    /// - Returns: False if `limits.buffers` leaves no room for them, even without the connections that wait for their clients;
+    ///   then nothing changes.
     mutating func account(for bytes: Int, on context: LoopContext) -> Bool {
         if bytes > countedBytes {
-            guard context.bufferBudget.take(bytes - countedBytes) else { return false }
+            guard context.bufferBudget.take(bytes - countedBytes, displacingOn: context.loop) else { return false }
         } else if bytes < countedBytes {
             context.bufferBudget.giveBack(countedBytes - bytes)
         }

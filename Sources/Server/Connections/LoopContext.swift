@@ -44,6 +44,8 @@ package final class LoopContext: @unchecked Sendable {
     package let connectionCount = Atomic<Int>(0)
     /// The connections of all loops.
     private let totalCount: ConnectionCount
+    /// The turn in which connections were last closed in favour of new ones, and how many more than new ones came in it.
+    private var (displacedIn, displaced) = (MonotonicTime.never, 0)
     /// The caller of `waitForConnections`, resumed when the last connection ends.
     private var connectionsWaiter: CheckedContinuation<Void, Never>?
 
@@ -130,14 +132,9 @@ package final class LoopContext: @unchecked Sendable {
     ///   - descriptor: A connected socket that this call owns.
     ///   - client: Its address.
     ///   - listener: The listener that accepted the connection.
-    ///   - exceedsLimit: Whether there were too many connections when this one came; if there still are, it is answered with 503 and
-    ///     closed.
-    func serve(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, exceedsLimit: Bool) {
-        let isRefused = exceedsLimit && totalCount.isExceeded
-        if isRefused {
-            totalCount.refuse()
-            metrics.refused.add()
-        }
+    ///   - isRefused: Whether there are too many connections, so that this one is answered with 503 and closed.
+    func serve(_ descriptor: Int32, from client: SocketAddress, through listener: ClientListener, isRefused: Bool) {
+        if isRefused { metrics.refused.add() }
         let stream: TCPStream
         do throws(SystemError) {
             stream = try TCPStream(FileDescriptor(owning: descriptor), on: loop)
@@ -151,12 +148,14 @@ package final class LoopContext: @unchecked Sendable {
         ConnectionDriver(connection, isRefused: isRefused, on: self).start(through: listener)
     }
 
-    /// Closes idle connections in favour of a new one if there are too many.
+    /// Closes connections with a trait in favour of a new one if there is no room for it.
     ///
-    /// - Returns: Whether there is room now.
-    func makeRoom() -> Bool {
-        if totalCount.isExceeded { loop.endLongestIdleWaits() }
-        return !totalCount.isExceeded
+    /// - Returns: Whether it is served. If not, connections that were closed may make room for it in the next turn.
+    func makeRoom(_ trait: WaitTraits) -> Bool {
+        if totalCount.admit() { return true }
+        if displacedIn != loop.now || displaced <= 0 { (displacedIn, displaced) = (loop.now, loop.displace(trait)) }
+        displaced -= 1
+        return totalCount.admit()
     }
 
     /// Counts a connection that is about to be served here.

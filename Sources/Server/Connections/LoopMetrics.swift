@@ -112,14 +112,11 @@ final class ConnectionCount: Sendable {
         guard limit > 0 else { throw SystemError(call: "open", code: EMFILE) }
     }
 
-    /// The most connections that are served; further ones are refused, unless idle ones can make room for them.
+    /// The most connections that are served; further ones are refused, unless others can make room for them.
     var limit: Int {
         let possible = possible.load(ordering: .relaxed)
         return min(setting.load(ordering: .relaxed), possible - min(Self.leastRefused, 1 + possible / 8))
     }
-
-    /// Whether more connections than that are open.
-    var isExceeded: Bool { served.load(ordering: .relaxed) > limit }
 
     /// A warning if there can be fewer connections than `limits.connections`; nil otherwise.
     var warning: String? {
@@ -131,9 +128,10 @@ final class ConnectionCount: Sendable {
             """
     }
 
-    /// Counts another connection, unless there are so many that it is to be closed at once.
+    /// Counts another connection, beyond the limit among those that get 503, unless there are so many that it is to be closed at
+    /// once.
     ///
-    /// - Returns: Whether it exceeds the limit; nil if it was not counted.
+    /// - Returns: Whether it is served; nil if it was not counted.
     func add() -> Bool? {
         let (count, limit) = (served.add(1, ordering: .relaxed).newValue, limit)
         let open = count + refused.load(ordering: .relaxed)
@@ -141,16 +139,23 @@ final class ConnectionCount: Sendable {
             subtract()
             return nil
         }
-        return count > limit
-    }
-
-    /// Counts a connection that was added among those that get 503.
-    func refuse() {
-        served.subtract(1, ordering: .relaxed)
+        guard count > limit else { return true }
+        subtract()
         refused.add(1, ordering: .relaxed)
+        return false
     }
 
-    /// - Parameter isRefused: Whether `refuse` was called for the connection.
+    /// Counts one of those that get 503 among those that are served, if there is room by now.
+    func admit() -> Bool {
+        guard served.add(1, ordering: .relaxed).newValue <= limit else {
+            subtract()
+            return false
+        }
+        subtract(isRefused: true)
+        return true
+    }
+
+    /// - Parameter isRefused: Whether the connection counts among those that get 503.
     func subtract(isRefused: Bool = false) {
         if isRefused {
             refused.subtract(1, ordering: .relaxed)

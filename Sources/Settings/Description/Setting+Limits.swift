@@ -20,16 +20,17 @@ extension Setting {
             """
             The memory for all requests and answers under way. It has requests that have not arrived in full, answers that
             clients have not read, tokens that are being stored (up to half of the value at the start), and TLS handshakes (up
-            to half). Beyond it, a request gets 503, a POST 50001, a long answer is cut off, and the oldest handshakes end.
-            Without this limit, slow clients or a slow disk could fill the memory.
+            to half). Beyond three quarters of it, the connections end that have waited longest for the rest of a request, or
+            for a client that does not read its answer. Beyond all of it, a request gets 503, a POST 50001, a long answer is cut
+            off, and the oldest handshakes end. Without this limit, slow clients or a slow disk could fill the memory.
             """
         ),
         Setting(
             "limits.connections", \.connectionLimit, .number(1...1_000_000),
             """
-            The largest number of open connections. For a further one, those that have waited longest for a request are closed,
-            some at a time; until there is room, the new one gets 503. Each takes a descriptor: raise ulimit -n or LimitNOFILE=
-            as well, or fewer are served.
+            The largest number of open connections. For a further one, some are closed: first those that were never answered,
+            then those that have waited longest for a request; if there are none, the new one gets 503. Each takes a descriptor:
+            raise ulimit -n or LimitNOFILE= as well, or fewer are served.
             """
         ),
     ]

@@ -77,6 +77,14 @@ def test_keys_are_exchanged_by_the_hybrid_group_where_openssl_knows_it(serve, pa
     assert "Peer Temp Key: X25519" in s_client(server, "-groups", "X25519")
 
 
+def test_keys_are_exchanged_by_p384_only_where_openssl_is_fast_at_it(serve, pair):
+    server = serve_tls(serve, pair)
+    is_fast = "X25519MLKEM768" in openssl("list", "-tls-groups")
+    assert ("BEGIN CERTIFICATE" in s_client(server, "-groups", "P-384")) == is_fast
+    # Other clients that prefer it get another.
+    assert "BEGIN CERTIFICATE" in s_client(server, "-groups", "P-384:P-256")
+
+
 def test_a_client_gets_the_certificate_of_the_name_it_asks_for(serve, pair, tmp_path):
     other = make_pair(tmp_path, "other", "other.example")
     server = serve_tls(serve, pair, other)

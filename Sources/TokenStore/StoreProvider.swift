@@ -61,9 +61,12 @@ package protocol FileStoreProvider: StoreProvider {
     ///   - directory: The data folder, locked.
     ///   - path: The backup's path.
     ///   - keepsSessions: Whether the backup's sessions become valid again, although some may have been ended since.
+    ///   - lacksKeys: Whether tokens may be sealed with keys that the key ring lacks; otherwise such a backup is refused. Other rows
+    ///     that do not open never are a reason to refuse it.
     ///   - progress: Counted in tokens.
     func restore(
-        in directory: DataDirectory, from path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+        in directory: DataDirectory, from path: String, keepsSessions: Bool, lacksKeys: Bool,
+        _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement
 }
 

@@ -199,6 +199,7 @@ def test_a_backup_with_a_retired_key_is_restored_when_the_keys_line_is_back(serv
     server.stop()
     assert "sealed with key 1, which the key ring does not have" in command(server.data, "verify", str(backup)).stdout
     assert "nothing was replaced" in refused(server.data, "restore", str(backup))
+    assert "1 row cannot be opened and stayed as before" in printed(server.data, "restore", "--lacks-keys", str(backup))
     with keys.open("a") as file:
         file.write(line)
     printed(server.data, "verify", str(backup))

@@ -80,24 +80,64 @@ def test_rotation_removes_superfluous_backups_and_nothing_else(serve, folder):
     assert all((folder / stranger).read_text() == text for stranger, text in strangers.items())
 
 
-def test_a_backup_with_a_row_that_does_not_open_replaces_no_good_one(serve, folder):
-    server = serve()
+def test_a_backup_that_cannot_be_verified_replaces_no_good_one(serve, folder):
+    server, other = serve(), serve()
     fill(server.address, 10)
     good = json.loads(printed(server.data, "backup", "--into", str(folder), "--json"))["path"]
-    server.stop()
-    with opened(server.data) as store:
-        store.execute("UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT min(slot) FROM token)")
     for _ in range(2):
-        message = refused(server.data, "backup", "--into", str(folder), "--keep", "last=1")
-        assert "cannot be restored (10 tokens checked" in message and "token-cache verify tells" in message
+        message = refused(
+            server.data, "backup", "--into", str(folder), "--keep", "last=1",
+            environment={"TOKEN_CACHE_SEALING_KEY_RING": str(other.data / "keys")})
+        assert "is not the one that the store was sealed with" in message
         assert sorted(os.listdir(folder)) == [os.path.basename(good), "unverified.db"]
-    assert "cannot be restored as it is" in command(server.data, "verify", str(folder / "unverified.db")).stdout
-    with opened(server.data) as store:
-        store.execute("DELETE FROM token")
-        store.execute("UPDATE store SET tokens = 0")
     printed(server.data, "backup", "--into", str(folder), "--keep", "last=1")
     [left] = os.listdir(folder)
     assert left != os.path.basename(good)
+
+
+def test_rows_that_do_not_open_are_named_and_stay_and_stop_no_command(serve, folder):
+    server = serve()
+    fill(server.address, 10)
+    printed(server.data, "access", "sessions", "add", "anna")
+    [session] = json.loads(printed(server.data, "access", "sessions", "list", "anna", "--json"))["sessions"]
+    server.stop()
+
+    def damaged():
+        with opened(server.data) as store:
+            rows = store.execute("SELECT slot, key, key_number, value FROM token WHERE key_number = 1").fetchall()
+            return rows, store.execute("SELECT * FROM session WHERE key_number = 1").fetchall()
+
+    with opened(server.data) as store:
+        store.execute("UPDATE token SET value = zeroblob(60) WHERE slot = (SELECT min(slot) FROM token)")
+        store.execute("UPDATE session SET user = zeroblob(100)")
+        [(slot,)] = store.execute("SELECT min(slot) FROM token").fetchall()
+    server = serve(data=server.data)
+    names = f"the token in slot {slot}, the session {session['id']}"
+    done = command(server.data, "backup", "--into", str(folder), "--keep", "last=1", "--json")
+    assert done.returncode == 0 and f"not opened: {names}" in done.stderr, done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["tokens"], shown["sessions"], shown["unreadable"]) == (10, 1, 2)
+    assert [os.path.join(folder, name) for name in os.listdir(folder)] == [shown["path"]]
+    done = command(server.data, "verify", shown["path"])
+    assert done.returncode == 1 and "but for the rows that do not open" in done.stdout
+    for is_running in (True, False):
+        done = command(server.data, "verify")
+        assert done.returncode == 1 and f"not opened: {names}" in done.stdout
+        rotated = printed(server.data, "keyring", "rotate")
+        assert "2 rows cannot be opened and stayed as before" in rotated
+        assert f"key {1 if is_running else 2} is retired" in rotated
+        assert len(printed(server.data, "keyring", "list").splitlines()) == 2
+        if is_running:
+            server.stop()
+            before = damaged()
+            assert [len(rows) for rows in before] == [1, 1] and before[0][0][0] == slot
+        assert damaged() == before
+    with open(server.data / "keys", "a", encoding="utf-8") as ring:
+        [kept] = server.data.glob("keys.retired-1-*")
+        ring.write(re.search(r"^1 .*\n", kept.read_text(), re.M)[0])
+    assert "2 rows cannot be opened" in printed(server.data, "restore", "--keep-sessions", shown["path"])
+    assert [len(rows) for rows in damaged()] == [10, 1]
+    assert [command(server.data, "get", f"id{number}").returncode for number in range(10)].count(0) == 9
 
 
 def test_the_command_after_a_backup_gets_the_path_as_data(serve, tmp_path):

@@ -43,6 +43,7 @@ import Testing
                 "\(SealingError.tampered(keyNumber: 1))": 3, "\(SealingError.missingKey(number: 5))": 1,
                 "\(SealingError.malformed)": 1,
             ])
+        #expect(found.unreadableRows?.count == 5)
         let page = try await store.administrator.page(after: nil, limit: 100)
         #expect(page.entries.count { (try? $0.token.get()) == nil } == 4)
         await #expect(throws: StoreError.sealing(.missingKey(number: 5))) { _ = try await store.get("id3") }

@@ -64,6 +64,37 @@ import TokenStore
         #expect(verification.isSound && verification.tokens == 1)
     }
 
+    @Test func `a store knows how many users were erased, and says so if their file is missing`() async throws {
+        var store = try SQLiteTokenStore(at: data, events: events)
+        let (file, backup, path) = (data + "/erasures", folder.path + "/backup", data + "/tokens.db")
+        for user in ["anna", "berta"] { try await WaitingHandle.open(store).erase(user) }
+        #expect(try await SQLiteAdministrator(store).verify { _ in }.missingErasures == 0)
+        _ = try await SQLiteAdministrator(store).backUp(to: backup) { _ in }
+        try await WaitingHandle.open(store).erase("anna")
+        store.close()
+        try FileManager.default.moveItem(atPath: file, toPath: file + ".kept")
+        #expect(try SQLiteStoreProvider(examining: data).verify(backup) { _ in }.missingErasures == 2)
+        store = try SQLiteTokenStore(at: data, events: events)
+        #expect(events.all.contains(.erasuresMissing(count: 3)))
+        #expect(try await SQLiteAdministrator(store).verify { _ in }.missingErasures == 3)
+        store.close()
+        var offline = try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data))
+        #expect(try offline.restore(backup) { _ in }.missingErasures == 3)
+        offline.directory.unlock()
+        // The restored store knows of those that the replaced one has known of.
+        #expect(Schema.erasures(of: try SQLiteConnection(path: path, mode: .readOnly)) == 3)
+        try FileManager.default.moveItem(atPath: file + ".kept", toPath: file)
+        offline = try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data))
+        #expect(try offline.restore(backup) { _ in }.missingErasures == 0)
+        offline.directory.unlock()
+        // A store of version 1.0 has not counted them.
+        try SQLiteConnection(path: path, mode: .readWrite).execute("DROP TABLE erasure")
+        let later = Events()
+        try SQLiteTokenStore(at: data, events: later).close()
+        #expect(!later.all.contains { if case .erasuresMissing = $0 { true } else { false } })
+        #expect(Schema.erasures(of: try SQLiteConnection(path: path, mode: .readOnly)) == 3)
+    }
+
     @Test("the copy of a damaged WAL goes with a user, and what an interrupted backup has left with the next start")
     func copies() async throws {
         do {

@@ -22,7 +22,7 @@ import TokenStore
 
     private func restore(keepsSessions: Bool = false) throws -> StoreReplacement {
         let offline = try OfflineSQLiteStore(directory: data, options: StoreOptions(in: data))
-        return try offline.restore(backup, keepsSessions: keepsSessions) { _ in }
+        return try offline.restore(backup, keepsSessions: keepsSessions, lacksKeys: false) { _ in }
     }
 
     @Test("a key can be retired as soon as its sessions are sealed with another one, and not before")

@@ -62,7 +62,7 @@ extension OfflineSQLiteStore {
     }
 
     func restore(_ path: String, _ progress: (StoreProgress) -> Void) throws(StoreError) -> StoreReplacement {
-        try restore(path, keepsSessions: false, progress)
+        try restore(path, keepsSessions: false, lacksKeys: false, progress)
     }
 }
 

@@ -166,7 +166,7 @@ extension StoreAccess {
 extension StoreAccess {
     /// Replaces the store by a backup; refused while a server runs.
     package static func restore(
-        _ settings: Settings, from path: String, keepsSessions: Bool, logger: Logger,
+        _ settings: Settings, from path: String, keepsSessions: Bool, lacksKeys: Bool, logger: Logger,
         _ progress: (StoreProgress) -> Void
     ) async throws -> StoreReplacement {
         let files = try files(settings, for: .restore, logger)
@@ -174,7 +174,8 @@ extension StoreAccess {
             let directory = try StoreSelection.lock(settings)
             defer { directory.unlock() }
             return try await recording(.restore, settings, logger) { () throws(StoreError) in
-                try files.restore(in: directory, from: path, keepsSessions: keepsSessions, progress)
+                try files.restore(
+                    in: directory, from: path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, progress)
             }
         } catch let error as StoreOpenError {
             throw CommandFailure(error)

@@ -102,6 +102,8 @@ extension PostgresAdministrator {
 extension PostgresAdministrator {
     /// Rows that are opened in one step.
     private static let verificationPage = 500
+    /// How many rows that do not open are named.
+    private static let namedRows = 10
 
     /// Opens every row, a page at a time.
     ///
@@ -112,20 +114,23 @@ extension PostgresAdministrator {
     ) async throws(StoreError) -> StoreVerification {
         let total = try await statistics().tokens
         progress(StoreProgress(done: 0, total: total))
-        var result = StoreVerification()
+        var (result, names) = (StoreVerification(), [String]())
         var next: RowPosition? = RowPosition()
         while let start = next {
             let page = try await reading { (connection) throws(PostgresError) in
                 try connection.page(from: start, limit: Self.verificationPage)
             }
             var coder = RowCoder(state.sealing)
-            _ = page.rows.opened(&coder, counting: &result.unreadable)
+            _ = page.rows.opened(&coder) { error, row in
+                result.unreadable["\(error)", default: 0] += 1
+                if names.count < Self.namedRows { names.append(row.name) }
+            }
             if !start.areSessions { result.tokens += page.rows.count }
             progress(StoreProgress(done: min(result.tokens, total), total: total))
             next = page.next
             if Task.isCancelled { throw .refused("verifying was interrupted") }
         }
-        result.isSound = result.unreadable.isEmpty
+        (result.unreadableRows, result.isSound) = (names, result.unreadable.isEmpty)
         return result
     }
 }

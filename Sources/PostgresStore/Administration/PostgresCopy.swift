@@ -71,7 +71,7 @@ final class PostgresCopySource: CopySource {
             while rows.isEmpty, let start = position {
                 let page = try connection.page(from: start, limit: Self.batch)
                 position = page.next
-                rows = page.rows.opened(&coder, counting: &unreadable)
+                rows = page.rows.opened(&coder) { error, _ in unreadable["\(error)", default: 0] += 1 }
             }
             return rows
         } catch {

@@ -1,4 +1,5 @@
 #if PostgreSQL
+import Cryptography
 import TokenStore
 
 /// A row of the table `token`.
@@ -39,6 +40,14 @@ enum StoredRow: Sendable {
         }
     }
 
+    /// A name for operators: a token's key as the database shows it, which in a sealed store is a hash, or a session's id.
+    var name: String {
+        switch self {
+        case .token(let row): "the token with the key \\x\(Hexadecimal.text(row.key))"
+        case .session(let row): "the session \(Base64URL.encode(row.id.span))"
+        }
+    }
+
     func opened(_ coder: inout RowCoder) throws(SealingError) -> CopiedRow {
         switch self {
         case .token(let row): .token(try row.token(&coder), row.times, row.version)
@@ -50,14 +59,14 @@ enum StoredRow: Sendable {
 extension [StoredRow] {
     /// Opens the rows.
     ///
-    /// - Parameter unreadable: Counts the rows that cannot be opened, by the reason.
-    func opened(_ coder: inout RowCoder, counting unreadable: inout [String: Int]) -> [CopiedRow] {
+    /// - Parameter note: Called for each row that cannot be opened.
+    func opened(_ coder: inout RowCoder, _ note: (SealingError, StoredRow) -> Void) -> [CopiedRow] {
         var opened: [CopiedRow] = []
         for row in self {
             do throws(SealingError) {
                 opened.append(try row.opened(&coder))
             } catch {
-                unreadable["\(error)", default: 0] += 1
+                note(error, row)
             }
         }
         return opened

@@ -24,7 +24,7 @@ final class OfflineSQLiteStore {
 
     /// See `FileStoreProvider`.
     func restore(
-        _ path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+        _ path: String, keepsSessions: Bool, lacksKeys: Bool, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         guard ![database.path, database.new].contains(where: { FileIdentity.areSame(path, $0) }) else {
             throw .refused("\(path) is a file of the store itself")
@@ -35,16 +35,18 @@ final class OfflineSQLiteStore {
         try PrivateFile.copy(path, to: database.new)
         let former = formerCounts()
         var replacement = try complete(
-            path, keepsSessions: keepsSessions, versionLimit: former?.versionLimit ?? 0, progress)
+            path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, former ?? (0, 0, 0), progress)
         try PrivateFile.synchronize(database.new)
         try database.replace()
         (replacement.bytes, replacement.replacedTokens) = (FileStatus.size(of: database.path), former?.tokens)
         return replacement
     }
 
-    /// How many tokens the store has that is about to be replaced, and its version limit; nil if there is no store, or
-    /// if it cannot be read.
-    private func formerCounts() -> (tokens: Int, versionLimit: Int64)? {
+    /// How many tokens the store has that is about to be replaced, its version limit, and how many erasures it knows of.
+    private typealias Counts = (tokens: Int, versionLimit: Int64, erasures: Int)
+
+    /// Nil if there is no store, or if it cannot be read.
+    private func formerCounts() -> Counts? {
         guard FileStatus.size(of: database.path) > 0 else { return nil }
         // The WAL may hold newer counts than the database. If it cannot be read, or is of another state or store, the
         // database's counts are used.
@@ -52,18 +54,18 @@ final class OfflineSQLiteStore {
         return (isForeign ? nil : counts(.readOnly)) ?? counts(.immutable)
     }
 
-    private func counts(_ mode: SQLiteConnection.Mode) -> (tokens: Int, versionLimit: Int64)? {
+    private func counts(_ mode: SQLiteConnection.Mode) -> Counts? {
         guard let former = try? SQLiteConnection(path: database.path, mode: mode),
             let tokens = try? Schema.counts(of: former).tokens, let versionLimit = try? Schema.versionLimit(of: former)
         else { return nil }
-        return (tokens, versionLimit)
+        return (tokens, versionLimit, Schema.erasures(of: former))
     }
 
     /// Opens the copy of a backup, checks it, decrypts each row, and removes the rows that are not restored.
     ///
-    /// - Parameter versionLimit: The version limit of the replaced store; 0 if there was none.
+    /// A row that does not open stays as it is: the others are worth more than a refusal, and its key may come back.
     private func complete(
-        _ path: String, keepsSessions: Bool, versionLimit: Int64, _ progress: (StoreProgress) -> Void
+        _ path: String, keepsSessions: Bool, lacksKeys: Bool, _ former: Counts, _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         let opened: StoreOpener.Opened
         do throws(SQLiteOpenError) {
@@ -79,9 +81,9 @@ final class OfflineSQLiteStore {
             throw .refused("\(path) is damaged: \(error)\(BackupFile.consequence)")
         }
         let erasures = try erasures()
-        // The rows that are not restored, and the row keys of erased users.
+        // The rows of erased users, and their row keys.
         var (slots, ended, users): ([Int64], [SessionRow], Set<[UInt8]>) = ([], [], [])
-        var unreadable = 0
+        var replacement = StoreReplacement()
         let total = writer.tokenCount
         let rows = try StoreError.reading { () throws(SQLiteError) in
             try OpenedRows(writer.connection, opened.sealing)
@@ -96,22 +98,23 @@ final class OfflineSQLiteStore {
                     slots.append(row.slot)
                     users.insert(row.key)
                 }
-            case .token: unreadable += 1
             case .session(let row, .success(let opened)):
-                let isErased = erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number))
-                if isErased { users.insert(row.userKey) }
-                if isErased || !keepsSessions { ended.append(row) }
-            // A session that does not open is of no use.
-            case .session(let row, .failure): ended.append(row)
+                guard erasures.find(opened.session.user, writtenAs: TokenVersion(rawValue: row.number)) else { break }
+                users.insert(row.userKey)
+                // The others go all at once.
+                if keepsSessions { ended.append(row) }
+            case .token(_, .failure): replacement.unreadable += 1
+            case .session(_, .failure): if keepsSessions { replacement.unreadable += 1 }
             }
         }
         progress(StoreProgress(done: total, total: total))
-        guard unreadable == 0 else {
+        guard rows.missingKeys.isEmpty || lacksKeys else {
+            let numbers = rows.missingKeys.sorted().map(String.init).joined(separator: ", ")
             throw .refused(
                 """
-                \(path) has \(unreadable) \(unreadable == 1 ? "row" : "rows") that the key ring \(options.keyRing.path) does \
-                not open; nothing was replaced. token-cache verify FILE names the missing keys: append their lines from an \
-                earlier copy of the key ring
+                \(path) has tokens that are sealed with keys which the key ring \(options.keyRing.path) does not have (\(numbers)); \
+                nothing was replaced. Append their lines from an earlier copy of the key ring or, if these rows may stay as they \
+                are until then, give --lacks-keys
                 """
             )
         }
@@ -119,25 +122,30 @@ final class OfflineSQLiteStore {
             try writer.transaction { () throws(SQLiteError) in
                 for slot in slots { try writer.connection.execute("DELETE FROM token WHERE slot = \(slot)") }
                 writer.noteRemoved(slots.count)
-                writer.sessionCount = max(0, writer.sessionCount - (try writer.sessions.remove(ended)).count)
+                if keepsSessions {
+                    writer.sessionCount = max(0, writer.sessionCount - (try writer.sessions.remove(ended)).count)
+                } else {
+                    try writer.connection.execute("DELETE FROM session")
+                    writer.sessionCount = 0
+                }
                 // Later writes must get larger versions than all rows of the replaced store, and than all erasures.
-                let limit = erasures.reduce(versionLimit) { max($0, $1.last?.rawValue ?? 0) }
+                let limit = erasures.reduce(former.versionLimit) { max($0, $1.last?.rawValue ?? 0) }
                 try Schema.raiseVersionLimit(limit, in: writer.connection)
+                let known = max(former.erasures, Schema.erasures(of: writer.connection))
+                let found = erasures.reduce(0) { $0 + $1.count }
+                replacement.missingErasures = max(0, known - found)
+                if max(known, found) > 0 { try Schema.set(erasures: max(known, found), in: writer.connection) }
             }
         }
-        var replacement = StoreReplacement()
         (replacement.tokens, replacement.isSealed) = (writer.tokenCount, options.isSealed)
-        (replacement.erasedUsers, replacement.endedSessions) = (users.count, ended.count)
+        replacement.erasedUsers = users.count
+        replacement.endedSessions = keepsSessions ? ended.count : rows.sessions
         return replacement
     }
 
     /// The contents of the files of erasures; empty if no user was ever erased.
     private func erasures() throws(StoreError) -> [Erasures] {
-        var erasures: [Erasures] = []
-        for file in ErasuresFile.followed(byStoreWith: options.keyRing, in: directory.path) {
-            if let found = try file.load() { erasures.append(found) }
-        }
-        return erasures
+        try ErasuresFile.load(followedByStoreWith: options.keyRing, in: directory.path)
     }
 }
 

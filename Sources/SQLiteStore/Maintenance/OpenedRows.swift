@@ -1,3 +1,4 @@
+import Cryptography
 import TokenStore
 
 /// Reads all rows of a database and opens them: tokens in the order of their slots, then sessions in the order of their
@@ -11,6 +12,13 @@ final class OpenedRows {
     enum Row {
         case token(StoredToken, Result<Token, SealingError>)
         case session(SessionRow, Result<OpenedSession, SealingError>)
+
+        var isOpen: Bool {
+            switch self {
+            case .token(_, .success), .session(_, .success): true
+            default: false
+            }
+        }
     }
 
     /// How many tokens and sessions were read.
@@ -19,6 +27,10 @@ final class OpenedRows {
     private(set) var lastWrittenAt: Int64?
     /// Rows that did not open: how many, by reason.
     private(set) var unreadable: [String: Int] = [:]
+    /// The first of them: tokens by their slots, sessions by the ids that operators see.
+    private(set) var unreadableRows: [String] = []
+    /// The numbers of the keys that tokens are sealed with and that the key ring lacks.
+    private(set) var missingKeys: Set<Int> = []
     /// Bytes of the tokens' values that were read.
     private(set) var valueBytes = 0
     private let connection: SQLiteConnection
@@ -29,14 +41,22 @@ final class OpenedRows {
 
     /// How many rows are read from one state.
     private static let together = 1_000
+    /// How many rows are named.
+    private static let named = 10
 
-    /// - Parameter slot: The slot before the first token to read.
-    init(_ connection: SQLiteConnection, _ sealing: Sealing, after slot: Int64 = .min) throws(SQLiteError) {
+    /// - Parameters:
+    ///   - slot: The slot before the first token to read.
+    ///   - number: The key that the rows are sealed with; nil for all rows.
+    init(
+        _ connection: SQLiteConnection, _ sealing: Sealing, after slot: Int64 = .min, sealedWith number: Int? = nil
+    ) throws(SQLiteError) {
         self.connection = connection
+        let condition = number.map { "AND key_number = \($0)" } ?? ""
         tokenRows = try SQLiteStatement(
-            "SELECT \(StoredToken.columns) FROM token NOT INDEXED WHERE slot > ?1 ORDER BY slot", on: connection)
+            "SELECT \(StoredToken.columns) FROM token NOT INDEXED WHERE slot > ?1 \(condition) ORDER BY slot",
+            on: connection)
         sessionRows = try SQLiteStatement(
-            "SELECT \(SessionRow.columns) FROM session WHERE key > ?1 ORDER BY key", on: connection)
+            "SELECT \(SessionRow.columns) FROM session WHERE key > ?1 \(condition) ORDER BY key", on: connection)
         coder = RowCoder(sealing)
         try tokenRows.bind(slot, at: 1)
         try sessionRows.bind([], at: 1)
@@ -54,7 +74,8 @@ final class OpenedRows {
 
     private func nextToken() throws(SQLiteError) -> Row {
         let row = StoredToken(tokenRows)
-        let token = counted(row.token(of: tokenRows, &coder, &valueBytes))
+        let token = counted(row.token(of: tokenRows, &coder, &valueBytes), "the token in slot \(row.slot)")
+        if case .failure(.missingKey(let number)) = token { missingKeys.insert(number) }
         tokens += 1
         lastWrittenAt = max(lastWrittenAt ?? .min, row.times.writtenAt)
         if tokens.isMultiple(of: Self.together) {
@@ -74,12 +95,17 @@ final class OpenedRows {
         do throws(SealingError) {
             return .session(row, .success(try coder.open(row)))
         } catch {
-            return .session(row, counted(.failure(error)))
+            return .session(row, counted(.failure(error), "the session \(Base64URL.encode(row.id.span))"))
         }
     }
 
-    private func counted<Value>(_ opened: Result<Value, SealingError>) -> Result<Value, SealingError> {
-        if case .failure(let error) = opened { unreadable["\(error)", default: 0] += 1 }
+    private func counted<Value>(
+        _ opened: Result<Value, SealingError>, _ name: @autoclosure () -> String
+    ) -> Result<Value, SealingError> {
+        if case .failure(let error) = opened {
+            unreadable["\(error)", default: 0] += 1
+            if unreadableRows.count < Self.named { unreadableRows.append(name()) }
+        }
         return opened
     }
 

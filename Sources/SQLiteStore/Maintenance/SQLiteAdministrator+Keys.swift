@@ -54,12 +54,11 @@ extension SQLiteAdministrator {
         defer { sealing.retiring.store(0, ordering: .releasing) }
         try await store.writerThread.perform { (_) throws(SQLiteError) in }
         let isUsed = try await readingForLong { (connection) throws(SQLiteError) in
-            try connection.integer(
-                """
-                SELECT EXISTS (SELECT 1 FROM token WHERE key_number = \(number))
-                OR EXISTS (SELECT 1 FROM session WHERE key_number = \(number))
-                """
-            ) == 1
+            let rows = try OpenedRows(connection, sealing, sealedWith: number)
+            while let row = try rows.next() {
+                if row.isOpen { return true }
+            }
+            return false
         }
         guard !isUsed else {
             throw .refused("tokens or sessions are still sealed with key \(number); run token-cache keyring rotate")

@@ -84,12 +84,16 @@ extension SQLiteAdministrator {
         result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         // What is left of a damaged table may not be readable at all.
         if result.damages.isEmpty {
-            (result.tokens, result.unreadable, result.damages) = try await readingForLong {
+            (result.tokens, result.unreadable, result.unreadableRows, result.damages) = try await readingForLong {
                 (connection) throws(SQLiteError) in
                 let rows = try OpenedRows(connection, sealing)
                 let damages = try rows.readAll(progress)
-                return (rows.tokens, rows.unreadable, damages)
+                return (rows.tokens, rows.unreadable, rows.unreadableRows, damages)
             }
+        }
+        result.missingErasures = try reading { (connection) in
+            ErasuresFile.missing(
+                of: Schema.erasures(of: connection), byStoreWith: store.options.keyRing, in: store.directory.path)
         }
         result.isSound = result.unreadable.isEmpty && result.damages.isEmpty
         return result

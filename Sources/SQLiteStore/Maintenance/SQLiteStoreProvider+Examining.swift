@@ -59,7 +59,8 @@ extension SQLiteStoreProvider {
     }
 
     package func restore(
-        in directory: DataDirectory, from path: String, keepsSessions: Bool, _ progress: (StoreProgress) -> Void
+        in directory: DataDirectory, from path: String, keepsSessions: Bool, lacksKeys: Bool,
+        _ progress: (StoreProgress) -> Void
     ) throws(StoreError) -> StoreReplacement {
         let store: OfflineSQLiteStore
         do throws(SQLiteOpenError) {
@@ -67,7 +68,7 @@ extension SQLiteStoreProvider {
         } catch {
             throw .refused("\(error)")
         }
-        return try store.restore(path, keepsSessions: keepsSessions, progress)
+        return try store.restore(path, keepsSessions: keepsSessions, lacksKeys: lacksKeys, progress)
     }
 
     /// Verifies a backup in place: only reads the file, takes no lock and makes no other file.
@@ -94,8 +95,11 @@ extension SQLiteStoreProvider {
             try Schema.opening(path) { () throws(SQLiteError) in
                 let rows = try OpenedRows(connection, Sealing(keys))
                 found.damages = try rows.readAll(progress)
-                (found.tokens, found.sessions, found.unreadable) = (rows.tokens, rows.sessions, rows.unreadable)
-                found.lastWrittenAt = rows.lastWrittenAt
+                (found.tokens, found.sessions, found.lastWrittenAt) = (rows.tokens, rows.sessions, rows.lastWrittenAt)
+                (found.unreadable, found.unreadableRows) = (rows.unreadable, rows.unreadableRows)
+                found.missingKeys = rows.missingKeys.sorted()
+                found.missingErasures = ErasuresFile.missing(
+                    of: Schema.erasures(of: connection), byStoreWith: options.keyRing, in: directory)
             }
             return found
         } catch {

@@ -60,6 +60,11 @@ actor UserEraser {
             try writer.erase(user)
         }.get()
         try record(user, erased.version)
+        try await store.writerThread.perform { (writer) throws(SQLiteError) in
+            try writer.transaction { () throws(SQLiteError) in
+                try Schema.set(erasures: Schema.erasures(of: writer.connection) + 1, in: writer.connection)
+            }
+        }
         let began = ContinuousClock.now
         while try await !store.writerThread.perform({ [self] (writer) throws(SQLiteError) in
             try emptyWAL(of: writer)

@@ -171,6 +171,21 @@ enum Schema {
         try connection.execute("UPDATE store SET version_limit = max(version_limit, \(limit))")
     }
 
+    /// How many erasures of users a database knows of; the table is made with the first one.
+    static func erasures(of connection: SQLiteConnection) -> Int {
+        min(max(0, (try? connection.integer("SELECT count FROM erasure")) ?? 0), Int.max / 4)
+    }
+
+    /// Sets how many erasures a database knows of, in the open transaction.
+    static func set(erasures count: Int, in connection: SQLiteConnection) throws(SQLiteError) {
+        try connection.execute(
+            """
+            CREATE TABLE IF NOT EXISTS erasure (count INTEGER NOT NULL) STRICT;
+            DELETE FROM erasure;
+            INSERT INTO erasure VALUES (\(count))
+            """)
+    }
+
     /// Translates SQLite's errors into reasons why the store cannot be opened.
     static func opening<Result>(
         _ path: String, _ body: () throws(SQLiteError) -> Result

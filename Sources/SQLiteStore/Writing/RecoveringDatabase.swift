@@ -75,6 +75,7 @@ final class RecoveringDatabase {
         prepare(writer)
         do throws(SQLiteError) {
             try settle(writer)
+            try opener.compareErasures(writer)
         } catch {
             // For example because the disk is full. Reads work nevertheless; the next write tries again.
             let error = note(.write(StoreFault(error)))

@@ -75,6 +75,16 @@ struct StoreOpener: Sendable {
         try writer.connection.cutWALBehindCommits()
     }
 
+    /// Says so if the files of erasures lack some that the store knows of, and has it know of those that it did not count.
+    func compareErasures(_ writer: WriterConnection) throws(SQLiteError) {
+        let known = Schema.erasures(of: writer.connection)
+        let found = (try? ErasuresFile.load(followedByStoreWith: options.keyRing, in: directory)) ?? []
+        let count = found.reduce(0) { $0 + $1.count }
+        if count < known { options.report(.erasuresMissing(count: known - count)) }
+        guard count > known else { return }
+        try writer.transaction { () throws(SQLiteError) in try Schema.set(erasures: count, in: writer.connection) }
+    }
+
     /// Rewrites a WAL in place and syncs it.
     static func rewrite(_ wal: String) throws(SQLiteError) {
         do throws(SystemError) {

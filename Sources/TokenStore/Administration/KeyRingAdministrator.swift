@@ -23,7 +23,8 @@ package protocol KeyRingAdministrator: Sendable {
 
     /// Removes a key from the ring.
     ///
-    /// Refused for the newest key, for the key that seals, and for a key that a row is still sealed with.
+    /// Refused for the newest key, for the key that seals, and for a key that opens a row. A row that it does not open does not
+    /// need it.
     func retireKey(numbered number: Int) async throws(StoreError)
 
     /// Seals every row again with the key that seals now, a few at a time, while the store is in use.

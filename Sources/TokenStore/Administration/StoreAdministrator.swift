@@ -114,9 +114,13 @@ package struct StoreVerification: Codable, Sendable {
     package var tokens = 0
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
+    /// The first of them, as the database names them; nil from a server before version 1.1.
+    package var unreadableRows: [String]?
     /// Damage to the structure, in which case no row was opened, or otherwise to the set of rows; empty if there is
     /// none.
     package var damages: [String] = []
+    /// Erasures that the store knows of, and that are in no file; nil from a server before version 1.1.
+    package var missingErasures: Int?
     /// The copy of a damaged WAL beside the store, which may hold tokens that the store lacks; nil if there is none.
     package var damagedCopy: String?
 

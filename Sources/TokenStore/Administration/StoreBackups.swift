@@ -23,6 +23,12 @@ package struct BackupVerification: Codable, Sendable {
     package var lastWrittenAt: Int64?
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
+    /// The first of them, as the database names them.
+    package var unreadableRows: [String] = []
+    /// The numbers of the keys that tokens are sealed with and that the key ring lacks.
+    package var missingKeys: [Int] = []
+    /// Erasures that it knows of, and that are in no file.
+    package var missingErasures = 0
     /// What is wrong with the structure; empty when it is sound.
     package var damages: [String] = []
 
@@ -45,6 +51,10 @@ package struct StoreReplacement: Codable, Sendable {
     package var erasedUsers = 0
     /// Sessions that were left out.
     package var endedSessions = 0
+    /// Rows that do not open, and stay as they are.
+    package var unreadable = 0
+    /// Erasures that the store or the backup knows of, and that are in no file: these users may have come back.
+    package var missingErasures = 0
     /// Tokens of the store that was replaced; nil if there was none, or if it could not be read.
     package var replacedTokens: Int?
 

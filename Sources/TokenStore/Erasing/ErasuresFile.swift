@@ -45,6 +45,24 @@ package struct ErasuresFile: Hashable, Sendable {
         return beside == inFolder ? [beside] : [beside, inFolder]
     }
 
+    /// The contents of the files that a restore reads; empty if no user was ever erased.
+    package static func load(
+        followedByStoreWith keyRing: KeyRingFile, in directory: String
+    ) throws(StoreError) -> [Erasures] {
+        var erasures: [Erasures] = []
+        for file in followed(byStoreWith: keyRing, in: directory) {
+            if let found = try file.load() { erasures.append(found) }
+        }
+        return erasures
+    }
+
+    /// How many of the erasures that a store knows of are in no file that can be read.
+    package static func missing(of known: Int, byStoreWith keyRing: KeyRingFile, in directory: String) -> Int {
+        guard known > 0 else { return 0 }
+        let found = try? load(followedByStoreWith: keyRing, in: directory)
+        return max(0, known - (found ?? []).reduce(0) { $0 + $1.count })
+    }
+
     private static let heading = """
         # Users that were erased from a token-cache store, so that token-cache restore removes them from older backups again.
         # Keep it with the key ring, apart from the database and its backups.
@@ -148,6 +166,8 @@ package struct ErasuresFile: Hashable, Sendable {
 package struct Erasures {
     private let keyedHash: KeyedHash
     private var versions: [[UInt8]: TokenVersion] = [:]
+    /// How many erasures there are, more than one of the same user included.
+    package private(set) var count = 0
 
     fileprivate init(key: SecretKey) {
         keyedHash = KeyedHash(key)
@@ -157,6 +177,7 @@ package struct Erasures {
 
     fileprivate mutating func add(_ hash: [UInt8], _ version: TokenVersion) {
         versions[hash] = max(versions[hash] ?? version, version)
+        count += 1
     }
 
     /// The largest version; nil if there are no erasures.

@@ -8,6 +8,8 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case missingKey(number: Int)
     /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
+    /// The store knows of so many erasures that are in no file.
+    case erasuresMissing(count: Int)
     /// The database was read into the page cache.
     case preloaded(bytes: Int, took: Duration)
     /// The database was not read ahead, as it is too large for this machine's memory.
@@ -46,7 +48,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     package var severity: Severity {
         switch self {
         case .missingKey, .writesFail, .readsFail: .fault
-        case .madeKeyRing, .madeStoreBesideRing, .limitReached, .expiryHeld: .warning
+        case .madeKeyRing, .madeStoreBesideRing, .erasuresMissing, .limitReached, .expiryHeld: .warning
         case .keyRingOpenToGroup, .writesRecovered, .readsRecovered, .belowLimit, .expiryGoesOn: .note
         case .expired, .notPreloaded: .detail
         case .preloaded: .trace
@@ -69,12 +71,18 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
         case .missingKey(let number):
             """
             tokens are sealed with key \(number), which the key ring does not have: they cannot be read, and clients are told that \
-            there are none (50002). Put the key ring of that time back (sealing.key_ring), and restart the server
+            there are none (50002). Put the key ring of that time back (sealing.key_ring), and restart the server; \
+            unless token-cache keyring rotate has said that these rows do not open with it either
             """
         case .madeStoreBesideRing(let path, let keyRing):
             """
             made an empty store \(path), although its key ring \(keyRing) was there already; \
             if tokens are missing, is this the right folder?
+            """
+        case .erasuresMissing(let count):
+            """
+            \(count) \(count == 1 ? "user was" : "users were") erased whom the file erasures beside the key ring does not have: a backup \
+            from before that brings them back. Put the latest copy of the file there
             """
         case .preloaded(let bytes, let duration):
             "the system has the database in its memory, \(bytes) bytes after \(Int(duration / .milliseconds(1))) ms"

@@ -16,10 +16,10 @@ struct Backup: StoreCommand {
             file itself, so its user needs access to the folder.
 
             With --into, the file is named by the time (tokens-20261123T071500Z.db, in UTC), and every row is decrypted before \
-            it gets this name. Then the command of --after runs. Whether it succeeds or not, the backups that --keep does not name \
-            are then removed. last=N keeps the last N, and hourly=N, daily=N and weekly=N keep the last one of each of the last N \
-            hours, days and weeks that have one. Files with other names are never removed. If only the removal fails, the backup \
-            counts and the exit status is 2.
+            it gets this name; rows that do not open are named, and are in the backup as in the store. Then the command of --after \
+            runs. Whether it succeeds or not, the backups that --keep does not name are then removed. last=N keeps the last N, and \
+            hourly=N, daily=N and weekly=N keep the last one of each of the last N hours, days and weeks that have one. Files with \
+            other names are never removed. If only the removal fails, the backup counts and the exit status is 2.
 
             EXAMPLES
               token-cache backup /var/backups/tokens.db
@@ -127,6 +127,8 @@ struct Backup: StoreCommand {
         var tokens: Int
         var sessions: Int
         var bytes: Int
+        /// Rows that do not open.
+        var unreadable: Int
         var removed: [String]
     }
 
@@ -162,7 +164,8 @@ struct Backup: StoreCommand {
         var text = "\(path): \(Text.count(found.tokens, "token")), \(Text.bytes(found.bytes)), verified"
         if !removed.isEmpty { text += "\nremoved \(Text.count(removed.count, "earlier backup"))" }
         let result = Written(
-            path: path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes, removed: removed)
+            path: path, tokens: found.tokens, sessions: found.sessions, bytes: found.bytes,
+            unreadable: found.unreadable.values.reduce(0, +), removed: removed)
         try options.output.print(result, text)
     }
 
@@ -173,13 +176,18 @@ struct Backup: StoreCommand {
         _ = try await options.perform(BackUpStore(path: unverified), "Backing up")
         note = RecordBackup(isSuccessful: false)
         let found = try options.verifyBackup(settings, at: unverified)
-        guard found.isSound else {
-            let reasons = Verify.findings(found).joined(separator: "; ")
+        let reasons = Verify.findings(found).joined(separator: "; ")
+        guard found.damages.isEmpty else {
             throw CommandFailure(
                 """
                 the backup cannot be restored (\(reasons)). It stays as \(unverified) until the next one, and earlier backups \
                 stay as they are; token-cache verify tells whether the store itself is damaged
                 """
+            )
+        }
+        if !found.isSound {
+            StandardError.print(
+                "rows of the store do not open, and are in the backup as they are (\(reasons)); earlier ones may have them"
             )
         }
         return found

@@ -10,7 +10,8 @@ struct Restore: StoreCommand {
         commandName: "restore",
         abstract: "Replace the store by a backup; the server must be stopped.",
         discussion: """
-            The backup is checked first, and every row decrypted with the key ring; if that fails, nothing is replaced.
+            The backup is checked first, and every row decrypted with the key ring. If the key ring lacks keys of it, nothing is \
+            replaced; a row that does not open for another reason stays as it is.
 
             Users that were erased after the backup was made are left out, if the file erasures is beside the key ring; tokens \
             that were stored for them later stay. All sessions end unless --keep-sessions is given, as some of the backup's may \
@@ -27,6 +28,9 @@ struct Restore: StoreCommand {
     @Flag(help: "Keep the backup's sessions, also those that were ended after it was made.")
     var keepSessions = false
 
+    @Flag(help: "Restore although the key ring lacks keys; tokens that need them stay as they are.")
+    var lacksKeys = false
+
     @OptionGroup var options: StoreCommandOptions
 
     func run() async throws {
@@ -37,7 +41,7 @@ struct Restore: StoreCommand {
             defer { bar.finish() }
             let path = URL(filePath: file).standardizedFileURL.path
             outcome = try await StoreAccess.restore(
-                settings, from: path, keepsSessions: keepSessions, logger: options.logger
+                settings, from: path, keepsSessions: keepSessions, lacksKeys: lacksKeys, logger: options.logger
             ) { bar.show($0) }
         }
         var lines = ["restored \(Text.count(outcome.tokens, "token")), \(Text.bytes(outcome.bytes))"]
@@ -51,6 +55,14 @@ struct Restore: StoreCommand {
             lines.append(
                 "ended \(Text.count(outcome.endedSessions, "session")), as those that were revoked since cannot be told apart"
             )
+        }
+        if outcome.unreadable > 0 {
+            lines.append(
+                "\(Text.count(outcome.unreadable, "row")) cannot be opened and stayed as before; see token-cache verify"
+            )
+        }
+        if outcome.missingErasures > 0 {
+            lines.append("\(StoreEvent.erasuresMissing(count: outcome.missingErasures))")
         }
         try options.output.print(outcome, lines.joined(separator: "\n"))
     }
@@ -90,7 +102,7 @@ struct Verify: StoreCommand {
     private func verifyStore() async throws -> Bool {
         let found = try await options.perform(VerifyStore(), "Verifying")
         var lines = ["\(Text.count(found.tokens, "token")) checked"]
-        lines += Self.faults(found.unreadable, found.damages)
+        lines += Self.faults(found.unreadable, found.unreadableRows ?? [], found.damages, found.missingErasures ?? 0)
         if let copy = found.damagedCopy {
             lines.append(
                 "\(copy) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
@@ -104,7 +116,14 @@ struct Verify: StoreCommand {
     private func verifyBackup(_ file: String) throws -> Bool {
         let path = URL(filePath: file).standardizedFileURL.path
         let found = try options.verifyBackup(try options.load(), at: path)
-        let verdict = found.isSound ? "can be restored with this key ring" : "cannot be restored as it is"
+        let verdict =
+            if found.isSound {
+                "can be restored with this key ring"
+            } else if found.damages.isEmpty && found.missingKeys.isEmpty {
+                "can be restored with this key ring, but for the rows that do not open"
+            } else {
+                "cannot be restored as it is"
+            }
         try options.output.print(found, (Self.findings(found) + ["\(path) \(verdict)"]).joined(separator: "\n"))
         return found.isSound
     }
@@ -115,12 +134,18 @@ struct Verify: StoreCommand {
         if found.sessions > 0 { contents += " and \(Text.count(found.sessions, "session"))" }
         contents += " checked"
         if let time = found.lastWrittenAt { contents += ", the last stored at \(Text.time(time))" }
-        return [contents] + faults(found.unreadable, found.damages)
+        return [contents] + faults(found.unreadable, found.unreadableRows, found.damages, found.missingErasures)
     }
 
-    private static func faults(_ unreadable: [String: Int], _ damages: [String]) -> [String] {
-        unreadable.sorted { $0.key < $1.key }.map { "\(Text.count($0.value, "time")): \($0.key)" }
-            + damages.map { "damage: \($0)" }
+    private static func faults(
+        _ unreadable: [String: Int], _ rows: [String], _ damages: [String], _ missingErasures: Int
+    ) -> [String] {
+        var lines = unreadable.sorted { $0.key < $1.key }.map { "\(Text.count($0.value, "time")): \($0.key)" }
+        let more = unreadable.values.reduce(0, +) > rows.count ? " and others" : ""
+        if !rows.isEmpty { lines.append("not opened: \(rows.joined(separator: ", "))\(more)") }
+        lines += damages.map { "damage: \($0)" }
+        if missingErasures > 0 { lines.append("\(StoreEvent.erasuresMissing(count: missingErasures))") }
+        return lines
     }
 }
 

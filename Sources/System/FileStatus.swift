@@ -106,7 +106,7 @@ extension FileStatus {
     }
 
     /// Kubernetes sets the variable in all containers (kubernetes.io/docs/concepts/services-networking/service).
-    private static var isInPod: Bool { unsafe getenv("KUBERNETES_SERVICE_HOST") != nil }
+    private static var isInPod: Bool { ProcessEnvironment.value(of: "KUBERNETES_SERVICE_HOST") != nil }
 
     /// This process's supplementary groups (getgroups(2)).
     private static var groups: [UInt32] {

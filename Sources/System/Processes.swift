@@ -15,6 +15,14 @@ package enum ProcessArguments {
     }()
 }
 
+/// The environment of this process.
+package enum ProcessEnvironment {
+    /// A variable's value; nil if it is not set.
+    package static func value(of name: String) -> String? {
+        if let value = unsafe getenv(name) { unsafe String(cString: value) } else { nil }
+    }
+}
+
 /// The names of this machine's users.
 package enum UserName {
     /// The name of the user with an id; the id if there is no such name.

@@ -34,7 +34,7 @@ package enum NamedThread {
         do throws(ThreadShortage) {
             try start(name, body)
         } catch {
-            try? BlockingIO.write(Array("token-cache: \(error)\n".utf8), to: STDERR_FILENO)
+            try? BlockingIO.write(Array("\(Journal.mark(LOG_CRIT))token-cache: \(error)\n".utf8), to: STDERR_FILENO)
             _exit(EXIT_FAILURE)
         }
     }

@@ -57,7 +57,7 @@ enum StandardError {
 
     /// Prints an error message on a line of its own.
     static func print(_ fault: String) {
-        write("token-cache: \(fault)\n")
+        write("\(Journal.mark(LOG_ERR))token-cache: \(fault)\n")
     }
 }
 

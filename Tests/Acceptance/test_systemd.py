@@ -1,6 +1,8 @@
 """The server under systemd: notifications, watchdog, passed sockets, upgrades under load."""
+import json
 import os
 import socket
+import subprocess
 import time
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from certificates import make_certificate
 from contract import STORED, found
 from http_client import TRUSTING, Connection, exchange, get, post
-from server_process import beside, until
+from server_process import STOP_SECONDS, beside, binary, clean_environment, until
 from service_manager import Messages, Service, StoppedThread
 from test_shutdown import IDLE_SECONDS
 
@@ -48,6 +50,43 @@ def test_a_manager_that_does_not_listen_is_warned_of_once(serve):
     assert server.post("me", "x") == STORED
     assert server.stop() == 0
     assert server.log().count("the service manager could not be notified") == 1
+
+
+# The journal
+
+def journal_stream(file):
+    """What systemd sets for a service whose standard error is this file; it would be a socket."""
+    status = os.stat(file)
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_journal_is_told_how_serious_each_line_is(serve, tmp_path, form):
+    folder = tmp_path / "server0"
+    folder.mkdir()
+    (folder / "stderr").touch()
+    settings = {"https": {"mode": "off"}, "log_format": form, "log_level": "debug"}
+    server = serve(settings, environment={"JOURNAL_STREAM": journal_stream(folder / "stderr")})
+    assert server.stop() == 0
+    priorities = {"debug": "<7>", "info": "<6>", "notice": "<5>", "warning": "<4>", "error": "<3>"}
+    lines_of_log = server.log().splitlines()
+    for line in lines_of_log:
+        level = json.loads(line[3:])["level"] if form == "json" else line.split()[1].rstrip(":")
+        assert line.startswith(priorities[level] + ("{" if form == "json" else "2")), line
+    assert {line[:3] for line in lines_of_log} >= {"<7>", "<6>", "<4>"}
+    # Where standard error leads elsewhere, as in a shell that a service has started.
+    other = serve(settings, environment={"JOURNAL_STREAM": journal_stream(folder / "stderr")})
+    assert other.stop() == 0 and "<" not in {line[0] for line in other.log().splitlines()}
+
+
+def test_a_start_that_fails_is_an_error_in_the_journal(tmp_path):
+    settings, errors = tmp_path / "settings", tmp_path / "errors"
+    settings.write_text("listen: nowhere\nlog_level: loud\n")
+    with open(errors, "wb") as output:
+        subprocess.run(
+            [binary(), "serve", "--config", str(settings)], env=clean_environment({"JOURNAL_STREAM": journal_stream(errors)}),
+            stderr=output, timeout=STOP_SECONDS, check=False)
+    assert [line[:15] for line in errors.read_text().splitlines()] == ["<3>token-cache:"] * 2
 
 
 # Watchdog

@@ -11,7 +11,7 @@ import Testing
 
 @Suite struct LogLineTests {
     private func line(_ message: String, _ fields: [(name: String, value: String)] = []) -> LogLine {
-        LogLine(unixMilliseconds: 1_795_226_584_007, level: "notice", message: message, fields: fields)
+        LogLine(unixMilliseconds: 1_795_226_584_007, level: .notice, message: message, fields: fields)
     }
 
     @Test("text has the time in UTC, the level, the message and the fields")

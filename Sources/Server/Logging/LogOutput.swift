@@ -50,7 +50,7 @@ package final class LogOutput: Sendable {
         func log(event: LogEvent) {
             let fields = metadata.merging(event.metadata ?? [:]) { _, newer in newer }
             let line = LogLine(
-                unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: "\(event.level)",
+                unixMilliseconds: Int64(Date.now.timeIntervalSince1970 * 1_000), level: event.level,
                 message: "\(event.message)", fields: fields.map { ($0, "\($1)") }.sorted { $0.0 < $1.0 }
             )
             LogOutput.write(line, output.state.withLock(\.format))
@@ -79,7 +79,7 @@ package final class LogOutput: Sendable {
     /// Writes a line before it returns, unless it might have to wait for a reader: then only the queue waits, and not the
     /// caller, which may be a loop or the store's writer.
     private static func write(_ line: LogLine, _ format: LogFormat) {
-        var text = line.text(format)
+        var text = line.marked(format)
         // The lock keeps the lines in order, and nobody else can take the room that was found.
         waiting.withLock { waiting in
             guard waiting.lines < limit else {
@@ -88,10 +88,10 @@ package final class LogOutput: Sendable {
             }
             if waiting.dropped > 0 {
                 let report = LogLine(
-                    unixMilliseconds: line.unixMilliseconds, level: "error",
+                    unixMilliseconds: line.unixMilliseconds, level: .error,
                     message: "\(waiting.dropped) lines of the log were dropped, as its reader or its disk was too slow",
                     fields: [])
-                text = report.text(format) + text
+                text = report.marked(format) + text
                 waiting.dropped = 0
             }
             let bytes = Array(text.utf8)
@@ -121,10 +121,17 @@ package final class LogOutput: Sendable {
 struct LogLine {
     /// Milliseconds since 1970.
     let unixMilliseconds: Int64
-    let level: String
+    let level: Logger.Level
     let message: String
     /// Further information beside the message, by name.
     let fields: [(name: String, value: String)]
+
+    /// The formatted line after the mark of its priority, if standard error is the journal.
+    func marked(_ format: LogFormat) -> String {
+        // The same order, from critical as 2 (LOG_CRIT) to trace and debug as 7 (LOG_DEBUG).
+        let severity = Int32(Logger.Level.allCases.firstIndex(of: level) ?? 0)
+        return Journal.mark(min(8 - severity, LOG_DEBUG)) + text(format)
+    }
 
     /// The formatted line, with its newline.
     ///

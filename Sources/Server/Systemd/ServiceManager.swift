@@ -129,8 +129,7 @@ struct ServiceEnvironment: Sendable {
     static func take() throws(StartError) -> ServiceEnvironment {
         var variables: [String: String] = [:]
         for name in names {
-            // unsetenv may invalidate the value: copy it first.
-            if let value = unsafe getenv(name) { variables[name] = unsafe String(cString: value) }
+            variables[name] = ProcessEnvironment.value(of: name)
             _ = unsafe unsetenv(name)
         }
         return try ServiceEnvironment(variables, processID: getpid())

@@ -31,8 +31,9 @@ extension Server {
     /// Nil without a TLS listener.
     package var tls: TLSContext? { listeners.tls }
 
-    /// Warnings about settings with which strangers may read tokens, here or on their way through a network.
-    package var exposureWarnings: [String] {
+    /// Warnings about settings with which strangers may read tokens, here or on their way through a network, or which take more
+    /// memory than there is.
+    package var settingsWarnings: [String] {
         var warnings: [String] = []
         let exposed = listeners.all.filter { !$0.listener.isLocal }.map(\.name)
         if settingsInForce.access.mode == .open && !exposed.isEmpty {
@@ -51,7 +52,28 @@ extension Server {
         if settingsInForce.https.mode == .off {
             warnings.append("https.mode is off: tokens are accepted and given over plain HTTP")
         }
+        if let (fault, advice) = Self.memoryShortage(settingsInForce, limit: SystemMemory.bytes) {
+            warnings.append("\(fault); \(advice)")
+        }
         return warnings
+    }
+}
+
+extension Server {
+    /// What the program takes beside the cache and the buffers, in bytes.
+    private static let ownMemory = 128 << 20
+
+    /// What is wrong and what to do if the server may use less memory than its settings let it take; nil if it has enough.
+    ///
+    /// - Parameter limit: In bytes; 0 if unknown.
+    package static func memoryShortage(_ settings: Settings, limit: Int) -> (fault: String, advice: String)? {
+        // A store that others write to as well has no cache of answers.
+        let needed = (settings.store.url.isEmpty ? settings.cacheLimit : 0) + settings.bufferLimit + ownMemory
+        guard limit > 0, limit < needed else { return nil }
+        return (
+            "the system allows \(limit >> 20) MiB of memory, and the settings \(needed >> 20) MiB: under load the kernel may kill the server",
+            "allow more memory (MemoryMax=, or resources.limits.memory of the pod), or lower limits.buffers and cache.max_bytes"
+        )
     }
 }
 

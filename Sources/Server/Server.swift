@@ -189,7 +189,7 @@ package final class Server: Sendable {
             """
         )
         if let authorities = tls?.clientAuthorities { logger.info("\(authorities.trust)") }
-        for warning in certificateWarnings + exposureWarnings + administration.warnings {
+        for warning in certificateWarnings + settingsWarnings + administration.warnings {
             logger.warning("\(warning)")
         }
         // Even if the server is not ready for clients: it recovers by itself, and must not be restarted.

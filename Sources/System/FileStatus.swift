@@ -93,6 +93,9 @@ extension FileStatus {
     }
 
     /// In a pod, the group of the volume that the file is on, if nobody else but the owner has access; otherwise nil.
+    ///
+    /// The volume's own folder is root's. kubelet gives it the group and the set-group-ID bit, and leaves others what they had: 02775
+    /// or, of an emptyDir, 02777. They are whoever runs in containers that mount the volume.
     package var volumeGroup: UInt32? {
         Self.isInPod ? volumeGroup(ofUser: geteuid(), groups: Self.groups) : nil
     }
@@ -101,7 +104,10 @@ extension FileStatus {
     ///   - user: The process's user.
     ///   - groups: The process's supplementary groups.
     func volumeGroup(ofUser user: UInt32, groups: [UInt32]) -> UInt32? {
-        guard mode & 0o070 != 0, mode & 0o007 == 0, self.user == user || self.user == 0, group != 0 else { return nil }
+        let isMount = isFolder && mode & 0o2000 != 0 && self.user == 0
+        guard mode & 0o070 != 0, mode & 0o007 == 0 || isMount, self.user == user || self.user == 0, group != 0 else {
+            return nil
+        }
         return groups.contains(group) ? group : nil
     }
 

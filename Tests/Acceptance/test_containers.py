@@ -172,6 +172,15 @@ def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(pu
         assert "chmod" not in found.stdout and "only its owner and group 20001, that of the pod's volumes" in found.stdout, found.stdout
     finally:
         server.kill()
+    # As kubelet leaves the volume's own folder, which the server's user cannot change: of a disk, and of an emptyDir.
+    for mode, volume in ((0o2775, "of a disk"), (0o2777, "an emptyDir")):
+        os.chown(data, 0, 20001)
+        data.chmod(mode)
+        found = run("doctor", "--data-directory", str(data), prefix=as_pod, environment=in_pod, folder="/", program=str(program))
+        assert found.returncode == 0 and "0 problems, 0 warnings" in found.stdout, (volume, found.stdout)
+        assert "only containers that mount the volume" in found.stdout
+    os.chown(data, 10001, 20001)
+    data.chmod(0o2770)
     for key, mode in (("keys", 0o664), ("keys", 0o660), ("api-keys", 0o662)):
         (data / key).chmod(mode)
         refused = run("serve", "--data-directory", str(data), prefix=as_pod, folder="/", program=str(program), environment={

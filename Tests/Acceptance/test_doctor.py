@@ -1,6 +1,7 @@
 """token-cache doctor: its report on sound and on broken servers, and that it shows no secret and changes nothing.
 
 What keeps a server from starting, it finds as well (test_start_failures); how it judges is tested in OperationsTests."""
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from administration import ADMINISTRATION
 from contract import STORED
 from doctor import NOWHERE, advices, examine, of, only_problem, problems, said, state_of
 from server_process import AS_NOBODY, NOBODY, needs_root, run
+from small_disk import SmallDisk
 from store_files import command, kill_with_log
 
 
@@ -110,6 +112,52 @@ def test_wrong_permissions_are_problems_as_long_as_they_are_wrong(stopped, name,
 
 def test_a_full_disk_is_a_problem(small_disk, serve):
     only_problem(of(serve(data=small_disk / "data")), "Data folder", "MiB are free on the disk")
+
+
+@needs_root
+def test_a_disk_without_free_inodes_is_a_problem(serve):
+    with contextlib.closing(SmallDisk()) as disk:
+        server = serve(data=disk.folder / "data")
+        assert problems(of(server)) == []
+        used = os.statvfs(disk.folder)
+        files = f"remount,nr_inodes={used.f_files - used.f_ffree + 2}"
+        subprocess.run(["mount", "-o", files, str(disk.folder)], check=True)
+        only_problem(of(server), "Data folder", r"has room for 2 further files \(inodes\)")
+        assert server.stop() == 0
+
+
+# The memory that a container's control group allows.
+FEW = "mount --bind {groups} /sys/fs/cgroup && exec \"$@\""
+
+
+@needs_root
+def test_less_memory_than_the_settings_allow_is_warned_of(serve, tmp_path):
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    (groups / "memory.max").write_text(f"{256 << 20}\n")
+    prefix = ["unshare", "--mount", "sh", "-c", FEW.format(groups=groups), "sh"]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("there is no mount namespace")
+    text = "the system allows 256 MiB of memory, and the settings 448 MiB"
+    server = serve({"listen": "127.0.0.1:0"}, prefix=prefix)
+    assert f"warning: {text}" in server.log()
+    assert text in said(of(server), "Server", "warning")
+    assert server.stop() == 0
+    assert text in said(of(server, prefix=prefix), "Memory", "warning") and problems(of(server, prefix=prefix)) == []
+    roomy = serve({"limits": {"buffers": "64 MiB"}}, prefix=prefix)
+    assert "of memory" not in roomy.log()
+
+
+@needs_root
+def test_the_advice_about_a_folder_of_another_user_lets_the_servers_user_in(public_folder):
+    data = public_folder / "data"
+    data.mkdir()
+    data.chmod(0o777)
+    report = examine("--data-directory", str(data), prefix=AS_NOBODY, folder="/")
+    only_problem(report, "Data folder", "others may enter")
+    advice, = advices(report)
+    subprocess.run(["sh", "-c", advice.removeprefix("as root: ")], check=True)
+    assert problems(examine("--data-directory", str(data), prefix=AS_NOBODY, folder="/")) == []
 
 
 def test_an_empty_store_beside_a_key_ring_is_warned_of(stopped, serve):

@@ -1,7 +1,10 @@
 import Foundation
+import Server
+import Settings
 import Testing
 
 @testable import Operations
+@testable import System
 @testable import TokenStore
 
 /// Findings of the doctor about conditions that a test cannot create on every machine.
@@ -21,10 +24,30 @@ struct DoctorTests {
     }
 
     @Test func `little free space is a warning, and hardly any a problem`() {
-        #expect(FolderCheck.room(2 << 30, "/data").state == .ok)
-        #expect(FolderCheck.room(500 << 20, "/data").state == .warning)
-        #expect(FolderCheck.room(60 << 20, "/data").state == .problem)
-        #expect(FolderCheck.room(60 << 20, "/data").text.contains("60 MiB"))
+        func room(_ bytes: Int, inodes: Int = 1_000, free: Int = 900) -> Finding {
+            FolderCheck.room(
+                FileSystem.Space(bytes: 9 << 30, freeBytes: bytes, inodes: inodes, freeInodes: free), "/data")
+        }
+        #expect(room(2 << 30).state == .ok)
+        #expect(room(500 << 20).state == .warning)
+        #expect(room(60 << 20).state == .problem)
+        #expect(room(60 << 20).text.contains("60 MiB"))
+        // Nor has a file system without free inodes any.
+        #expect(room(2 << 30, free: 0).state == .problem && room(2 << 30, free: 0).text.contains("inodes"))
+        #expect(room(60 << 20, free: 0).text.contains("60 MiB"))
+        // Some, such as Btrfs, have no limit.
+        #expect(room(2 << 30, inodes: 0, free: 0).state == .ok)
+    }
+
+    @Test func `less memory than the settings allow is told of`() throws {
+        var settings = Settings()
+        let found = try #require(Server.memoryShortage(settings, limit: 256 << 20))
+        #expect(found.fault.contains("256 MiB of memory, and the settings 448 MiB"))
+        #expect(
+            Server.memoryShortage(settings, limit: 448 << 20) == nil && Server.memoryShortage(settings, limit: 0) == nil
+        )
+        settings.bufferLimit = 32 << 20
+        #expect(Server.memoryShortage(settings, limit: 256 << 20) == nil)
     }
 
     @Test func `a key ring in the service manager's credentials is found`() throws {

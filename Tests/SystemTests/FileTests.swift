@@ -176,6 +176,20 @@ import Testing
         #expect(ofAnother == (status.user == 0 ? group : nil))
     }
 
+    @Test(arguments: [(mode_t(0o2775), true), (0o2777, true), (0o775, false), (0o777, false)])
+    func `the folder of a volume is its group's, whatever others may do there`(_ mode: mode_t, _ expected: Bool) throws
+    {
+        // Only root can make folders of other groups.
+        guard geteuid() == 0 else { return }
+        let folder = TemporaryDirectory()
+        try #require(chown(folder.path, 0, 10_001) == 0 && chmod(folder.path, mode) == 0)
+        let status = try #require(FileStatus(folder.path))
+        #expect(status.volumeGroup(ofUser: 10_001, groups: [10_001]) == (expected ? 10_001 : nil))
+        #expect(status.volumeGroup(ofUser: 10_001, groups: [7]) == nil)
+        try #require(chown(folder.path, 10_002, 10_001) == 0 && chmod(folder.path, mode) == 0)
+        #expect(try #require(FileStatus(folder.path)).volumeGroup(ofUser: 10_001, groups: [10_001]) == nil)
+    }
+
     @Test func `outside a pod a group is others`() throws {
         #expect(try status(mode: 0o660).isOpenToOthers)
         #expect(try status(mode: 0o600).isOpenToOthers == false)

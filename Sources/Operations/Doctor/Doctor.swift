@@ -1,6 +1,7 @@
 import EventLoop
 import FoundationEssentials
 import Glibc
+import Server
 package import Settings
 import System
 package import TokenStore
@@ -70,6 +71,10 @@ package struct Doctor: Sendable {
         if let path = loader.filePath { findings += FileCheck.settingsFile(path) }
         findings += forgottenFile(directory)
         findings += server.findings(version: version) + FolderCheck.findings(directory, provider)
+        // A running server has warned of its own limit.
+        if case .none = server, let (fault, advice) = Server.memoryShortage(settings, limit: SystemMemory.bytes) {
+            findings.append(.warning("Memory", fault, advice))
+        }
         if let provider, provider.isShared || StartCheck.canUse(directory) {
             findings += StoreCheck(settings, provider, directory: directory, server: server).findings()
         }
@@ -89,8 +94,9 @@ package struct Doctor: Sendable {
         let unit = "systemctl start token-cache-doctor, and look with journalctl -eu token-cache-doctor"
         let tried = "everything was tried with the rights of \(UserName.present)"
         var findings = [Finding.ok("User", tried)]
-        if let owner = FileStatus(directory)?.user, owner != geteuid() {
-            let name = UserName.of(owner)
+        // The folder of a pod's volume is root's, whoever the server's user is.
+        if let status = FileStatus(directory), status.user != geteuid(), status.volumeGroup == nil {
+            let name = UserName.of(status.user)
             let command = "runuser -u \(name) -- token-cache doctor, with the same options"
             findings = [
                 .warning(

@@ -13,6 +13,8 @@ enum FolderCheck {
     private static let leastRoom = 64 << 20
     /// Less free space than this is a warning.
     private static let littleRoom = 1 << 30
+    /// Room for fewer further files is a problem, as the store has a dozen.
+    private static let leastFiles = 16
 
     /// - Parameter provider: Nil if it is not known where tokens are stored.
     static func findings(_ directory: String, _ provider: (any StoreProvider)?) -> [Finding] {
@@ -27,7 +29,7 @@ enum FolderCheck {
         if provider is any SharedStoreProvider { return findings }
         let disk = FileSystem(of: place)
         findings.append(fileSystem(disk.type, place))
-        if let bytes = disk.freeBytes { findings.append(room(bytes, place)) }
+        if let space = disk.space { findings.append(room(space, place)) }
         return findings
     }
 
@@ -37,10 +39,19 @@ enum FolderCheck {
         var findings: [Finding] = []
         if let group = status.volumeGroup {
             findings.append(
-                .ok(topic, "only its owner and group \(group), that of the pod's volumes, may enter \(directory)"))
+                .ok(
+                    topic,
+                    status.mode & 0o007 == 0
+                        ? "only its owner and group \(group), that of the pod's volumes, may enter \(directory)"
+                        : "only containers that mount the volume of \(directory) may enter it (mode \(status.permissions))"
+                ))
         } else if status.isOpenToOthers {
+            let isOwn = [0, status.user].contains(geteuid())
+            let advice = "chmod 700 \(directory)"
             findings.append(
-                .problem(topic, "others may enter \(directory) (mode \(status.permissions))", "chmod 700 \(directory)"))
+                .problem(
+                    topic, "others may enter \(directory) (mode \(status.permissions))",
+                    isOwn ? advice : "as root: chown \(UserName.present) \(directory) && \(advice)"))
         } else {
             findings.append(.ok(topic, "only its owner may enter \(directory) (mode \(status.permissions))"))
         }
@@ -67,10 +78,16 @@ enum FolderCheck {
         )
     }
 
-    static func room(_ bytes: Int, _ place: String) -> Finding {
+    static func room(_ space: FileSystem.Space, _ place: String) -> Finding {
+        let bytes = space.freeBytes
         let text = "\(Quantities.text(mebibytesIn: bytes)) are free on the disk of \(place)"
         let advice = "free some space: on a full disk, tokens are not stored and clients get 50001"
         if bytes < leastRoom { return .problem(topic, text, advice) }
+        if space.inodes > 0, space.freeInodes < leastFiles {
+            return .problem(
+                topic, "the disk of \(place) has room for \(space.freeInodes) further files (inodes)",
+                "remove files that other programs have put there; du --inodes shows where they are")
+        }
         return bytes < littleRoom ? .warning(topic, text, advice) : .ok(topic, text)
     }
 }

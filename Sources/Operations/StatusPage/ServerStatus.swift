@@ -217,7 +217,7 @@ extension ServerStatus {
         _ server: Server, _ missingKeys: [Int], _ listenerWarnings: [String]
     ) -> [Warning] {
         var warnings = missingKeys.map { "\(StoreEvent.missingKey(number: $0))" }
-        warnings += server.exposureWarnings + listenerWarnings
+        warnings += server.settingsWarnings + listenerWarnings
         if !server.settingsInForce.sealing.isEnabled {
             warnings.append("sealing.enabled is off: anybody with access to the disk or a backup can read the tokens")
         }

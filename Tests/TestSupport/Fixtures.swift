@@ -51,13 +51,16 @@ package enum Fixtures {
     /// A date as devices write it, which the server's retention and the client read alike.
     package struct DateCase: Decodable, Sendable {
         package let text: String
-        /// Since 1970, without the fraction; nil if the text is no date to the server.
+        /// Since 1970, without the fraction; nil if the text is no expiration to the server.
         package let seconds: Int64?
         /// The same to the client, which also reads what devices in other languages write.
         package let healed: Int64?
+        /// Whether it is the SDK's distant past, which stands for no date, or cannot be told from it.
+        package let isDistantPast: Bool
 
-        private enum CodingKeys: CodingKey {
+        private enum CodingKeys: String, CodingKey {
             case text, seconds, healed
+            case isDistantPast = "distantPast"
         }
 
         package init(from decoder: any Decoder) throws {
@@ -66,6 +69,7 @@ package enum Fixtures {
             seconds = try members.decode(Int64?.self, forKey: .seconds)
             healed =
                 members.contains(.healed) ? try members.decode(Int64?.self, forKey: .healed) : seconds
+            isDistantPast = try members.decodeIfPresent(Bool.self, forKey: .isDistantPast) ?? false
         }
     }
 

@@ -11,11 +11,23 @@ import Testing
         for date in cases {
             let found = TokenDate.parse(date.text)
             // The SDK's distant past is the same whatever the calendar and the zone.
-            if let healed = date.healed, healed < 0 {
+            if date.isDistantPast {
                 #expect(found == .distantPast, "\(date.text)")
             } else {
                 #expect(found.map { Int64($0.timeIntervalSince1970.rounded(.down)) } == date.healed, "\(date.text)")
             }
+        }
+    }
+
+    @Test func `what is no expiration to the server is none here`() throws {
+        for date in try Fixtures.dates() {
+            let prefix = "com.facebook.sdk:TokenInformation"
+            let members = [prefix + "TokenKey": "a", prefix + "ExpirationDateKey": date.text]
+            let text = String(decoding: try JSONSerialization.data(withJSONObject: members), as: UTF8.self)
+            let expiration = try #require(try TokenInformation(text: text)).expirationDate
+            // What comes later than the SDK's distant future is of another calendar; a server keeps such a token too.
+            let expected = date.healed.flatMap { $0 > 64_092_211_200 ? nil : $0 }
+            #expect(expiration.map { Int64($0.timeIntervalSince1970.rounded(.down)) } == expected, "\(date.text)")
         }
     }
 

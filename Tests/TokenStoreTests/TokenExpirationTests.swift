@@ -87,8 +87,7 @@ private func expiration(_ tokenInfo: String) -> Int64? {
                 Int.random(in: 0...999, using: &random), zone < 0 ? "-" : "+", abs(zone) / 60, abs(zone) % 60
             )
             let expected = Int64(date.timeIntervalSince1970) - Int64(zone * 60) - (isEarly ? 5 * 146_097 * 86_400 : 0)
-            let isDate = year < 3 || expected >= 1_072_915_200
-            #expect(year == 3 || seconds(text) == (isDate ? expected : nil), "\(text)")
+            #expect(seconds(text) == (expected >= 1_072_915_200 ? expected : nil), "\(text)")
         }
     }
 

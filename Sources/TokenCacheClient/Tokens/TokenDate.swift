@@ -9,7 +9,8 @@ import Foundation
 /// in `10:30:33.123 PM+0100`; dates of the Buddhist, Persian and Hijri calendars around the present. Others are not read.
 ///
 /// As on the server, every minute has 60 seconds, and a date before 2004, when there was no Facebook, is taken for one of another
-/// calendar and not read. The years 0 to 2 are the SDK's distant past, as calendars and zones count ancient days differently.
+/// calendar and not read. The years 0 to 2 are the SDK's distant past, as calendars and zones count ancient days differently; as an
+/// expiration it counts as unread too, so that both agree on which tokens have expired.
 enum TokenDate {
     /// The instant; nil if the text has none of these forms.
     static func parse(_ text: String) -> Date? {

@@ -69,13 +69,14 @@ package enum TokenExpiration {
 ///
 /// - The fraction has one to nine digits, or is missing together with its point.
 /// - The zone is `Z`, `+hhmm`, `+hh:mm`, or either with seconds, which the formatter writes for times before time zones
-///   existed, such as the SDK's distant past (`0001-12-31T16:07:02.000-075258` in Los Angeles).
+///   existed.
 /// - A space counts as the zone's plus sign, because form decoding turns a plus sign into a space.
 /// - Every date is Gregorian, also before 1582, and every minute has 60 seconds.
 ///
 /// A date before 2004, when Facebook did not exist, comes from a device with another calendar, which writes that
-/// calendar's years, such as 1448, 1405 or 0009. Its moment cannot be known, so it is invalid. Only the SDK's distant
-/// past is accepted.
+/// calendar's years, such as 1448, 1405, 0009 or, in the second year of a Japanese era, 0002. Its moment cannot be known, so it
+/// is no expiration; nor is the SDK's distant past, which stands for no date. `TokenCacheClient` has the same rule, and both are
+/// tested by the same table.
 package enum ExpirationDate {
     /// Seconds since 1970 without the fraction; nil if the text is not such a date.
     package static func seconds(_ text: Span<UInt8>) -> Int64? {
@@ -88,12 +89,10 @@ package enum ExpirationDate {
             let offset = zoneOffset(text, at: endOfFraction(text, at: 19))
         else { return nil }
         let seconds = days * 86_400 + time - offset
-        return seconds >= startOf2004 || seconds < startOfYear3 ? seconds : nil
+        return seconds >= startOf2004 ? seconds : nil
     }
 
     private static let startOf2004: Int64 = 1_072_915_200
-    /// The SDK's distant past is in the years 0 to 2, depending on the device's zone and calendar.
-    private static let startOfYear3: Int64 = -62_072_524_800
 
     /// Seconds since midnight of `hh:mm:ss`.
     private static func timeOfDay(_ text: Span<UInt8>, at start: Int) -> Int64? {

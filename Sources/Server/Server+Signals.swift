@@ -29,7 +29,8 @@ extension Server {
         }
     }
 
-    /// Stops accepting connections, answers the requests that have been received, and ends the process; cannot be undone.
+    /// Says to probes that the server is not ready, stops accepting connections after `drain_delay`, answers the requests that have
+    /// been received, and ends the process; cannot be undone.
     ///
     /// - Parameters:
     ///   - reason: What caused the stop, such as `SIGTERM received`; begins the line in the log.
@@ -41,12 +42,16 @@ extension Server {
         // Carried out even if it cannot be recorded.
         audit?.submit([AuditEvent(.drain, .ok, by: actor)], isRetried: true)
         let timeout = settingsInForce.drainTimeout
-        notifier.send(.stopping(within: timeout + Self.abandonTime * 2))
-        for loop in loops { loop.beginDraining() }
-        Signal.perform(after: min(timeout, Self.idleTimeWhenDraining)) { [contexts] in
+        // Without its store, the server has nothing to answer.
+        let delay = hasLostStore ? .zero : settingsInForce.drainDelay
+        notifier.send(.stopping(within: delay + timeout + Self.abandonTime * 2))
+        Signal.perform(after: delay) { [loops] in
+            for loop in loops { loop.beginDraining() }
+        }
+        Signal.perform(after: delay + min(timeout, Self.idleTimeWhenDraining)) { [contexts] in
             for context in contexts { context.loop.endIdleWaits() }
         }
-        Signal.perform(after: timeout) { [self] in
+        Signal.perform(after: delay + timeout) { [self] in
             if stopSignals.load(ordering: .relaxed) < 2 { abandon("drain_timeout is over") }
         }
     }

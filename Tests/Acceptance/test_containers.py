@@ -146,7 +146,8 @@ def test_tokens_cross_the_network_by_tls_only(objects, pod, settings):
     # Only https is offered to clients, and nobody's claims are believed.
     assert [port["targetPort"] for port in objects["Service", "token-cache"]["spec"]["ports"]] == ["https"]
     assert settings["trusted_proxies"] == "none"
-    assert pod["terminationGracePeriodSeconds"] > seconds(settings["drain_timeout"]) + 5
+    stop = [container["lifecycle"]["preStop"]["sleep"]["seconds"], seconds(settings["drain_delay"]), seconds(settings["drain_timeout"])]
+    assert min(stop) > 2 and pod["terminationGracePeriodSeconds"] > sum(stop) + 5
 
 
 def test_keys_that_kubelet_has_opened_to_the_volumes_group_are_taken_in_a_pod(public_folder):

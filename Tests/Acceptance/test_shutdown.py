@@ -1,11 +1,15 @@
 """SIGTERM and SIGINT: received requests are answered, other connections are closed, and the exit status is 0."""
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
 
+from administration import ADMINISTRATION, readiness
 from contract import NOT_FOUND, STORED, found, fresh_id
-from http_client import FORM, Connection, get, lines, post
+from http_client import FORM, Connection, exchange, get, lines, post
+from ports import free_ports
 from server_process import beside, until
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
@@ -24,6 +28,14 @@ def refuses(server):
     return False
 
 
+def refuses_at(port):
+    try:
+        Connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def begin_stop(server, number=signal.SIGTERM):
     """Sends the signal and waits until it has taken effect."""
     server.send_signal(number)
@@ -39,6 +51,56 @@ def test_idle_connections_are_closed_soon_and_the_server_ends(serve, number):
         fresh.expect_end()
         used.expect_end()
     assert server.wait() == 0
+
+
+# Its health check finds a server that has stopped after two seconds, and it sends no request twice.
+LATE = """
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+    retries 0
+frontend clients
+    bind 127.0.0.1:{port}
+    http-request set-header X-Forwarded-Proto https
+    default_backend servers
+backend servers
+    option httpchk GET /readyz
+    default-server inter 500ms fall 4 rise 1
+"""
+
+
+@pytest.mark.skipif(not shutil.which("haproxy"), reason="there is no HAProxy")
+def test_a_proxy_that_learns_of_a_stop_late_loses_no_request(serve, tmp_path):
+    servers = [serve({**ADMINISTRATION, "drain_delay": "8s"}) for _ in range(2)]
+    [port] = free_ports(1)
+    settings = tmp_path / "haproxy.cfg"
+    settings.write_text(LATE.format(port=port) + "".join(
+        f"    server server{number} 127.0.0.1:{server.address[1]} check port {server.administration[0][1]}\n"
+        for number, server in enumerate(servers)))
+    with subprocess.Popen(["haproxy", "-db", "-f", str(settings)], stderr=subprocess.DEVNULL) as proxy:
+        try:
+            def answer():
+                """Over a connection of its own, from client to proxy and from there to a server."""
+                return exchange(("127.0.0.1", port), post(fresh_id(), "x")).body
+
+            until(lambda: not refuses_at(port) and answer() == STORED)
+            servers[0].send_signal()
+            until(lambda: readiness(servers[0])[0] == 503)
+            while servers[0].is_running():
+                assert answer() == STORED
+            assert servers[0].wait() == 0 and answer() == STORED
+        finally:
+            proxy.kill()
+
+
+def test_a_second_signal_ends_the_delay(serve):
+    server = serve({**ADMINISTRATION, "drain_delay": "3600s"})
+    server.send_signal()
+    until(lambda: readiness(server)[0] == 503)
+    assert server.post("a", "b") == STORED
+    assert server.stop() == 0
 
 
 UNDER_WAY = {

@@ -7,6 +7,13 @@ extension Setting {
             "drain_timeout", \.drainTimeout, .duration(.zero ... .seconds(3_600)),
             "How long a stop (SIGTERM) waits for requests that have begun before it closes their connections."
         ),
+        Setting(
+            "drain_delay", \.drainDelay, .duration(.zero ... .seconds(3_600)),
+            """
+            How long a stop (SIGTERM) first goes on accepting connections, while GET /readyz already answers 503: longer than a load \
+            balancer that does not retry takes to notice that.
+            """
+        ),
         logLevel,
         Setting(
             "log_format", \.logFormat, .choice,

@@ -35,6 +35,7 @@ package struct Settings: Sendable {
     package var accessLogFile = ""
     package var audit = Audit()
     package var drainTimeout = Duration.seconds(10)
+    package var drainDelay = Duration.zero
     /// Those of one request; the other limits follow.
     package var limits = RequestLimits()
     package var connectionLimit = 10_000

@@ -52,18 +52,10 @@ extension JSONCursor {
     package mutating func forEachMember(
         _ bytes: Span<UInt8>, _ read: ([UInt8], inout JSONCursor) throws(Malformed) -> Void
     ) throws(Malformed) {
-        skipSpace(bytes)
-        if accept(UInt8(ascii: "}"), bytes) { return }
-        while true {
-            skipSpace(bytes)
-            let name = try string(bytes)
-            skipSpace(bytes)
-            try expect(UInt8(ascii: ":"), bytes)
-            skipSpace(bytes)
-            try read(name, &self)
-            skipSpace(bytes)
-            if accept(UInt8(ascii: "}"), bytes) { return }
-            try expect(UInt8(ascii: ","), bytes)
+        try forEachItem(bytes, until: UInt8(ascii: "}")) { (cursor) throws(Malformed) in
+            let name = try cursor.string(bytes)
+            try cursor.expectColon(bytes)
+            try read(name, &cursor)
         }
     }
 
@@ -71,15 +63,27 @@ extension JSONCursor {
     package mutating func forEachElement(
         _ bytes: Span<UInt8>, _ read: (inout JSONCursor) throws(Malformed) -> Void
     ) throws(Malformed) {
+        try forEachItem(bytes, until: UInt8(ascii: "]"), read)
+    }
+
+    private mutating func forEachItem(
+        _ bytes: Span<UInt8>, until end: UInt8, _ read: (inout JSONCursor) throws(Malformed) -> Void
+    ) throws(Malformed) {
         skipSpace(bytes)
-        if accept(UInt8(ascii: "]"), bytes) { return }
+        if accept(end, bytes) { return }
         while true {
             skipSpace(bytes)
             try read(&self)
             skipSpace(bytes)
-            if accept(UInt8(ascii: "]"), bytes) { return }
+            if accept(end, bytes) { return }
             try expect(UInt8(ascii: ","), bytes)
         }
+    }
+
+    private mutating func expectColon(_ bytes: Span<UInt8>) throws(Malformed) {
+        skipSpace(bytes)
+        try expect(UInt8(ascii: ":"), bytes)
+        skipSpace(bytes)
     }
 
     package mutating func skipValue(_ bytes: Span<UInt8>, depth: Int) throws(Malformed) {
@@ -87,13 +91,15 @@ extension JSONCursor {
         switch peek(bytes) {
         case UInt8(ascii: "{"):
             position += 1
-            try forEachMember(bytes) { (_, cursor) throws(Malformed) in
+            try forEachItem(bytes, until: UInt8(ascii: "}")) { (cursor) throws(Malformed) in
+                try cursor.readString(bytes) { _ in }
+                try cursor.expectColon(bytes)
                 try cursor.skipValue(bytes, depth: depth + 1)
             }
         case UInt8(ascii: "["):
             position += 1
             try forEachElement(bytes) { (cursor) throws(Malformed) in try cursor.skipValue(bytes, depth: depth + 1) }
-        case UInt8(ascii: "\""): _ = try string(bytes)
+        case UInt8(ascii: "\""): try readString(bytes) { _ in }
         case UInt8(ascii: "t"): try expect("true", bytes)
         case UInt8(ascii: "f"): try expect("false", bytes)
         case UInt8(ascii: "n"): try expect("null", bytes)
@@ -123,31 +129,38 @@ extension JSONCursor {
 
     /// Reads a string; returns its bytes, unescaped.
     package mutating func string(_ bytes: Span<UInt8>) throws(Malformed) -> [UInt8] {
-        try expect(UInt8(ascii: "\""), bytes)
         var text: [UInt8] = []
+        try readString(bytes) { text.append($0) }
+        return text
+    }
+
+    /// Reads a string; `take` gets its bytes, unescaped.
+    @inline(__always)
+    private mutating func readString(_ bytes: Span<UInt8>, _ take: (UInt8) -> Void) throws(Malformed) {
+        try expect(UInt8(ascii: "\""), bytes)
         while let byte = peek(bytes), byte >= 0x20 {
             position += 1
             switch byte {
-            case UInt8(ascii: "\""): return text
-            case UInt8(ascii: "\\"): try appendEscape(bytes, to: &text)
-            default: text.append(byte)
+            case UInt8(ascii: "\""): return
+            case UInt8(ascii: "\\"): try escape(bytes).utf8.forEach(take)
+            default: take(byte)
             }
         }
         throw Malformed()
     }
 
-    /// Reads an escape after its backslash (RFC 8259, section 7), and appends the character that it stands for.
-    private mutating func appendEscape(_ bytes: Span<UInt8>, to text: inout [UInt8]) throws(Malformed) {
+    /// Reads an escape after its backslash (RFC 8259, section 7); returns the character that it stands for.
+    private mutating func escape(_ bytes: Span<UInt8>) throws(Malformed) -> Unicode.Scalar {
         guard let letter = peek(bytes) else { throw Malformed() }
         position += 1
         switch letter {
-        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): text.append(letter)
-        case UInt8(ascii: "b"): text.append(0x08)
-        case UInt8(ascii: "f"): text.append(0x0c)
-        case UInt8(ascii: "n"): text.append(0x0a)
-        case UInt8(ascii: "r"): text.append(0x0d)
-        case UInt8(ascii: "t"): text.append(0x09)
-        case UInt8(ascii: "u"): text += String(try scalar(beginningWith: try codeUnit(bytes), bytes)).utf8
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return Unicode.Scalar(letter)
+        case UInt8(ascii: "b"): return "\u{8}"
+        case UInt8(ascii: "f"): return "\u{c}"
+        case UInt8(ascii: "n"): return "\n"
+        case UInt8(ascii: "r"): return "\r"
+        case UInt8(ascii: "t"): return "\t"
+        case UInt8(ascii: "u"): return try scalar(beginningWith: try codeUnit(bytes), bytes)
         default: throw Malformed()
         }
     }
@@ -156,10 +169,14 @@ extension JSONCursor {
     private mutating func codeUnit(_ bytes: Span<UInt8>) throws(Malformed) -> UInt16 {
         var value: UInt16 = 0
         for _ in 0..<4 {
-            guard let byte = peek(bytes), let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
-                throw Malformed()
+            switch peek(bytes) {
+            case let byte? where byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9"):
+                value = value << 4 | UInt16(byte - UInt8(ascii: "0"))
+            // Letters of either case.
+            case let byte? where byte | 0x20 >= UInt8(ascii: "a") && byte | 0x20 <= UInt8(ascii: "f"):
+                value = value << 4 | UInt16(byte | 0x20 - UInt8(ascii: "a") + 10)
+            default: throw Malformed()
             }
-            value = value << 4 | UInt16(digit)
             position += 1
         }
         return value

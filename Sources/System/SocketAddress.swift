@@ -159,19 +159,16 @@ package struct IPAddress: Hashable, Sendable, CustomStringConvertible {
     package init?(_ text: String) {
         // `inet_pton` takes a NUL for the end of the text, and would ignore what follows it.
         guard !text.utf8.contains(0) else { return nil }
-        for (family, count) in [(AF_INET, 4), (AF_INET6, 16)] {
-            var bytes = [UInt8](repeating: 0, count: count)
-            if unsafe inet_pton(family, text, &bytes) == 1 {
-                self.init(networkOrder: bytes[...])
-                return
-            }
-        }
-        return nil
+        // Only an IPv6 address has colons.
+        let isIPv4 = !text.utf8.contains(UInt8(ascii: ":"))
+        var bytes = [UInt8](repeating: 0, count: isIPv4 ? 4 : 16)
+        guard unsafe inet_pton(isIPv4 ? AF_INET : AF_INET6, text, &bytes) == 1 else { return nil }
+        self.init(networkOrder: bytes[...])
     }
 
     /// Reads an element of X-Forwarded-For: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]`, `[2001:db8::1]:80` or `2001:db8::1`.
     package static func hop(_ text: String) -> IPAddress? {
-        if text.hasPrefix("["), let close = text.firstIndex(of: "]") {
+        if text.utf8.first == UInt8(ascii: "["), let close = text.firstIndex(of: "]") {
             return IPAddress(String(text[..<close].dropFirst()))
         }
         if let address = IPAddress(text) { return address }

@@ -101,6 +101,16 @@ import Testing
             ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", "GET /? keep []"),
             ("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, CLOSE\r\n\r\n", "GET /? close []"),
             ("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n", "GET /? close []"),
+            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: , ,close\t,\r\n\r\n", "GET /? close []"),
+            ("GET / HTTP/1.1\r\nHost: a\r\nConnection: closed, close d\r\n\r\n", "GET /? keep []"),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: \(String(repeating: "a", count: 128))\r\n\r\n",
+                "GET /? keep []"
+            ),
+            (
+                "GET / HTTP/1.1\r\nHost: a\r\nConnection: \(String(repeating: "a", count: 129))\r\n\r\n",
+                "GET /? close []"
+            ),
             ("GET / HTTP/1.7\r\nHost: [::1]:80\r\n\r\n", "GET /? keep []"),
             ("GET / HTTP/1.1\r\nHost: a%41%fF.b%2e:80\r\n\r\n", "GET /? keep []"),
             ("GET http://b:1/p?q HTTP/1.1\r\nHost: a\r\n\r\n", "GET /p?q keep []"),

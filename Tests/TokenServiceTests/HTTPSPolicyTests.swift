@@ -306,9 +306,12 @@ private func get(_ headers: String, target: String = "/token?a=b", method: Strin
             ("127.0.0.1", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 6.6.6.6\r\n", "6.6.6.6"),
             ("203.0.113.5", "X-Forwarded-For: 192.0.2.1\r\n", "203.0.113.5"),
             // Of long lists only the end is read, over all lines.
-            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 63))\r\n", "6.6.6.6"),
-            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 64))\r\n", "10.0.0.1"),
-            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\r\n\(repeated("X-Forwarded-For: 10.0.0.1\r\n", 64))", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 15))\r\n", "6.6.6.6"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\(repeated(", 10.0.0.1", 16))\r\n", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6\r\n\(repeated("X-Forwarded-For: 10.0.0.1\r\n", 16))", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6, \(repeated(",", 15)), 10.0.0.1\r\n", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6.6.6.6,\(repeated(" ", 1_100)), 10.0.0.1\r\n", "10.0.0.1"),
+            ("127.0.0.1", "X-Forwarded-For: 6\(repeated("6", 1_100)).6.6.6\r\n", "127.0.0.1"),
             ("127.0.0.1", "X-Forwarded-For: \(repeated("10.0.0.1,", 7_000)) ,, 192.0.2.1,\r\n", "192.0.2.1"),
         ]
     )

@@ -84,7 +84,9 @@ package struct MultipartForm {
         var search = start
         while let lineFeed = bytes.firstIndex(of: .lineFeed, in: search..<end) {
             let next = lineFeed + 1
-            if end - next >= delimiter.count, bytes.equals(ByteRange(next, next + delimiter.count), delimiter) {
+            if end - next >= delimiter.count, bytes[next] == delimiter[0],
+                bytes.equals(ByteRange(next, next + delimiter.count), delimiter)
+            {
                 position = next
                 let hasReturn = lineFeed > start && bytes[lineFeed - 1] == .carriageReturn
                 return ByteRange(start, hasReturn ? lineFeed - 1 : lineFeed)
@@ -100,31 +102,37 @@ package struct MultipartForm {
 /// missing, and of several parameters with one name the last counts.
 struct ContentDisposition {
     /// Nil if the part has none.
-    private(set) var name: [UInt8]?
+    let name: [UInt8]?
     /// Nil if the part is not a file.
-    private(set) var fileName: [UInt8]?
+    let fileName: [UInt8]?
 
     init(_ value: [UInt8]) {
         let bytes = value.span
+        var (name, fileName): (Range<Int>?, Range<Int>?)
         var start = 0
         while start < bytes.count {
             let end = Self.wordEnd(in: start..<bytes.count, before: UInt8(ascii: ";"), of: bytes)
-            readParameter(start..<end, of: bytes)
+            Self.readParameter(start..<end, of: bytes, &name, &fileName)
             start = end + 1
         }
+        self.name = name.map { Self.unquoted($0, of: bytes) }
+        self.fileName = fileName.map { Self.unquoted($0, of: bytes) }
     }
 
-    private mutating func readParameter(_ range: Range<Int>, of bytes: Span<UInt8>) {
-        let start = Self.skipSpace(in: range, of: bytes)
-        let keyEnd = Self.wordEnd(in: start..<range.upperBound, before: UInt8(ascii: "="), of: bytes)
+    /// Notes the value of a parameter that is one of the two.
+    private static func readParameter(
+        _ range: Range<Int>, of bytes: Span<UInt8>, _ name: inout Range<Int>?, _ fileName: inout Range<Int>?
+    ) {
+        let start = skipSpace(in: range, of: bytes)
+        let keyEnd = wordEnd(in: start..<range.upperBound, before: UInt8(ascii: "="), of: bytes)
         var valueStart = keyEnd
         while valueStart < range.upperBound && bytes[valueStart] == UInt8(ascii: "=") { valueStart += 1 }
         guard valueStart > keyEnd else { return }
         // White space after the key belongs to it and makes it another key.
         let key = ByteRange(start, keyEnd)
         let value = valueStart..<range.upperBound
-        if bytes.equalsIgnoringCase(key, "name") { name = Self.unquoted(value, of: bytes) }
-        if bytes.equalsIgnoringCase(key, "filename") { fileName = Self.unquoted(value, of: bytes) }
+        if bytes.equalsIgnoringCase(key, "name") { name = value }
+        if bytes.equalsIgnoringCase(key, "filename") { fileName = value }
     }
 
     /// The position of a separator outside double and single quotes, otherwise the range's end.

@@ -156,7 +156,12 @@ struct HeadParser {
     }
 
     private mutating func readConnection(_ value: ByteRange, of bytes: Span<UInt8>) {
-        for option in bytes.elements(of: value) {
+        // No honest client has so many options. A server may close whenever it likes, so a longer list need not be read.
+        guard value.count <= 128 else {
+            head.fields.saysClose = true
+            return
+        }
+        bytes.forEachElement(of: value, least: 5) { option in
             if bytes.equalsIgnoringCase(option, "close") { head.fields.saysClose = true }
             if bytes.equalsIgnoringCase(option, "keep-alive") { head.fields.saysKeepAlive = true }
         }
@@ -178,10 +183,16 @@ struct HeadParser {
     private mutating func readTransferEncoding(_ value: ByteRange, of bytes: Span<UInt8>) throws(Refusal) {
         if head.minorVersion == 0 { throw .transferEncodingInOldVersion }
         try once(.transferEncoding, else: .repeatedTransferEncoding)
-        let codings = bytes.elements(of: value)
-        let chunked = codings.filter { bytes.equalsIgnoringCase($0, "chunked") }
-        guard let last = codings.last, chunked.count == 1, last == chunked[0] else { throw .chunkedNotLast }
-        guard codings.count == 1 else { throw .unknownTransferCoding }
+        // No client writes a longer list that means only this.
+        guard value.count <= 128 else { throw .unknownTransferCoding }
+        var (count, chunkedCount, isLast) = (0, 0, false)
+        bytes.forEachElement(of: value, least: 1) { coding in
+            count += 1
+            isLast = bytes.equalsIgnoringCase(coding, "chunked")
+            if isLast { chunkedCount += 1 }
+        }
+        guard isLast, chunkedCount == 1 else { throw .chunkedNotLast }
+        guard count == 1 else { throw .unknownTransferCoding }
     }
 
     // MARK: - End

@@ -33,7 +33,7 @@ package struct Preconditions: Hashable, Sendable {
         for line in lines {
             guard EntityTag.appendList(line, of: bytes, to: &tags) else { throw Malformed() }
         }
-        guard (1...tagLimit).contains(tags.count) else { throw Malformed() }
+        guard !tags.isEmpty else { throw Malformed() }
         return .tags(tags)
     }
 }
@@ -65,7 +65,7 @@ package struct EntityTag: Hashable, Sendable {
 
     /// Appends the tags of a comma-separated list, of which elements may be empty (RFC 9110, section 5.6.1).
     ///
-    /// - Returns: False if it is no such list.
+    /// - Returns: False if it is no such list, or one of too many.
     static func appendList(_ range: ByteRange, of bytes: Span<UInt8>, to tags: inout [EntityTag]) -> Bool {
         var position = Int(range.start)
         let end = Int(range.end)
@@ -76,7 +76,7 @@ package struct EntityTag: Hashable, Sendable {
                 position + 1 < end && bytes[position] == UInt8(ascii: "W")
                 && bytes[position + 1] == UInt8(ascii: "/")
             if isWeak { position += 2 }
-            guard position < end, bytes[position] == UInt8(ascii: "\""),
+            guard tags.count < Preconditions.tagLimit, position < end, bytes[position] == UInt8(ascii: "\""),
                 let close = bytes.firstIndex(of: UInt8(ascii: "\""), in: (position + 1)..<end)
             else { return false }
             // A quotation mark cannot be part of a tag; a comma and a blank can be part of some servers' tags.

@@ -111,29 +111,51 @@ extension Span<UInt8> {
         return equalsIgnoringCase(ByteRange(range.lowerBound, range.lowerBound + count), text)
     }
 
-    /// The elements of a comma-separated list (RFC 9110, section 5.6.1), without white space around them and without empty ones.
-    package func elements(of value: ByteRange) -> [ByteRange] {
-        var elements: [ByteRange] = []
-        var start = Int(value.start)
-        while start <= Int(value.end) {
-            let end = firstIndex(of: UInt8(ascii: ","), in: start..<Int(value.end)) ?? Int(value.end)
-            let element = trimmed(ByteRange(start, end))
-            if !element.isEmpty { elements.append(element) }
-            start = end + 1
+    /// Calls `body` with the elements of a comma-separated list (RFC 9110, section 5.6.1), without white space around them.
+    ///
+    /// - Parameter least: Leaves out elements that are shorter, such as empty ones.
+    @inline(__always)
+    func forEachElement(of value: ByteRange, least: Int, _ body: (ByteRange) -> Void) {
+        let (text, offset) = (extracting(value.indices), Int(value.start))
+        var (start, index) = (0, 0)
+        while index <= text.count {
+            if index == text.count || text[index] == UInt8(ascii: ",") {
+                // Most lists that are made to be costly have short elements.
+                if index - start >= least {
+                    let element = trimmed(ByteRange(offset + start, offset + index))
+                    if element.count >= least { body(element) }
+                }
+                start = index + 1
+            }
+            index += 1
         }
-        return elements
     }
 
-    /// The last elements of a list in several lines, the last one first.
+    /// The last elements of a list in several lines, the last one first, without empty ones.
     ///
-    /// At most 64: no request comes through more proxies, and whoever sends more has written the first ones himself.
+    /// Of at most 16 elements, empty ones included, and 1 KiB: no request comes through more proxies, and whoever sends more has
+    /// written the first ones himself.
     ///
     /// - Parameter values: The lines, in order.
     package func lastElements(of values: [ByteRange]) -> [ByteRange] {
-        let limit = 64
         var last: [ByteRange] = []
-        for value in values.reversed() where last.count < limit { last += elements(of: value).reversed() }
-        return Array(last.prefix(limit))
+        var (elementsLeft, bytesLeft) = (16, 1 << 10)
+        for value in values.reversed() {
+            var (start, end) = (Int(value.end), Int(value.end))
+            while elementsLeft > 0, bytesLeft > 0 {
+                let isWhole = start == Int(value.start)
+                if isWhole || self[start - 1] == UInt8(ascii: ",") {
+                    let element = trimmed(ByteRange(start, end))
+                    if !element.isEmpty { last.append(element) }
+                    elementsLeft -= 1
+                    end = start - 1
+                    if isWhole { break }
+                }
+                start -= 1
+                bytesLeft -= 1
+            }
+        }
+        return last
     }
 
     /// Whether the whole span is the name of a header field (RFC 9110, section 5.1).

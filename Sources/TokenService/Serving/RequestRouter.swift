@@ -40,9 +40,8 @@ package final class RequestRouter {
     ) -> Answer {
         let (head, method) = (request.head, request.head.method)
         // Before anything is looked up: otherwise correct guesses would be answered, and guessing not slowed down.
-        if guardian.limitsFailures, let refusal = guardian.limited(source.address(of: head, in: bytes)) {
-            return .now(refusal)
-        }
+        let address = guardian.limitsFailures ? source.address(of: head, in: bytes) : nil
+        if guardian.limitsFailures, let refusal = guardian.limited(address) { return .now(refusal) }
         guard service.isKnown(head.path, of: method, in: bytes) else {
             guard let api, APIResource.contains(head.path, in: bytes) else {
                 return service.answer(to: request, in: bytes, requestID: requestID)
@@ -55,8 +54,7 @@ package final class RequestRouter {
         }
         let answer = service.answer(to: request, in: bytes, requestID: requestID)
         guard guardian.limitsFailures, method == .get else { return answer }
-        let (guardian, address) = (guardian, source.address(of: head, in: bytes))
-        return answer.then { answer, _ in
+        return answer.then { [guardian] answer, _ in
             if case .now(let response) = answer, response.outcome == .notFound { guardian.noteGuess(from: address) }
             return answer
         }

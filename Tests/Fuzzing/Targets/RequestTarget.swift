@@ -158,14 +158,16 @@ struct RequestModel {
         }
         let host = try only("host")
         guard host != nil || minorVersion == 0 else { throw Refused() }
-        let options = lists["connection", default: []].flatMap(\.elements).map(\.lowercased)
+        let connections = lists["connection", default: []]
+        let options = connections.flatMap(\.elements).map(\.lowercased)
         let (length, coding) = (try only("content-length"), try only("transfer-encoding"))
         guard length == nil || coding == nil else { throw Refused() }
         var request = Request(
             method: words[0].string, path: target.path.string, query: target.query.string,
             authority: (target.authority ?? host ?? []).string,
             minorVersion: minorVersion,
-            keepsAlive: !options.contains("close") && (minorVersion > 0 || options.contains("keep-alive")),
+            keepsAlive: !options.contains("close") && !connections.contains { $0.count > 128 }
+                && (minorVersion > 0 || options.contains("keep-alive")),
             contentType: try only("content-type")?.string, authorization: nil,
             forwarded: ["x-forwarded-for", "x-forwarded-proto"].map {
                 lists[$0, default: []].map(\.string)
@@ -260,7 +262,9 @@ struct RequestModel {
             case "content-type": guard values.count == 1 else { throw Refused() }
             case "transfer-encoding":
                 let isOld = head.prefix { $0 != "\r" }.hasSuffix("0")
-                guard values.count == 1, !isOld, field.value.elements.map(\.lowercased) == ["chunked"] else {
+                guard values.count == 1, !isOld, field.value.count <= 128,
+                    field.value.elements.map(\.lowercased) == ["chunked"]
+                else {
                     throw Refused()
                 }
             case "expect": guard field.value.lowercased == "100-continue" else { throw Refused() }

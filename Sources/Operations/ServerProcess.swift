@@ -40,6 +40,7 @@ package struct ServerProcess: Sendable {
         } catch {
             throw .store(error)
         }
+        if settings.storeURL == nil, let warning = FolderCheck.warning(directory.path) { logger.warning("\(warning)") }
         let control = AdministrationListener.control(in: directory.path, logger)
         server = try Server(loaded, from: loader, log: log, setup, clients, store)
         administration = OperatorAccess(server, version: version, operators, control, logger)

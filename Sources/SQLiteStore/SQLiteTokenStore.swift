@@ -16,6 +16,8 @@ package final class SQLiteTokenStore: TokenStore {
     /// Shared by all commands, because two would overwrite each other's changes of the key ring.
     package let administrator: any StoreAdministrator
     private let eraser: UserEraser
+    /// See `Schema.lastWrite`.
+    private let lastWrite: String?
     /// Nil until `preload` is called.
     private let runningPreloader = Mutex<Preloader?>(nil)
 
@@ -34,6 +36,7 @@ package final class SQLiteTokenStore: TokenStore {
         BackupFile.discardUnfinished(in: directory.path)
         let opener = StoreOpener(directory: directory.path, database: file.path, options: options)
         let opened = try opener.open()
+        lastWrite = Schema.lastWrite(to: opened.writer.connection)
         let state = StoreState(
             sealing: opened.sealing, retention: options.retention,
             missingKeys: opened.missingKeys, lastBackup: BackupRecord(in: directory.path)
@@ -58,7 +61,8 @@ package final class SQLiteTokenStore: TokenStore {
     package var software: StoreSoftware { SQLiteLibrary.software }
 
     package var summary: String {
-        "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
+        let place = "SQLite \(software.version) in \(directory.path), \(options.isSealed ? "sealed" : "in the clear")"
+        return lastWrite.map { "\(place), last written before \($0)" } ?? place
     }
 
     package var seesAllWrites: Bool { true }

@@ -103,6 +103,19 @@ package struct FileSystem: Sendable {
         )
     }
 
+    /// The options of the file system that a path is on, as mountinfo has them (proc_pid_mountinfo(5)); empty if unknown.
+    package static func options(of path: String) -> [Substring] {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0 else { return [] }
+        let device = "\(status.st_dev >> 8 & 0xfff):\(status.st_dev & 0xff | status.st_dev >> 12 & 0xfff00)"
+        let mounts = TextFile.head(of: "/proc/self/mountinfo", count: 1 << 20) ?? []
+        for line in String(decoding: mounts, as: UTF8.self).split(separator: "\n") {
+            let words = line.split(separator: " ")
+            if words.count > 3, words[2] == device { return words.last?.split(separator: ",") ?? [] }
+        }
+        return []
+    }
+
     private static func bytes(_ blocks: fsblkcnt_t, _ status: statvfs) -> Int {
         // Some file systems report sizes that overflow.
         let (bytes, overflows) = blocks.multipliedReportingOverflow(by: fsblkcnt_t(status.f_frsize))

@@ -178,7 +178,9 @@ def bad_backups(folder, other):
     with contextlib.closing(sqlite3.connect(folder / "foreign.db")) as database:
         database.execute("CREATE TABLE other (a)")
     printed(other, "backup", str(folder / "other.db"))
+    shutil.copy(other / "tokens.db", folder / "copied.db")
     return {
+        "copied.db": "is no backup, but the database of a running server",
         "damaged.db": "is damaged", "short.db": "is damaged", "empty.db": "is empty", "none.db": "there is no file",
         "folder.db": "is no file", "other.db": "is not the one that the store was sealed with",
     } | dict.fromkeys(("text.db", "foreign.db", "byte.db", "without-tables.db"), "is no backup that token-cache has written")

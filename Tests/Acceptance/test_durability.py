@@ -153,7 +153,7 @@ def test_a_full_disk_that_cannot_be_synced_has_the_database_opened_again(small_d
         # The checkpoint on the full disk meets the fault, unless the client pauses for a second and another checkpoint does.
         tokens.replace(1_000)
         assert disk.get("failed_syncs") == 1
-        assert "disk I/O error (SQLite code 1034)" in server.log()
+        assert "disk I/O error: Input/output error (SQLite code 1034)" in server.log()
         until(lambda: tokens.replace(1) == 1)
         assert tokens.replace(1_000) == 1_000
         tokens.check()

@@ -11,7 +11,7 @@ MODULES = sorted(folder for folder in SOURCES.iterdir() if any(folder.rglob("*.s
 # How many unsafe expressions each module may have. Lower a number when there are fewer.
 UNSAFE = {
     "Audit": 6, "Cryptography": 41, "EventLoop": 196, "HTTP": 24, "JSON": 0, "JWT": 21, "Metrics": 0, "Operations": 18,
-    "PostgresStore": 102, "SQLiteStore": 201, "Server": 14, "Settings": 47, "System": 121, "TokenCacheClient": 11,
+    "PostgresStore": 102, "SQLiteStore": 202, "Server": 14, "Settings": 47, "System": 122, "TokenCacheClient": 11,
     "TokenPHPFiles": 18, "TokenService": 9, "TokenStore": 59, "token-cache": 2,
 }
 # The modules that parse what clients send, and their files whose arithmetic may wrap around: those compute hashes and digits.

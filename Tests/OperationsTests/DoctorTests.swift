@@ -17,8 +17,13 @@ struct DoctorTests {
         #expect(finding.advice.contains("local disk"))
     }
 
-    /// ext4, XFS, Btrfs, ZFS, tmpfs, overlayfs.
-    @Test(arguments: [UInt32(0xef53), 0x5846_5342, 0x9123_683e, 0x2fc1_2fc1, 0x0102_1994, 0x794c_7630])
+    @Test func `a file system in memory is warned of`() {
+        let finding = FolderCheck.fileSystem(0x0102_1994, "/data")
+        #expect(finding.state == .warning && finding.text.contains("loses power"))
+    }
+
+    /// ext4, XFS, Btrfs, ZFS, overlayfs.
+    @Test(arguments: [UInt32(0xef53), 0x5846_5342, 0x9123_683e, 0x2fc1_2fc1, 0x794c_7630])
     func `a local file system is fine`(number: UInt32) {
         #expect(FolderCheck.fileSystem(number, "/data").state == .ok)
     }

@@ -25,6 +25,15 @@ struct ServerClient: Sendable {
             return [ENOENT, ECONNREFUSED, ENOTDIR, ENAMETOOLONG].contains(error.code)
         }
 
+        /// The description, if a process uses the data folder.
+        var besideProcess: String {
+            guard case .unreachable(let error) = self, error.code == ENOENT else { return "\(self)" }
+            return """
+                there is no such socket; if the process is a server, it could not make one, as its log says: \
+                some file systems, such as sshfs and exFAT, have no sockets
+                """
+        }
+
         /// Whether this user may not connect.
         var isRefusal: Bool { if case .unreachable(let error) = self { error.isPermissionDenied } else { false } }
 

@@ -92,7 +92,8 @@ package enum StoreAccess: Sendable {
                 return try access.client.perform(request, progress)
             } catch {
                 guard case .unreachable = error else { throw error }
-                throw CommandFailure("the store is in use by \(process), and \(access.path) cannot be used: \(error)")
+                throw CommandFailure(
+                    "the store is in use by \(process), and \(access.path) cannot be used: \(error.besideProcess)")
             }
         }
     }

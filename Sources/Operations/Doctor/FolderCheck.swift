@@ -71,11 +71,24 @@ enum FolderCheck {
     ///   - number: The file system's magic number, as statfs(2) lists them.
     ///   - place: The path, for the text.
     static func fileSystem(_ number: UInt32, _ place: String) -> Finding {
+        let isOverlay = number == 0x794c_7630
+        if number == 0x0102_1994 || isOverlay && FileSystem.options(of: place).contains("volatile") {
+            return .warning(
+                topic, "\(place) is in memory, or in a volatile overlay: nothing is left when the machine loses power",
+                "set data_directory to a folder on a disk"
+            )
+        }
         guard let name = remote[number] else { return .ok(topic, "\(place) is on a local file system") }
         return .problem(
             topic, "\(place) is on \(name), where locks may not exclude other processes and synced data may be lost",
             "set data_directory to a folder on a local disk"
         )
+    }
+
+    /// What a server says at its start; nil if all is well.
+    static func warning(_ directory: String) -> String? {
+        let found = fileSystem(FileSystem(of: directory).type, directory)
+        return found.state == .ok ? nil : "\(found.text); \(found.advice)"
     }
 
     static func room(_ space: FileSystem.Space, _ place: String) -> Finding {

@@ -39,7 +39,7 @@ enum RunningServer {
             self =
                 error.isRefusal
                 ? .hidden
-                : error.isAbsence && holder == nil ? .none : .silent(processID: holder, reason: "\(error)")
+                : error.isAbsence && holder == nil ? .none : .silent(processID: holder, reason: error.besideProcess)
         }
     }
 

@@ -184,7 +184,8 @@ struct StoreCheck {
             found.walBytes > 0
             ? "; not counting a WAL of \(found.walBytes) bytes, which the next start moves into the database" : ""
         let tokens = "\(found.tokens) \(found.tokens == 1 ? "token" : "tokens")"
-        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(wal)"
+        let time = found.lastWrite.map { ", last written before \($0)" } ?? ""
+        return "\(tokens) in \(found.databaseBytes) bytes, schema \(schema)\(time)\(wal)"
     }
 
     /// Reports a key that rows are sealed with and the ring lacks.

@@ -160,8 +160,12 @@ import System
 
     /// The error of the call that was just made.
     var lastError: SQLiteError {
-        SQLiteError(
-            code: unsafe sqlite3_extended_errcode(handle), message: unsafe String(cString: sqlite3_errmsg(handle)))
+        let code = unsafe sqlite3_extended_errcode(handle)
+        let message = unsafe String(cString: sqlite3_errmsg(handle))
+        // SQLite keeps the system's reason of these errors only.
+        let isOfSystem = [SQLITE_IOERR, SQLITE_CANTOPEN].contains(code & 0xff)
+        let reason = isOfSystem ? unsafe sqlite3_system_errno(handle) : 0
+        return SQLiteError(code: code, message: reason == 0 ? message : "\(message): \(SystemError.reason(reason))")
     }
 
     /// True between BEGIN and the end of its transaction; SQLite ends it by itself after some errors.

@@ -84,12 +84,12 @@ extension SQLiteAdministrator {
         result.damagedCopy = DatabaseFileName.damagedCopy(of: store.path)
         // What is left of a damaged table may not be readable at all.
         if result.damages.isEmpty {
-            (result.tokens, result.unreadable, result.unreadableRows, result.damages) = try await readingForLong {
-                (connection) throws(SQLiteError) in
-                let rows = try OpenedRows(connection, sealing)
-                let damages = try rows.readAll(progress)
-                return (rows.tokens, rows.unreadable, rows.unreadableRows, damages)
-            }
+            (result.tokens, result.unreadable, result.unreadableRows, result.damages, result.lastWrittenAt) =
+                try await readingForLong { (connection) throws(SQLiteError) in
+                    let rows = try OpenedRows(connection, sealing)
+                    let damages = try rows.readAll(progress)
+                    return (rows.tokens, rows.unreadable, rows.unreadableRows, damages, rows.lastWrittenAt)
+                }
         }
         result.missingErasures = try reading { (connection) in
             ErasuresFile.missing(

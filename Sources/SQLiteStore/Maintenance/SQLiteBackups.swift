@@ -206,6 +206,14 @@ enum BackupFile {
         guard FileStatus.size(of: path) > 0 else { throw .refused("\(path) is empty\(consequence)") }
         guard TextFile.head(of: path, count: 1) != nil else { throw PrivateFile.refused("read", path) }
         guard isOne(path) else { throw isNone(path, consequence) }
+        guard TextFile.head(of: path, count: 19)?.last != 2 else {
+            throw .refused(
+                """
+                \(path) is no backup, but the database of a running server, copied without its WAL: tokens that were stored last, or any \
+                others, may be missing\(consequence); name a file that token-cache backup has written
+                """
+            )
+        }
     }
 
     private static func isNone(_ path: String, _ consequence: String) -> StoreError {

@@ -37,6 +37,7 @@ extension SQLiteStoreProvider: FileStoreProvider {
         let version = try Schema.check(connection, path: path)
         guard version > 0 else { return found }
         found.schemaVersion = version
+        found.lastWrite = Schema.lastWrite(to: connection)
         try Schema.opening(path) { () throws(SQLiteError) in
             let select = try SQLiteStatement("SELECT key_ring, tokens FROM store", on: connection)
             guard try select.step() else { return }

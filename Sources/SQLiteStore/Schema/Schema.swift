@@ -166,6 +166,14 @@ enum Schema {
         min(max(0, Int64(try connection.integer("SELECT version_limit FROM store"))), .max - 1 << 56)
     }
 
+    /// When the last token was stored, or up to a minute later; nil if none ever was.
+    ///
+    /// Shows an operator how old a copied store is.
+    static func lastWrite(to connection: SQLiteConnection) -> String? {
+        guard let limit = try? versionLimit(of: connection), limit > 0 else { return nil }
+        return UTCTime.timestamp(limit / 1_000_000)
+    }
+
     /// Raises the version limit of a database, if it is smaller.
     static func raiseVersionLimit(_ limit: Int64, in connection: SQLiteConnection) throws(SQLiteError) {
         try connection.execute("UPDATE store SET version_limit = max(version_limit, \(limit))")

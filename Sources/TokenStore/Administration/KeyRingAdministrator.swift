@@ -221,7 +221,7 @@ extension KeyRingFile {
         return try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Another server with the same file may have made a ring meanwhile, which must not be replaced.
             if let other = try load() { return (other, false) }
-            try save(ring)
+            try saveFirst(ring)
             return (ring, true)
         }
     }

@@ -123,6 +123,8 @@ package struct StoreVerification: Codable, Sendable {
     package var missingErasures: Int?
     /// The copy of a damaged WAL beside the store, which may hold tokens that the store lacks; nil if there is none.
     package var damagedCopy: String?
+    /// When the token that was stored last was stored, in seconds since 1970; nil if there is none.
+    package var lastWrittenAt: Int64?
 
     /// Whether the store has every token, and every token opens.
     package var isSound = true

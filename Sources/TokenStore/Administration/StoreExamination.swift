@@ -7,6 +7,8 @@ package struct StoreExamination: Sendable {
     package var databaseBytes = 0
     /// More than 0 after a crash; the next start moves the WAL into the database.
     package var walBytes = 0
+    /// When the last token was stored, or up to a minute later, as of the last checkpoint; nil if none ever was.
+    package var lastWrite: String?
     /// How its rows are sealed, as of the last checkpoint and as far as a short look shows; nil if it has no row of any kind.
     package var sealing: StoreSealing?
     /// What is damaged; nil if nothing is.

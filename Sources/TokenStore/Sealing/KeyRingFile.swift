@@ -107,6 +107,14 @@ package struct KeyRingFile: Hashable, Sendable {
 }
 
 extension KeyRingFile {
+    /// Makes the file, unless its file system ignores the mode of a file: the next start would refuse it.
+    func saveFirst(_ ring: KeyRing) throws(KeyRingError) {
+        try save(ring)
+        guard let status = FileStatus(path), status.isOpenToOthers else { return }
+        _ = unsafe unlink(path)
+        throw .openFileSystem(path: path, mode: status.mode & 0o777)
+    }
+
     /// Gives the present file a second name before it is replaced, because backups may need the key that is about to be
     /// retired.
     ///
@@ -137,6 +145,8 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
     case link(LinkError)
     /// Users other than its owner may read or write the file.
     case open(path: String, mode: UInt32)
+    /// A new file can be read by others, whatever mode it was made with.
+    case openFileSystem(path: String, mode: UInt32)
     /// Lines count from 1; 0 stands for the whole file.
     case malformed(path: String, line: Int, reason: String)
     /// The file is a credential of systemd, which cannot be changed here.
@@ -171,6 +181,11 @@ package enum KeyRingError: Error, Hashable, CustomStringConvertible {
             """
             the key ring \(path) can be read by others (mode 0\(String(mode, radix: 8))); \
             chmod 600 \(path), and if others may have read it, replace the key after that with token-cache keyring rotate
+            """
+        case .openFileSystem(let path, let mode):
+            """
+            no key ring was made: the file system makes \(path) readable for others (mode 0\(String(mode, radix: 8))), as exFAT, NTFS \
+            and rclone do; mount it for the server's user alone (umask=077), or name a file on another disk with sealing.key_ring
             """
         case .malformed(let path, let line, let reason):
             "the key ring \(path)\(line == 0 ? "" : ", line \(line)"): \(reason); put a backup of the file in its place"
@@ -225,7 +240,7 @@ extension KeyRingFile {
         try FileReplacement.withLock(onFolderOf: path) { () throws(KeyRingError) in
             // Checked under the lock: a starting server may just have made its own ring here.
             guard FileStatus(path, followingLinks: false) == nil else { throw .exists(path: path) }
-            try save(ring)
+            try saveFirst(ring)
         }
     }
 }

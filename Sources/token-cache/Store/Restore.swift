@@ -108,7 +108,8 @@ struct Verify: StoreCommand {
                 "\(copy) is a copy of a damaged WAL, with tokens that the store may lack; remove it when you no longer need it"
             )
         }
-        lines.append(found.isSound ? "the store is sound" : "the store is not sound; see token-cache restore")
+        let last = found.lastWrittenAt.map { ", last written at \(Text.time($0))" } ?? ""
+        lines.append(found.isSound ? "the store is sound\(last)" : "the store is not sound; see token-cache restore")
         try options.output.print(found, lines.joined(separator: "\n"))
         return found.isSound
     }

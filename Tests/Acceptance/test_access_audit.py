@@ -13,7 +13,6 @@ from http_client import Connection, exchange
 from server_process import until
 from storage_shim import ALWAYS
 from store_files import audit_events, make_audit_keys, verify_audit
-from test_waiting_writes import SCARCE_BUFFERS, use_up_buffers
 
 
 @pytest.fixture(name="start")
@@ -239,14 +238,3 @@ def test_without_the_requirement_requests_go_on_and_the_gap_is_recorded(start, t
     until(lambda: log.exists() and (exchange(server.address, fetch(bearer(session))).body == found("y")) and events(log))
     assert server.stop() == 0
     assert sum(event.get("lost_events", 0) for event in audit_events(log)) > 0, log.read_text()[:2000]
-
-
-def test_without_room_for_more_a_read_is_answered_as_the_log_says(start, connect):
-    server, api, log = start(SCARCE_BUFFERS)
-    session = api.session("anna")
-    reader = connect(server.address)
-    assert reader.exchange(store("x" * 2000, unique_id=session)).body == STORED
-    use_up_buffers(server, connect)
-    # The second one from memory.
-    assert [reader.exchange(fetch(unique_id=session)).body for _ in range(2)] == [found("x" * 2000)] * 2
-    assert [event["outcome"] for event in events(log) if event["action"] == "read_token"] == ["ok", "ok"]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from administration import ADMINISTRATION, is_ready
-from contract import NOT_FOUND, STORED, WRITE_FAILED, check_http_error, found
+from contract import NOT_FOUND, STORED, WRITE_FAILED, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import until
 from store_files import command, printed
@@ -185,46 +185,3 @@ def test_memory_of_large_requests_goes_back_to_the_system(serve):
                 client.send(b"x")
                 assert client.receive().body == STORED
     until(lambda: server.resident_bytes() - before < 24 * MEBIBYTE)
-
-
-# The slow heads that use up the buffers must not end before the test does.
-SCARCE_BUFFERS = {"loops": 1, "limits": {"buffers": "4 MiB"}, "timeouts": {"head": "60s"}}
-
-
-def use_up_buffers(server, connect):
-    """Opens connections with slow heads."""
-    for _ in range(400):
-        client = connect(server.address)
-        client.send_while_possible(b"GET /token?unique_id=a HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 14_000)
-    check_http_error(client.receive(), 503)
-
-
-@pytest.fixture
-def scarce_buffers(serve, connect):
-    """A server whose limits.buffers is used up by slow heads."""
-    server = serve(SCARCE_BUFFERS)
-    use_up_buffers(server, connect)
-    return server
-
-
-def test_requests_that_wait_for_their_turn_count_as_what_waits(scarce_buffers):
-    with Connection(scarce_buffers.address) as client:
-        # More requests than one turn answers.
-        client.send(get("nobody") * 100)
-        answers = [client.receive()]
-        while answers[-1].body == NOT_FOUND:
-            answers.append(client.receive())
-        assert 30 < len(answers) < 100
-        check_http_error(answers[-1], 503)
-
-
-def test_requests_behind_a_write_count_as_what_waits(scarce_buffers):
-    with Connection(scarce_buffers.address) as client:
-        assert client.exchange(post("a", "1")).body == STORED
-        client.send(post("a", "2") + get("a"))
-        answers = [client.receive() for _ in range(2)]
-        assert [answer.body for answer in answers] == [WRITE_FAILED, found("1")]
-        assert ["retry-after" in answer.headers for answer in answers] == [True, False]
-        # The answers before it were sent.
-        client.send(get("nobody") + post("a", "2"))
-        assert [client.receive().body for _ in range(2)] == [NOT_FOUND, STORED]

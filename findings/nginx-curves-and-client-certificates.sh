@@ -1,8 +1,7 @@
 #!/bin/bash
 # nginx's ssl_ecdh_curve decides which client certificates are accepted over TLS 1.2.
 #
-# Expected: the list of curves concerns the key exchange only ("Specifies a curve for ECDHE ciphers"). A client's certificate with a
-# P-384 key is accepted.
+# Expected: the list of curves concerns the key exchange only. A client's certificate with a P-384 key is accepted.
 # Instead: over TLS 1.2, OpenSSL looks for the curve of the client's key in that list and ends the handshake with illegal_parameter
 # ("wrong curve"); over TLS 1.3 the same certificate is accepted.
 # Affects: servers with client certificates whose operators shorten the list, for example for speed or by a hardening guide; devices

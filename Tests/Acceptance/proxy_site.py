@@ -17,7 +17,7 @@ BODY_LIMIT = 1 << 20
 FORM_HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
 NOTHING = re.compile(rb'\{"status":"false","errorCode":"50002",.*')
 # The server's log entry for an unknown method.
-MARK = ("-", "/token", "200")
+MARK = ("other", "/token", "200")
 # A method, whether it has a body, and the status of the redirect
 REDIRECTS = {"GET": 302, "HEAD": 302, "POST": 308, "PUT": 308, "DELETE": 308}
 CANARY = "canary4711"

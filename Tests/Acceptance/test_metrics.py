@@ -14,7 +14,7 @@ import yaml
 from access import bearer_settings
 from administration import ADMINISTRATION, fetched, metrics, status
 from certificates import make_certificate, make_pair
-from contract import STORED, WRITE_FAILED, fresh_id
+from contract import NOT_FOUND, STORED, WRITE_FAILED, fresh_id
 from http_client import FORM, Connection, exchange, get, lines, post
 from issuer import Issuer
 from server_process import run, until
@@ -107,7 +107,8 @@ def test_connections_are_counted(serve):
     server = serve({**ADMINISTRATION, "limits": {"connections": 2}})
     open_ones = [Connection(server.address) for _ in range(2)]
     for connection in open_ones:
-        # Neither is idle while its request waits for its body.
+        # Neither makes room: it was answered before, and is not idle while its request waits for its body.
+        assert connection.exchange(get("nobody")).body == NOT_FOUND
         connection.send(lines(
             "POST /token HTTP/1.1", "Host: localhost", FORM, "Content-Length: 1", "Expect: 100-continue"))
         assert connection.receive().status == 100

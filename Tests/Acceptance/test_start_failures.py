@@ -149,7 +149,8 @@ def _(world):
 # Certificates
 
 def with_tls(world):
-    pair = make_certificate(world.folder)
+    # It lasts so long that nobody warns of its end.
+    pair = make_certificate(world.folder, days=30)
     world.give(*pair)
     world.set(listen=["https://127.0.0.1:0"], tls={"certificate": pair[0], "private_key": pair[1]})
     return pair

@@ -18,6 +18,8 @@ final class ConnectionDistributor: Sendable {
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
+    /// How often connections that were not answered are asked for room before an idle one is.
+    private static let rounds = 8
     /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))
 
@@ -89,8 +91,9 @@ final class ConnectionDistributor: Sendable {
     ///
     /// - Returns: Whether the new one is served.
     private func makeRoom() async -> Bool {
-        // What is closed in the first round may make room in the second.
-        for trait in [WaitTraits.expendable, .expendable, .idle] {
+        // What is closed in one round makes room in a later one: a handshake that ends early takes some turns to be gone.
+        let rounds = Array(repeating: WaitTraits.expendable, count: Self.rounds) + [.idle]
+        for trait in rounds {
             for context in contexts {
                 let isServed = await Task(executorPreference: context.loop) {
                     // After the first yield the loop asks for events, up to the 256 that it takes at a time. It has delivered them

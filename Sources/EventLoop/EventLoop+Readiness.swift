@@ -61,7 +61,7 @@ extension EventLoop {
     /// Suspends until the descriptor may be ready or the deadline has passed.
     ///
     /// - Parameters:
-    ///   - direction: `readable` or `writable`; if empty, only the loop ends the wait.
+    ///   - direction: `readable` or `writable`; if empty, no event on the descriptor ends the wait.
     ///   - id: A registration of this loop, on which there is no other wait.
     ///   - deadline: Kept to the millisecond, never early.
     ///   - traits: When it may end early.

@@ -38,7 +38,7 @@ package enum WakeReason: Sendable {
     case abandoned
 }
 
-/// When a wait may end early.
+/// What kind of wait it is, which decides when the loop may end it early.
 package struct WaitTraits: OptionSet, Sendable {
     package let rawValue: UInt8
 
@@ -48,9 +48,9 @@ package struct WaitTraits: OptionSet, Sendable {
 
     /// It may end without loss, for example between two requests.
     package static let idle = WaitTraits(rawValue: 1)
-    /// The client has not been answered yet, or has its last answer: the first to go when there are too many connections.
+    /// No answer was sent yet, or the last one was: closed first when there are too many connections.
     package static let expendable = WaitTraits(rawValue: 2)
-    /// The client has not sent all of a request, or not read all of an answer: the first to go when memory is short.
+    /// The client has not sent all of a request, or not read all of an answer: closed first when memory is short.
     package static let unfinished = WaitTraits(rawValue: 4)
 }
 

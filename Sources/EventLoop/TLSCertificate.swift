@@ -13,7 +13,7 @@ package struct TLSCertificate: Hashable, Sendable {
     package let expiry: Int64
     /// The common name of the one that expires first; nil if that is the server's own.
     package let issuer: String?
-    /// The DNS names for which the server's own is valid.
+    /// The DNS names in the server's own certificate.
     package let names: [String]
 }
 

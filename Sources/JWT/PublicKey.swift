@@ -51,7 +51,7 @@ import JSON
 
     /// Whether a signature, in the form of RFC 7518 (sections 3.3 to 3.5) and RFC 8037 (section 3.1), is this key's for some bytes.
     ///
-    /// - Parameter anySalt: Whether also for PSS with a salt that is longer or shorter than the hash.
+    /// - Parameter anySalt: Whether a PSS salt may have any length, and not only that of the hash.
     func verify(
         _ signature: Span<UInt8>, of signed: Span<UInt8>, _ algorithm: JWTAlgorithm, anySalt: Bool = false
     ) -> Bool {

@@ -134,7 +134,7 @@ extension Span<UInt8> {
     /// The last elements of a list in several lines, the last one first, without empty ones.
     ///
     /// Of at most 16 elements, empty ones included, and 1 KiB: no request comes through more proxies, and whoever sends more has
-    /// written the first ones himself.
+    /// written the first ones themselves.
     ///
     /// - Parameter values: The lines, in order.
     package func lastElements(of values: [ByteRange]) -> [ByteRange] {

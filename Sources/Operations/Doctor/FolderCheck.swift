@@ -85,7 +85,7 @@ enum FolderCheck {
         )
     }
 
-    /// What a server says at its start; nil if all is well.
+    /// The warning about the file system that a server logs at its start; nil if there is none.
     static func warning(_ directory: String) -> String? {
         let found = fileSystem(FileSystem(of: directory).type, directory)
         return found.state == .ok ? nil : "\(found.text); \(found.advice)"

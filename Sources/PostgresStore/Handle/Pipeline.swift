@@ -27,7 +27,7 @@ final class Pipeline {
         fileprivate var awaitsConfirmation = false
         /// The first error, of a statement or the commit.
         fileprivate(set) var failure: PostgresError?
-        /// Why the commit is perhaps on no standby.
+        /// Why the commit may be on no standby.
         fileprivate(set) var warning: PostgresError?
         /// Whether a statement has changed a row.
         fileprivate(set) var hasWritten = false
@@ -82,7 +82,7 @@ final class Pipeline {
         try end(group)
     }
 
-    /// Ends the transaction, and sends at once, which costs no round trip, what asks whether a standby has confirmed a write.
+    /// Ends the transaction, and asks in the same round trip whether a standby has confirmed a write.
     private func end(_ group: Group) throws(PostgresError) {
         try connection.sendSync()
         guard isConfirmed(group) else { return }

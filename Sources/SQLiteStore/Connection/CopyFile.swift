@@ -10,15 +10,15 @@ import Glibc
 /// The memory that SQLite provides for an open file holds a pointer to the methods below, and then one to this object. Used on the
 /// thread of the copy's connection.
 @safe final class CopyFile {
-    /// What was written and not taken yet, by its offset.
+    /// The pages that were written and not taken yet, by their offsets.
     private var pages: [Int: [UInt8]] = [:]
     private var size = 0
-    /// Whether so much was written that the copy had to be given up.
+    /// Whether more was written than the limit allows, so that the copy has failed.
     private(set) var isFull = false
 
-    /// Bytes of pages that wait at most.
+    /// The largest number of bytes that are kept.
     static let limit = 32 << 20
-    /// The path of its connection: no file, but SQLite looks it up.
+    /// The path by which SQLite opens it; no such file exists.
     static let path = "/token-cache copy"
 
     /// What is to be written to the copy's file.

@@ -21,7 +21,7 @@ struct MaintenanceSchedule {
         case prepareCheckpoint
         /// Checkpoints the whole WAL, and then truncates it if `empties` is true.
         case checkpoint(empties: Bool)
-        /// Makes the indexes that this needs, and deletes what has expired.
+        /// Makes the indexes by which expired rows are found, and deletes those rows.
         case expire
     }
 

@@ -75,7 +75,7 @@ struct StoreOpener: Sendable {
         try writer.connection.cutWALBehindCommits()
     }
 
-    /// Says so if the files of erasures lack some that the store knows of, and has it know of those that it did not count.
+    /// Reports erasures that the store has counted and no file has, and counts those that only the files have.
     func compareErasures(_ writer: WriterConnection) throws(SQLiteError) {
         let known = Schema.erasures(of: writer.connection)
         let found = (try? ErasuresFile.load(followedByStoreWith: options.keyRing, in: directory)) ?? []

@@ -13,12 +13,12 @@ final class ConnectionDistributor: Sendable {
     private let contexts: [LoopContext]
     private let count: ConnectionCount
     private let failures: RateLimitedLog
-    /// The task of the last connection that came without room for it.
+    /// The task that finds room for the newest connection beyond the limit.
     private let newest = Mutex<Task<Void, Never>?>(nil)
 
     /// How many connections a loop accepts before it reads the clock again.
     private static let acceptsPerClockRead = 16
-    /// How often connections that were not answered are asked for room before an idle one is.
+    /// How many rounds close connections that were never answered before an idle one is closed.
     private static let rounds = 8
     /// How long to wait before trying to accept again.
     private static let pause = Nanoseconds(.milliseconds(100))

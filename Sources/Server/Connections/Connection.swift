@@ -60,7 +60,7 @@ struct Connection: ~Copyable {
     private var sendDeadline = MonotonicTime.never
     /// Bytes sent since `sendDeadline` was set.
     private var sentSinceRenewal = 0
-    /// Whether the connection goes first when there are too many: it counts as one of them, and no request was answered.
+    /// Whether the connection is closed first when there are too many: it is not refused already, and got no answer.
     var isExpendable = true
     /// Receives and answers since the last wait, or since other connections were last served.
     var steps = 0

@@ -44,7 +44,7 @@ package final class LoopContext: @unchecked Sendable {
     package let connectionCount = Atomic<Int>(0)
     /// The connections of all loops.
     private let totalCount: ConnectionCount
-    /// The turn in which connections were last closed in favour of new ones, and how many more than new ones came in it.
+    /// The turn in which connections were last closed for new ones, and how many of those places are still unused.
     private var (displacedIn, displaced) = (MonotonicTime.never, 0)
     /// The caller of `waitForConnections`, resumed when the last connection ends.
     private var connectionsWaiter: CheckedContinuation<Void, Never>?

@@ -30,7 +30,7 @@ package struct HTTPSPolicy: Sendable {
         /// The server's port that the client connected to; 0 if no URL can name it.
         package let port: UInt16
 
-        /// Whether the peer is a program on this machine that acts for itself.
+        /// Whether the peer is a program on this machine that sends requests of its own, and not those of others as a proxy does.
         var isLocal: Bool { !hidesClient && (address?.isLoopback ?? true) }
     }
 

@@ -16,7 +16,7 @@ package struct UserAccess {
         case bearer(isReadInUniqueID: Bool, Verify)
         /// - Parameters:
         ///   - name: In lower case.
-        ///   - warn: Called if the header names nobody, with how.
+        ///   - warn: Called with the placeholder if the header names nobody.
         case header(name: [UInt8], warn: (StaticString) -> Void)
         case certificate(ClientCertificate.NameKind)
     }
@@ -180,7 +180,7 @@ package struct UserAccess {
 
     // MARK: - Header and certificate
 
-    /// What proxies send for a user who is not there, whom everybody would be.
+    /// Placeholders that proxies send when no user has logged in; all requests with one would share a user.
     ///
     /// The first are how C (and so Apache, for a variable that is not set), Java, JavaScript, Python, Lua and logs write that
     /// there is no value; the others are what programs call a client that has not logged in. In lower case.

@@ -72,7 +72,7 @@ package enum JSONText {
         }
     }
 
-    /// Some bytes of a text together, in memory order.
+    /// Loads several bytes of a text as one integer, in memory order.
     @inline(__always)
     private static func word<Word: FixedWidthInteger & BitwiseCopyable>(of text: Span<UInt8>, at index: Int) -> Word {
         // All bit patterns are valid.

@@ -114,7 +114,7 @@ package struct StoreVerification: Codable, Sendable {
     package var tokens = 0
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
-    /// The first of them, as the database names them; nil from a server before version 1.1.
+    /// The names of the first rows that do not open; nil from a server before version 1.1.
     package var unreadableRows: [String]?
     /// Damage to the structure, in which case no row was opened, or otherwise to the set of rows; empty if there is
     /// none.

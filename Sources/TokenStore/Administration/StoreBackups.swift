@@ -23,7 +23,7 @@ package struct BackupVerification: Codable, Sendable {
     package var lastWrittenAt: Int64?
     /// Rows that do not open, by what is wrong with them.
     package var unreadable: [String: Int] = [:]
-    /// The first of them, as the database names them.
+    /// The names of the first rows that do not open.
     package var unreadableRows: [String] = []
     /// The numbers of the keys that tokens are sealed with and that the key ring lacks.
     package var missingKeys: [Int] = []
@@ -51,7 +51,7 @@ package struct StoreReplacement: Codable, Sendable {
     package var erasedUsers = 0
     /// Sessions that were left out.
     package var endedSessions = 0
-    /// Rows that do not open, and stay as they are.
+    /// How many rows do not open; they stay as they are.
     package var unreadable = 0
     /// Erasures that the store or the backup knows of, and that are in no file: these users may have come back.
     package var missingErasures = 0

@@ -8,7 +8,7 @@ package enum StoreEvent: Hashable, Sendable, CustomStringConvertible {
     case missingKey(number: Int)
     /// A store was made although there was a key ring already.
     case madeStoreBesideRing(path: String, keyRing: String)
-    /// The store knows of so many erasures that are in no file.
+    /// The store has counted this many erasures that are in no file.
     case erasuresMissing(count: Int)
     /// The database was read into the page cache.
     case preloaded(bytes: Int, took: Duration)

@@ -279,6 +279,39 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         #expect(session.state == .open)
     }
 
+    @Test func `an extension that keeps the token's text is adopted, and completed by what it does not name`()
+        async throws
+    {
+        let cache = MemoryCache()
+        let session = session(cache)
+        let kept = TokenInformation(
+            token: "kept", expirationDate: clock.now, refreshDate: clock.now, permissions: ["email"],
+            declinedPermissions: ["likes"], permissionsRefreshDate: clock.now, loginType: .webView, appID: "12",
+            userID: "7", refreshToken: "R", idToken: "I", others: ["a": .null, "b": .bool(true)])
+        try await session.adopt(kept)
+        var expected = try #require(session.currentToken)
+        for change: (inout TokenInformation) -> Void in [
+            { $0.expirationDate? += day }, { $0.refreshDate? += day },
+            { ($0.permissions, $0.declinedPermissions) = (["email", "likes"], []) },
+            { $0.permissionsRefreshDate? += day },
+        ] {
+            change(&expected)
+            var extended = TokenInformation(
+                token: "kept", expirationDate: expected.expirationDate, refreshDate: expected.refreshDate,
+                permissions: expected.permissions, declinedPermissions: expected.declinedPermissions)
+            if expected.permissionsRefreshDate != clock.now {
+                extended.permissionsRefreshDate = expected.permissionsRefreshDate
+            }
+            try await session.adopt(extended)
+            #expect(cache.information == expected)
+            // There is nothing new in it now.
+            let done = cache.done
+            try await session.adopt(extended)
+            #expect(cache.done == done)
+        }
+        #expect(expected.others.count == 2)
+    }
+
     #if canImport(Observation)
     @MainActor @Test func `a view sees the state and the token`() async throws {
         let session = session(MemoryCache(token(expires: 10, clock)))

@@ -214,21 +214,24 @@ public actor TokenSession {
     /// Takes over a token that another library has obtained or kept: opens the session with it, or replaces the token of an open
     /// session.
     ///
-    /// A token of the same user continues the login, as a refresh does, and is stored unless another device was faster. One with
-    /// another `userID` is another login: an open session ends, and opens again with it.
+    /// A token of the same user continues the login, as a refresh does, and is stored unless another device was faster. Its text
+    /// may be the same, as Facebook's SDK extends a token by its dates and permissions. What it does not name stays as it was. One
+    /// with another `userID` is another login: an open session ends, and opens again with it.
     ///
     /// - Throws: `TokenSessionError.blankToken`. A token that cannot be cached is no error, but see `cachingError`.
     public func adopt(_ information: TokenInformation) async throws {
         guard !information.isBlank else { throw TokenSessionError.blankToken }
-        guard information.token != currentToken?.token || !state.isOpen else { return }
         var new = information
-        let isSameUser = currentToken.map { $0.userID == nil || new.userID == nil || $0.userID == new.userID } ?? false
-        new.loginID = isSameUser ? currentToken?.loginID : new.loginID ?? UUID().uuidString
-        if !isSameUser || !state.isOpen { isLoginCached = false }
-        if state.isOpen, isSameUser {
-            replace(with: new)
-            return await storeOrResolve(new)
+        if let present = currentToken, present.userID == nil || new.userID == nil || present.userID == new.userID {
+            new = new.completed(from: present)
+            if state.isOpen {
+                guard new != present else { return }
+                replace(with: new)
+                return await storeOrResolve(new)
+            }
         }
+        new.loginID = new.loginID ?? UUID().uuidString
+        isLoginCached = false
         if opening != nil || state != .created {
             // Ends what is being opened, or another user's login with its refresh.
             end(.closed)

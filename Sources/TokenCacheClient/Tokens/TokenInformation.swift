@@ -96,6 +96,28 @@ public struct TokenInformation: Sendable, Hashable {
 }
 
 extension TokenInformation {
+    /// A later token of the same login, completed by what it does not name.
+    func completed(from old: TokenInformation) -> TokenInformation {
+        var new = self
+        new.loginID = old.loginID
+        new.appID = appID ?? old.appID
+        new.userID = userID ?? old.userID
+        new.refreshToken = refreshToken ?? old.refreshToken
+        new.idToken = idToken ?? old.idToken
+        if loginType == .none { new.loginType = old.loginType }
+        // The lists are one statement: a permission that was declined may be granted now.
+        if permissions.isEmpty, declinedPermissions.isEmpty {
+            (new.permissions, new.declinedPermissions) = (old.permissions, old.declinedPermissions)
+        }
+        if permissionsRefreshDate ?? .distantPast == .distantPast {
+            new.permissionsRefreshDate = old.permissionsRefreshDate
+        }
+        new.others = old.others.merging(others) { $1 }
+        return new
+    }
+}
+
+extension TokenInformation {
     /// Whether two values have the same text form.
     public static func == (left: TokenInformation, right: TokenInformation) -> Bool {
         left.text == right.text

@@ -137,7 +137,8 @@ private struct Model {
 
     private mutating func token() async throws {
         let (kind, before, time) = (Int.random(in: 0..<3, using: &random), state, clock.now)
-        let (new, isForced) = (newToken(), chance(10))
+        var new = newToken()
+        let isForced = chance(10)
         let refresh: TokenSession.Refresh? =
             switch kind {
             case 0: nil
@@ -159,6 +160,7 @@ private struct Model {
             #expect(throws: TokenSessionError.notOpen(before)) { try result.get() }
             return
         }
+        if new.permissions.isEmpty { new.permissions = old.permissions }
         let session = session
         try await until { await session.refreshing == nil }
         // The attempt to cache again is settled before anything else is looked at.

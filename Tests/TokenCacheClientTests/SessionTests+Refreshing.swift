@@ -66,6 +66,33 @@ extension SessionTests {
         #expect(try await session.token(forcingRefresh: true, refresh: { _ in newer }) == newer)
     }
 
+    @Test func `a refresh loses nothing that it does not name`() async throws {
+        let cache = MemoryCache()
+        let session = session(cache)
+        let login = TokenInformation(
+            token: "one", expirationDate: clock.now, refreshDate: clock.now, permissions: ["email"],
+            declinedPermissions: ["likes"], permissionsRefreshDate: clock.now, loginType: .webView, appID: "12",
+            userID: "7", refreshToken: "R", idToken: "I", others: ["a": .null])
+        try await session.open { login }
+        var expected = try #require(session.currentToken)
+        // The answer's values alone.
+        (expected.token, expected.expirationDate, expected.refreshDate) = ("two", clock.now + day, clock.now + 1)
+        expected.others["b"] = .bool(true)
+        var new = try await session.token(forcingRefresh: true) { [expected] _ in
+            TokenInformation(
+                token: "two", expirationDate: expected.expirationDate, refreshDate: expected.refreshDate,
+                others: ["b": .bool(true)])
+        }
+        #expect(new == expected)
+        (expected.token, expected.refreshDate, expected.refreshToken) = ("three", clock.now, "S")
+        new = try await session.token(forcingRefresh: true) { [clock] old in
+            old.refreshed(token: "three", expiresIn: .seconds(day), refreshToken: "S", now: clock.now)
+        }
+        #expect(new == expected)
+        #expect(expected.refreshed(token: "four").expirationDate == .distantFuture)
+        try await until { cache.information == expected }
+    }
+
     @Test func `a new token is delivered before it is stored`() async throws {
         let cache = MemoryCache(token(expires: 10, clock))
         let session = session(cache)

@@ -85,10 +85,8 @@ extension TokenSession {
         do {
             var new = try await refresh(old)
             if new.isBlank { throw TokenSessionError.blankToken }
-            // It is the same login, and the answer to a refresh may lack the other tokens.
-            new.loginID = old.loginID
-            new.refreshToken = new.refreshToken ?? old.refreshToken
-            new.idToken = new.idToken ?? old.idToken
+            // The present one may name more by now than the one that was refreshed.
+            new = new.completed(from: currentToken ?? old)
             // After the session's end, its user has signed out or changed.
             guard self.life == life else {
                 await local?.endRefresh()

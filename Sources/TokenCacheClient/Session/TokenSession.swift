@@ -9,6 +9,9 @@ public actor TokenSession {
     /// It throws `CancellationError` if the user gives up: the session is then as it was before.
     public typealias Login = @Sendable () async throws -> TokenInformation
     /// Obtains a new token in exchange for one that is still valid.
+    ///
+    /// `TokenInformation.refreshed(token:expiresIn:refreshToken:now:)` makes it of the service's answer. Permissions, ids and
+    /// whatever else it does not name stay as they were.
     public typealias Refresh = @Sendable (TokenInformation) async throws -> TokenInformation
 
     let cache: any TokenCaching

@@ -96,6 +96,23 @@ public struct TokenInformation: Sendable, Hashable {
 }
 
 extension TokenInformation {
+    /// This information with what the answer to a refresh says (RFC 6749, section 5.1); everything else stays as it is.
+    ///
+    /// - Parameters:
+    ///   - token: The new access token.
+    ///   - lifetime: `expires_in`; without it, the token counts as valid for ever, and is refreshed once a day.
+    ///   - refreshToken: The new refresh token; without one, the present one stays.
+    ///   - now: When the token was obtained.
+    public func refreshed(
+        token: String, expiresIn lifetime: Duration? = nil, refreshToken: String? = nil, now: Date = Date()
+    ) -> TokenInformation {
+        var new = self
+        (new.token, new.refreshDate) = (token, now)
+        new.expirationDate = lifetime.map { now + $0.seconds } ?? .distantFuture
+        new.refreshToken = refreshToken ?? self.refreshToken
+        return new
+    }
+
     /// A later token of the same login, completed by what it does not name.
     func completed(from old: TokenInformation) -> TokenInformation {
         var new = self

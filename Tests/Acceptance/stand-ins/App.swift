@@ -19,9 +19,16 @@ struct Facebook: Sendable {
     func extend(_ old: TokenInformation) async throws -> TokenInformation { old }
 }
 
+struct Service: Sendable {
+    func refresh(_ refreshToken: String?) async throws -> (accessToken: String, expiresIn: Int, refreshToken: String?) {
+        ("", 3_600, nil)
+    }
+}
+
 let account = Account()
 let accounts = Accounts()
 let facebook = Facebook()
+let service = Service()
 let folder = URL(filePath: "/")
 let tokenURL = URL(filePath: "/")
 let token = TokenInformation(token: "")

@@ -210,6 +210,45 @@ import Testing
         #expect(disk.state.withLock { $0.item } == item)
     }
 
+    enum Outage: CaseIterable { case overload, portal, hang }
+
+    @Test(arguments: Outage.allCases)
+    func `the login button of a new device works during an outage, and the server gets the token later`(outage: Outage)
+        async throws
+    {
+        let (server, isOver, gate) = (VersionedServer(), Locked(false), Gate())
+        gate.shut()
+        let transport = server.transport()
+        let cache = layered(
+            remote: try remote(
+                .session { _ in "tcs_a" },
+                ScriptedTransport { request, _ in
+                    if isOver.withLock({ $0 }) { return try await transport.send(request) }
+                    switch outage {
+                    case .overload: return request.answer("", status: 503)
+                    case .portal: return request.answer("<html>")
+                    case .hang:
+                        await gate.pass()
+                        throw Trouble()
+                    }
+                }), patience: .milliseconds(10))
+        let session = patientSession(cache: cache, now: { [clock] in clock.now })
+        // At the start, and the user does not wait for its end.
+        let silent = Task { try await session.open(patience: .milliseconds(10)) }
+        try await until { await session.opening != nil }
+        #expect(try await session.open(patience: .milliseconds(10)) { self.token("one") } == .open)
+        await #expect(throws: TokenCacheError.self) { try await silent.value }
+        #expect(disk.information?.token == "one")
+        isOver.withLock { $0 = true }
+        gate.open()
+        try await until {
+            // The request that hangs fails first.
+            try? await cache.synchronize()
+            return server.token == "one"
+        }
+        #expect(session.state == .open)
+    }
+
     // MARK: - Writing
 
     @Test func `writes without the server are sent later, also after a restart`() async throws {

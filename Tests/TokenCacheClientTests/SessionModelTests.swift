@@ -119,16 +119,16 @@ private struct Model {
         switch before {
         case .open, .openTokenExtended: #expect(error == nil)
         case .createdTokenLoaded: state = .open
-        case _ where isFailing:
+        case _ where isFailing && kind == 0:
             #expect(error is Trouble)
             state = .created
-        case _ where isAccepted(cached): (state, held) = (.open, cached)
+        case _ where !isFailing && isAccepted(cached): (state, held) = (.open, cached)
         case _ where kind == 0:
             #expect(error == nil)
             state = .created
         case _ where kind == 1:
-            (state, held, lastRefresh, lastCaching) = (.open, new, clock.now, clock.now)
-            #expect(cache.information == new)
+            (state, held, lastRefresh, lastCaching, isUncached) = (.open, new, clock.now, clock.now, isFailing)
+            #expect(cache.information == (isFailing ? cached : new))
         default:
             #expect(error != nil)
             state = kind == 4 ? .created : .closedLoginFailed

@@ -169,9 +169,10 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         let session = session(cache)
         let login = token("login", clock)
         await #expect(throws: Trouble.self) { try await session.open() }
-        await #expect(throws: Trouble.self) { try await session.open(login: { login }) }
+        await #expect(throws: Trouble.self) { try await session.open(loginIfUnknown: false, login: { login }) }
         #expect(session.state == .created)
-        #expect(try await session.open(loginIfUnknown: true, login: { login }) == .open)
+        // By the login button.
+        #expect(try await session.open { login } == .open)
         // It could not be cached, and is tried again.
         #expect(await session.cachingError is Trouble)
         cache.fail(false)
@@ -185,8 +186,8 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         let transport = ScriptedTransport { _, _ in throw Trouble() }
         let session = session(try remote(.session { _ in throw CancellationError() }, transport))
         let login = token("login", clock)
-        await #expect(throws: CancellationError.self) { try await session.open { login } }
-        #expect(try await session.open(loginIfUnknown: true) { login } == .open)
+        await #expect(throws: CancellationError.self) { try await session.open() }
+        #expect(try await session.open { login } == .open)
     }
 
     @Test func `only a token that fits is accepted, and the others stay where they are`() async throws {

@@ -34,13 +34,20 @@ public actor TokenSession {
     /// Counts up when the session ends: the results of earlier operations are then dropped.
     var life = 0
     /// The call of `open` or `load` that is under way.
-    private var opening: (outcome: Outcome<State>, task: Task<Void, Never>)?
+    private(set) var opening: Opening?
     /// The outcome of the refresh that is under way.
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
     /// A token that an API has refused.
     var refused: String?
+
+    struct Opening: Sendable {
+        let outcome: Outcome<State>
+        let task: Task<Void, Never>
+        /// Whether the user is asked if no token is found.
+        let asks: Bool
+    }
 
     /// A session that is not open yet.
     ///
@@ -99,36 +106,44 @@ public actor TokenSession {
     /// stays in the cache.
     ///
     /// An open session stays as it is. Further calls while one is under way wait for that one and throw its error, and try again
-    /// only if it has not opened the session.
+    /// only if it has not opened the session, or has failed without asking the user, whom they may ask.
     ///
     /// - Parameters:
     ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from
     ///     the device.
-    ///   - loginIfUnknown: Whether to ask the user also if it is unknown whether there is a token. By default the error is thrown,
-    ///     as a user without a network is not signed out.
+    ///   - loginIfUnknown: Whether to ask the user also if it is unknown whether there is a token, for example during an outage. That
+    ///     is right when the user has tapped a login button; the new token is sent later. With false the error is thrown, which is
+    ///     for an app that asks without being told to, such as at its start: a user without a network is not signed out.
     ///   - login: Asks the user; if nil, the session opens only from a cached token, and otherwise stays `created`.
     /// - Returns: The new state: `open`, or `created` if there is neither an accepted token nor a login.
-    /// - Throws: What the cache throws, or `TokenCacheError.timedOut`, and the state does not change; what the login throws, with
-    ///   the state `closedLoginFailed`, or `created` if that is a `CancellationError`; `TokenSessionError`. A token that cannot be
-    ///   cached is no error, but see `cachingError`.
+    /// - Throws: If the user is not asked, what the cache throws, or `TokenCacheError.timedOut`, and the state does not change. What
+    ///   the login throws, with the state `closedLoginFailed`, or `created` if that is a `CancellationError`. `TokenSessionError`.
+    ///   A token that cannot be cached is no error, but see `cachingError`.
     @discardableResult
-    public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = false, login: Login? = nil) async throws
+    public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = true, login: Login? = nil) async throws
         -> State
     {
         try await passCancelled()
         if state.isOpen { return state }
+        let asks = loginIfUnknown && login != nil
         if let opening {
-            let state = try await wait(for: opening)
-            if state.isOpen { return state }
+            do {
+                let state = try await wait(for: opening)
+                if state.isOpen { return state }
+            } catch let error where !asks || opening.asks || error is CancellationError || error is TokenSessionError {
+                throw error
+            } catch {}
             return try await open(patience: patience, loginIfUnknown: loginIfUnknown, login: login)
         }
-        return try await join { life in
+        return try await join(asks) { life in
             try await self.open(patience, loginIfUnknown: loginIfUnknown, life, login)
         }
     }
 
     /// Begins an operation, or joins the one that is under way.
-    private func join(_ operation: @escaping @Sendable (_ life: Int) async throws -> State) async throws -> State {
+    private func join(
+        _ asks: Bool = false, _ operation: @escaping @Sendable (_ life: Int) async throws -> State
+    ) async throws -> State {
         if let opening { return try await wait(for: opening) }
         let (outcome, life) = (Outcome<State>(), life)
         // Not in the task: whatever ends the session before the task begins must find it not ended.
@@ -137,8 +152,9 @@ public actor TokenSession {
             await outcome.bring { try await operation(life) }
             if self.life == life { opening = nil }
         }
-        opening = (outcome, task)
-        return try await wait(for: (outcome, task))
+        let begun = Opening(outcome: outcome, task: task, asks: asks)
+        opening = begun
+        return try await wait(for: begun)
     }
 
     /// Waits until a cancelled operation has ended, which must not be joined.
@@ -148,7 +164,7 @@ public actor TokenSession {
         }
     }
 
-    private func wait(for opening: (outcome: Outcome<State>, task: Task<Void, Never>)) async throws -> State {
+    private func wait(for opening: Opening) async throws -> State {
         do {
             return try await opening.outcome.value()
         } catch {

@@ -120,36 +120,61 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
 
     @Test func `a login that nobody waits for any more is cancelled`() async throws {
         let session = session(MemoryCache())
+        let isCancelled = Locked(false)
         let task = Task {
             try await session.open {
-                try await Task.sleep(for: .seconds(3_600))
+                try? await Task.sleep(for: .seconds(3_600))
+                isCancelled.withLock { $0 = true }
                 throw Trouble()
             }
         }
         try await until { session.state == .createdOpening }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        try await until { session.state == .created }
+        #expect(session.state == .created)
+        try await until { isCancelled.withLock { $0 } }
     }
 
-    @Test func `what was cancelled is not joined by who opens next`() async throws {
-        let (session, gate) = (session(MemoryCache()), Gate())
+    enum End: CaseIterable { case cancelled, abandoned, closed }
+
+    @Test(arguments: End.allCases)
+    func `a login that does not call back keeps nobody from the next one`(end: End) async throws {
+        let (cache, gate, isLate) = (MemoryCache(), Gate(), Locked(false))
+        let session = session(cache)
         gate.shut()
-        let first = Task {
-            try await session.open {
-                await gate.pass()
-                throw CancellationError()
+        let late = token("late", clock)
+        let tasks = (0..<2).map { _ in
+            Task {
+                try await session.open {
+                    await gate.pass()
+                    isLate.withLock { $0 = true }
+                    return late
+                }
             }
         }
         await gate.reached()
-        first.cancel()
-        await #expect(throws: CancellationError.self) { try await first.value }
+        try await until { await session.opening?.outcome.waiters == 2 }
+        switch end {
+        case .cancelled: for task in tasks { task.cancel() }
+        case .abandoned: await session.abandonLogin()
+        case .closed: await session.close()
+        }
+        for task in tasks {
+            await #expect {
+                try await task.value
+            } throws: { error in
+                end == .closed ? error as? TokenSessionError == .closed : error is CancellationError
+            }
+        }
+        #expect(session.state == (end == .closed ? .closedLoginFailed : .created))
         let login = token("login", clock)
-        let next = Task { try await session.open { login } }
-        for _ in 0..<100 { await Task.yield() }
+        #expect(try await session.open { login } == .open)
         gate.open()
-        #expect(try await next.value == .open)
-        #expect(session.currentToken == login)
+        try await until { isLate.withLock { $0 } }
+        for _ in 0..<100 { await Task.yield() }
+        await session.abandonLogin()
+        await session.close()
+        #expect(cache.information == login)
     }
 
     @Test func `the first screen does not wait for a cache`() async throws {

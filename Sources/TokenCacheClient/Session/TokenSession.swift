@@ -31,7 +31,7 @@ public actor TokenSession {
     /// Whether the cache has had the present login: if it is not there any more, it has ended.
     var isLoginCached = false
 
-    /// Counts up when the session ends: the results of earlier operations are then dropped.
+    /// Counts up when the session ends, or the search for a token is given up: the results of earlier operations are then dropped.
     var life = 0
     /// The call of `open` or `load` that is under way.
     private(set) var opening: Opening?
@@ -95,7 +95,6 @@ public actor TokenSession {
     ///   does not change.
     @discardableResult
     public func load(patience: Duration = .seconds(2)) async throws -> State {
-        try await passCancelled()
         if state == .createdTokenLoaded || state.isOpen { return state }
         return try await join { life in try await self.load(patience, life) }
     }
@@ -123,7 +122,6 @@ public actor TokenSession {
     public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = true, login: Login? = nil) async throws
         -> State
     {
-        try await passCancelled()
         if state.isOpen { return state }
         let asks = loginIfUnknown && login != nil
         if let opening {
@@ -149,19 +147,13 @@ public actor TokenSession {
         // Not in the task: whatever ends the session before the task begins must find it not ended.
         if state.isClosed { broadcast.move(to: .created) }
         let task = Task {
+            guard self.life == life else { return }
             await outcome.bring { try await operation(life) }
-            if self.life == life { opening = nil }
+            if opening?.outcome === outcome { opening = nil }
         }
         let begun = Opening(outcome: outcome, task: task, asks: asks)
         opening = begun
         return try await wait(for: begun)
-    }
-
-    /// Waits until a cancelled operation has ended, which must not be joined.
-    private func passCancelled() async throws {
-        while !state.isOpen, let task = opening?.task, task.isCancelled {
-            try await Outcome { await task.value }.value()
-        }
     }
 
     private func wait(for opening: Opening) async throws -> State {
@@ -169,9 +161,33 @@ public actor TokenSession {
             return try await opening.outcome.value()
         } catch {
             // Nobody waits for the outcome any more.
-            if error is CancellationError, opening.outcome.waiters == 0 { opening.task.cancel() }
+            if error is CancellationError, opening.outcome.waiters == 0, opening.outcome === self.opening?.outcome {
+                giveUp()
+            }
             throw error
         }
+    }
+
+    /// Gives up a login that is under way, as if the user had done so: all who wait for it get a `CancellationError`.
+    ///
+    /// For a login that does not call back, as when the user returns to the app without an answer (`handleDidBecomeActive` of the
+    /// SDK). Its task is cancelled. If it brings a token nevertheless, that counts unless something else has begun meanwhile.
+    /// When all tasks that wait for a login are cancelled, it is given up as well.
+    public func abandonLogin() {
+        if state == .createdOpening { giveUp() }
+    }
+
+    private func giveUp() {
+        // Storing is not given up.
+        guard !state.isOpen else { return }
+        if state == .createdOpening { broadcast.move(to: .created) } else { life += 1 }
+        endOpening(by: CancellationError())
+    }
+
+    private func endOpening(by error: any Error) {
+        opening?.outcome.finish(.failure(error))
+        opening?.task.cancel()
+        opening = nil
     }
 
     private func load(_ patience: Duration, _ life: Int) async throws -> State {
@@ -187,7 +203,7 @@ public actor TokenSession {
         if state != .createdTokenLoaded {
             do {
                 _ = try await load(patience, life)
-            } catch let error where login != nil && self.life == life && !Task.isCancelled {
+            } catch let error where login != nil && self.life == life {
                 // An unreadable token counts as none, and the login's token replaces it.
                 if case .unreadable? = error as? TokenCacheError {} else if !loginIfUnknown { throw error }
             }
@@ -202,17 +218,25 @@ public actor TokenSession {
 
     private func open(by login: Login, _ life: Int) async throws {
         broadcast.move(to: .createdOpening)
+        let own = opening?.outcome
         var obtained: TokenInformation
         do {
             obtained = try await login()
             if obtained.isBlank { throw TokenSessionError.blankToken }
         } catch {
             guard self.life == life else { throw TokenSessionError.closed }
-            broadcast.move(to: error is CancellationError || Task.isCancelled ? .created : .closedLoginFailed)
+            if opening?.outcome === own {
+                broadcast.move(to: error is CancellationError ? .created : .closedLoginFailed)
+            }
             throw error
         }
         guard self.life == life else { throw TokenSessionError.closed }
         if obtained.loginID == nil { obtained.loginID = UUID().uuidString }
+        if opening?.outcome !== own {
+            // It was given up, and nobody waits for it.
+            guard opening == nil, state == .created else { throw CancellationError() }
+            broadcast.move(to: .createdTokenLoaded, obtained)
+        }
         lastRefresh = now()
         isLoginCached = false
         broadcast.move(to: .open, obtained)
@@ -330,9 +354,7 @@ public actor TokenSession {
         (lastRefresh, lastCaching, refused, cachingError) = (.distantPast, .distantPast, nil, nil)
         refreshing?.finish(.failure(TokenSessionError.closed))
         refreshing = nil
-        opening?.outcome.finish(.failure(TokenSessionError.closed))
-        opening?.task.cancel()
-        opening = nil
+        endOpening(by: TokenSessionError.closed)
         broadcast.tell(.ended(ending))
     }
 }

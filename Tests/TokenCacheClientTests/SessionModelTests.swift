@@ -266,7 +266,7 @@ private struct Model {
                         case 2: _ = try? await session.open(login: { TokenInformation(token: "b") })
                         case 3: _ = try? await session.open(login: { throw Trouble() })
                         case 4: await session.close()
-                        case 5: try? await session.signOut()
+                        case 5: _ = try? await session.signOut()
                         case 6: _ = try? await session.reload()
                         case 7: try? await cache.clear()
                         default: _ = try? await session.token(refresh: { _ in TokenInformation(token: "c") })

@@ -328,7 +328,7 @@ extension SessionTests {
         try await until { session.state == .closed }
         for _ in 0..<100 { await Task.yield() }
         cache.storing.open()
-        try await closing.value
+        _ = try await closing.value
         #expect(cache.done == ["fetch", "store", "clear"])
         #expect(cache.information == nil)
     }

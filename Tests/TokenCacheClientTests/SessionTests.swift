@@ -388,7 +388,7 @@ func token(_ clock: TestClock, permissions: Set<String> = ["email"], appID: Stri
         let closing = Task { try await session.signOut() }
         try await until { session.state == .closed }
         cache.storing.open()
-        try await closing.value
+        _ = try await closing.value
         _ = await storing.result
         await session.close()
         #expect(cache.done.filter { $0 != "fetch" } == ["store", "clear"])

@@ -156,6 +156,67 @@ private final class Device {
         for device in devices { #expect(try await device.cache.fetch() == nil) }
     }
 
+    @Test(arguments: [nil, "of another device"])
+    func `a session learns what its cache learns from a slow server`(other: String?) async throws {
+        let (server, disk) = (MemoryCache(), TestStorage())
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .milliseconds(1), clock: WaitingClock())
+        let session = patientSession(cache: cache)
+        try await session.open { TokenInformation(token: "one", loginID: "1") }
+        try await cache.synchronize()
+        let new = other.map { TokenInformation(token: $0, loginID: "1") }
+        server.contents.withLock { $0.information = new }
+        server.gate.shut()
+        var events = session.events.makeAsyncIterator()
+        #expect(try await session.reload() == .open)
+        server.gate.open()
+        switch await events.next() {
+        case .renewed(let token): #expect(token == new)
+        case .ended(let ending): #expect(ending == .signedOutElsewhere && new == nil)
+        default: throw Trouble()
+        }
+        #expect(session.currentToken == new)
+    }
+
+    @Test func `a token that waited and was overtaken is not kept by its session`() async throws {
+        let server = VersionedServer()
+        let devices = try (0..<2).map { try Device($0, server, hasVersions: true) }
+        let session = patientSession(cache: devices[0].cache)
+        try await session.open { TokenInformation(token: "one") }
+        _ = try await devices[1].cache.fetch()
+        devices[0].isDown.withLock { $0 = true }
+        try await session.adopt(TokenInformation(token: "late"))
+        try await devices[1].cache.clear()
+        devices[0].isDown.withLock { $0 = false }
+        try await devices[0].cache.synchronize()
+        try await until { session.state == .closed }
+    }
+
+    @Test func `a device whose account has ended is told so, also when it signs out`() async throws {
+        let (server, hasEnded) = (VersionedServer(), Locked(false))
+        let transport = server.transport()
+        let cache = LayeredTokenCache(
+            local: LocalTokenCache(.memory, user: "a"),
+            remote: try remote(
+                .session { _ in
+                    if hasEnded.withLock({ $0 }) { throw Trouble() }
+                    return "tcs_a"
+                }, transport), patience: .seconds(20), clock: WaitingClock())
+        let session = patientSession(cache: cache)
+        try await session.open { TokenInformation(token: "one") }
+        var events = session.events.makeAsyncIterator()
+        hasEnded.withLock { $0 = true }
+        for _ in 0..<2 { #expect(try await session.reload() == .open) }
+        #expect(try await session.signOut() == false)
+        // Told once, until a request succeeds.
+        guard case .cachingFailed(let error)? = await events.next(), error is Trouble else { throw Trouble() }
+        guard case .ended(.signedOut)? = await events.next() else { throw Trouble() }
+        hasEnded.withLock { $0 = false }
+        try await cache.synchronize()
+        #expect(server.token == nil)
+        #expect(try await session.signOut())
+    }
+
     @Test func `a session does not bring back a login that another one has ended on the device`() async throws {
         let local = LocalTokenCache(.memory, user: "a")
         let (app, widget) = (patientSession(cache: local), patientSession(cache: local))

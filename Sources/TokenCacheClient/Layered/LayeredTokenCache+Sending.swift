@@ -56,10 +56,9 @@ extension LayeredTokenCache {
                 }
             }
         } catch {
-            remoteError = error
+            failed(by: error)
             await keepCredential()
             if (error as? TokenCacheError)?.isPermanent == true {
-                report(error)
                 // A later write may be accepted.
                 if sendsAgain { return await sendAll() }
             } else {
@@ -139,6 +138,7 @@ extension LayeredTokenCache {
             }
         }
         try await change(isKept: false, save)
+        if case .overtaken = result { report(.learned) }
     }
 
     // MARK: - One write

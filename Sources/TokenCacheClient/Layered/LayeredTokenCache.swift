@@ -48,7 +48,15 @@ public actor LayeredTokenCache: TokenCaching {
     var looksForOthers = true
     /// Whether this cache only sends the sign-out of a user whose own cache is gone.
     var isOthers = false
-    nonisolated let reports = Locked<[@Sendable (any Error) -> Void]>([])
+    private nonisolated let reports = Locked<[@Sendable (Report) -> Void]>([])
+
+    /// What sessions are told.
+    enum Report: Sendable {
+        /// Nothing is sent until something changes, or the app's own code has failed.
+        case failed(any Error)
+        /// An answer of the server has changed what this device knows.
+        case learned
+    }
 
     /// A cache in two layers.
     ///
@@ -165,8 +173,7 @@ public actor LayeredTokenCache: TokenCaching {
             remoteError = nil
             if case .unreadable(let error) = answer.content { throw error }
         } catch {
-            remoteError = error
-            if (error as? TokenCacheError)?.isPermanent == true { report(error) }
+            failed(by: error)
             throw error
         }
         // The server may have failed without saying so, so the token is kept.
@@ -179,7 +186,9 @@ public actor LayeredTokenCache: TokenCaching {
             // The same version stays as it is: a token without a date would get a new one.
             if isAsBefore, record?.base != new.base { record = new }
         }
-        return ((try? await record()) ?? new).information
+        let found = ((try? await record()) ?? new).information
+        if found != known?.information { report(.learned) }
+        return found
     }
 
     // MARK: - Writing
@@ -275,12 +284,20 @@ public actor LayeredTokenCache: TokenCaching {
         (try? await record())?.write != nil
     }
 
-    /// Sets a function that is called with each error after which nothing is sent until something changes.
-    nonisolated func report(to report: @escaping @Sendable (any Error) -> Void) {
+    /// Sets a function that is called with each report.
+    nonisolated func report(to report: @escaping @Sendable (Report) -> Void) {
         reports.withLock { $0.append(report) }
     }
 
-    func report(_ error: any Error) {
-        for report in reports.withLock({ $0 }) { report(error) }
+    func report(_ report: Report) {
+        for receive in reports.withLock({ $0 }) { receive(report) }
+    }
+
+    /// Notes the error of a request.
+    func failed(by error: any Error) {
+        // One of the app's own code, such as that its account has ended, may pass or not: of several in a row, the first is told.
+        let isFirst = remoteError.map { $0 is TokenCacheError } ?? true
+        remoteError = error
+        if (error as? TokenCacheError)?.isPermanent ?? isFirst { report(.failed(error)) }
     }
 }

@@ -45,7 +45,8 @@ extension TokenSession {
         /// A refresh failed; the token stays.
         case refreshFailed(any Error)
         /// The token could not be cached, which is tried again; or the server refuses this device, for example because its session
-        /// was revoked (`TokenCacheError.unauthorized`), which is tried again when something changes.
+        /// was revoked (`TokenCacheError.unauthorized`), which is tried again when something changes; or the app's own closure
+        /// throws this in place of a session.
         case cachingFailed(any Error)
         /// The session has ended.
         case ended(Ending)

@@ -68,7 +68,12 @@ public actor TokenSession {
         self.leeway = leeway.seconds
         self.now = now
         self.clock = clock
-        (cache as? LayeredTokenCache)?.report { [weak broadcast] in broadcast?.tell(.cachingFailed($0)) }
+        (cache as? LayeredTokenCache)?.report { [weak self] report in
+            switch report {
+            case .failed(let error): self?.broadcast.tell(.cachingFailed(error))
+            case .learned: Task { [weak self] in await self?.catchUp() }
+            }
+        }
     }
 
     /// The present state.
@@ -304,14 +309,31 @@ public actor TokenSession {
             await writes.finish()
             return try await cache.fetch()
         }.value()
-        // What was fetched is older than a refresh or an end that came meanwhile.
-        guard state.isOpen, currentToken == before, refreshing == nil, cachingError == nil else { return state }
+        takeOver(cached, from: before)
+        return state
+    }
+
+    /// Does the same when the cache has learned something from its server.
+    private func catchUp() async {
+        // These come first.
+        _ = try? await opening?.outcome.value()
+        _ = try? await refreshing?.value()
+        await writes.finish()
+        guard state.isOpen, let before = currentToken,
+            let known = try? await (cache as? LayeredTokenCache)?.record()
+        else { return }
+        takeOver(known.information, from: before)
+    }
+
+    private func takeOver(_ cached: TokenInformation?, from before: TokenInformation) {
+        // What was fetched is older than a login, a refresh or an end that came meanwhile.
+        guard state.isOpen, currentToken == before, isLoginCached else { return }
+        guard refreshing == nil, cachingError == nil else { return }
         if let cached {
             if cached != before, accepts(cached) { replace(with: cached) }
         } else {
             end(.signedOutElsewhere)
         }
-        return state
     }
 
     // MARK: - Closing
@@ -331,19 +353,22 @@ public actor TokenSession {
     /// - Parameter endAccount: Ends the user's account in the app, whose session the cache needs to sign out on the server. It is
     ///   called last, and told whether the server has the sign-out. If not, the cache sends it later with its copy of the session:
     ///   only forget the session in the app then, and do not have your server revoke it yet.
+    /// - Returns: Whether the server has the sign-out. If not, the cache's `remoteError` says why.
     /// - Throws: What the cache throws if it cannot clear the token; what the closure throws. The session has ended nevertheless,
     ///   and the closure was called; call this method again to clear the token.
-    public func signOut(then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)? = nil) async throws {
+    @discardableResult
+    public func signOut(then endAccount: (@Sendable (_ isSent: Bool) async throws -> Void)? = nil) async throws -> Bool
+    {
         end(.signedOut)
         let clearing = writes.begin { [cache] in try await cache.clear() }
         // If the task is cancelled, it stops waiting, and the account ends nevertheless.
-        try await Outcome { [cache] in
+        return try await Outcome { [cache] in
             let cleared = await clearing.result
-            if let endAccount {
-                let isWaiting = await (cache as? LayeredTokenCache)?.isWriteWaiting() == true
-                try await endAccount((try? cleared.get()) != nil && !isWaiting)
-            }
+            let isWaiting = await (cache as? LayeredTokenCache)?.isWriteWaiting() == true
+            let isSent = (try? cleared.get()) != nil && !isWaiting
+            try await endAccount?(isSent)
             try cleared.get()
+            return isSent
         }.value()
     }
 

@@ -312,7 +312,7 @@ ARTICLES = sorted((CLIENT / "TokenCacheClient.docc").glob("*.md"))
 def test_the_code_of_the_articles_compiles(article, compiled, tmp_path):
     blocks = re.findall(r"(?ms)^```swift\n(.*?)^```", article.read_text(encoding="utf-8"))
     assert blocks or article.stem == "TokenCacheClient"
-    text = ["import Foundation", "import TokenCacheClient"]
+    text = ["import Foundation", "import FoundationNetworking", "import TokenCacheClient"]
     for number, block in enumerate(blocks):
         # The macro would need a package.
         block = block.replace("#expect", "expect")

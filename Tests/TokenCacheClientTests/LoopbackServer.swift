@@ -7,6 +7,10 @@ final class LoopbackServer: Sendable {
     enum Step: Sendable {
         case send(String)
         case wait(milliseconds: UInt32)
+        /// A byte again and again, while the condition holds.
+        case drip(@Sendable () -> Bool)
+        /// Reads the connection's next request, after which it is closed without an answer.
+        case keepUntilNextRequest
     }
 
     private let descriptor: Int32
@@ -82,6 +86,9 @@ final class LoopbackServer: Sendable {
             case .send(let text):
                 guard send(connection, text, text.utf8.count, Int32(MSG_NOSIGNAL)) == text.utf8.count else { return }
             case .wait(let milliseconds): usleep(milliseconds * 1_000)
+            case .drip(let condition):
+                while condition(), send(connection, "x", 1, Int32(MSG_NOSIGNAL)) == 1 { usleep(10_000) }
+            case .keepUntilNextRequest: _ = Self.request(connection)
             }
         }
         // What the client sent late would otherwise turn the end into a reset.
@@ -109,9 +116,11 @@ final class LoopbackServer: Sendable {
     }
 
     /// An answer as bytes.
-    static func answer(_ body: String, status: String = "200 OK", fields: String = "", length: Int? = nil) -> Step {
+    static func answer(
+        _ body: String, status: String = "200 OK", fields: String = "", length: Int? = nil, connection: String = "close"
+    ) -> Step {
         .send(
             "HTTP/1.1 \(status)\r\nContent-Type: application/json\r\n\(fields)"
-                + "Content-Length: \(length ?? body.utf8.count)\r\nConnection: close\r\n\r\n\(body)")
+                + "Content-Length: \(length ?? body.utf8.count)\r\nConnection: \(connection)\r\n\r\n\(body)")
     }
 }

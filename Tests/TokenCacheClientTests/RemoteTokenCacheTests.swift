@@ -17,6 +17,12 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
     }
 }
 
+#if canImport(Darwin)
+private let isIPv6Known = true
+#else
+private let isIPv6Known = false
+#endif
+
 @Suite struct RemoteTokenCacheTests {
     @Test func `requests are escaped, and answers read`() async throws {
         let transport = ScriptedTransport { request, _ in
@@ -86,14 +92,20 @@ private func failure(_ cache: RemoteTokenCache) async -> TokenCacheError? {
 
     @Test(arguments: [
         ("https://a/b", true), ("HTTPS://a", true), ("http://localhost:1/b", true), ("http://127.0.0.1/b", true),
-        ("http://[::1]:8080/b", true), ("ftp://a/b", false), ("file:///a", false), ("https:///a", false),
+        ("http://[::1]:8080/b", isIPv6Known), ("https://[2001:db8::1]/b", isIPv6Known), ("ftp://a/b", false),
+        ("file:///a", false), ("https:///a", false),
         ("/token", false), ("https://a/b?c=d", false), ("https://a/b#c", false), ("http://a/b", false),
         ("http://127.0.0.1.example.com/b", false), ("http://10.0.0.1/b", false),
-        ("http://localhost.example.com/b", false),
+        ("http://localhost.example.com/b", false), ("http://0127.0.0.1/b", false), ("http://127.0.0.01/b", false),
+        ("http://127.0.0.256/b", false),
     ])
     func `URLs of servers are accepted, and plain ones of this machine`(text: String, isAccepted: Bool) throws {
         let cache = try? RemoteTokenCache(url: url(text), identity: .uniqueID("a"))
         #expect((cache != nil) == isAccepted)
+        // Another transport may know more than URLSession.
+        let other = ScriptedTransport { _, _ in throw TokenCacheError.timedOut }
+        let hasOther = (try? RemoteTokenCache(url: url(text), identity: .uniqueID("a"), transport: other)) != nil
+        #expect(hasOther == (isAccepted || text.contains("[")))
     }
 
     private enum Finding: Equatable {

@@ -29,7 +29,7 @@ public struct RemoteTokenCache: TokenCaching {
     ///
     /// - Parameters:
     ///   - url: The script's URL, such as `https://tokens.example.com/token.php`. With `http:`, which is for tests, the host must be
-    ///     a loopback address or `localhost`.
+    ///     a loopback address or `localhost`. On Linux, `URLSession` refuses IPv6 addresses.
     ///   - identity: Whom the token belongs to.
     ///   - transport: How requests are sent.
     ///   - timeout: How long a request may take. It is not repeated; a `LayeredTokenCache` tries writes again.
@@ -41,7 +41,12 @@ public struct RemoteTokenCache: TokenCaching {
         guard let scheme = url.scheme?.lowercased(), let host = url.host()?.lowercased(), !host.isEmpty,
             scheme == "https" || scheme == "http" && Self.isThisMachine(host), url.query() == nil, url.fragment() == nil
         else { throw .invalidURL }
+        #if !canImport(Darwin)
+        if host.contains(":"), transport is URLSessionTransport { throw .invalidURL }
+        #endif
         if case .uniqueID(let id) = identity { try Self.check(uniqueID: id) }
+        // On Linux, URLSession knows schemes only in lower case.
+        guard let url = URL(string: scheme + url.absoluteString.dropFirst(scheme.count)) else { throw .invalidURL }
         self.url = url
         self.identity = identity
         self.transport = transport
@@ -49,9 +54,10 @@ public struct RemoteTokenCache: TokenCaching {
     }
 
     private static func isThisMachine(_ host: String) -> Bool {
-        let octets = host.split(separator: ".", omittingEmptySubsequences: false).map { UInt8($0) }
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
+        // Many resolvers take a number with leading zeros for an octal one.
         return ["localhost", "::1", "[::1]"].contains(host)
-            || octets.count == 4 && octets[0] == 127 && !octets.contains(nil)
+            || parts.count == 4 && parts[0] == "127" && parts.allSatisfy { UInt8($0).map(String.init) == $0 }
     }
 
     /// A cache for the same server and transport with another credential; nil if that is not valid.

@@ -10,17 +10,48 @@ public import Foundation
 /// When the caller's task is cancelled, which `RemoteTokenCache` does at its deadline, the request is cancelled as well on Apple's
 /// systems. On Linux, a `cancel()` during the completion ends the process, so the request is left to end by itself.
 public final class URLSessionTransport: Transport {
-    /// Without cookies, caches and stored credentials; one session for the whole process.
+    /// Without cookies, caches and stored credentials; one for the whole process.
     public static let shared = URLSessionTransport()
 
+    #if canImport(Darwin)
+    /// Answers a challenge as `urlSession(_:didReceive:completionHandler:)` of a session's delegate does, which it may call.
+    public typealias Challenge =
+        @Sendable (
+            URLAuthenticationChallenge,
+            @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+        ) -> Void
+
     private let session: URLSession
-    private let delegate = ExchangeDelegate()
+    private let delegate: ExchangeDelegate
 
     /// A transport with a session of its own.
+    ///
+    /// - Parameters:
+    ///   - configuration: By default an ephemeral one. Cookies, caches and stored credentials are turned off in any case.
+    ///   - challenge: Checks the server's key (pinning), or chooses the client's certificate; nil leaves both to the system. Linux
+    ///     has neither, nor this parameter.
+    public init(configuration: URLSessionConfiguration = .ephemeral, challenge: Challenge? = nil) {
+        delegate = ExchangeDelegate(challenge)
+        session = URLSession(configuration: Self.stateless(configuration), delegate: delegate, delegateQueue: nil)
+    }
+
+    deinit {
+        // The session holds its delegate until then.
+        session.finishTasksAndInvalidate()
+    }
+    #else
+    private let configuration: URLSessionConfiguration
+
+    /// A transport.
     ///
     /// - Parameter configuration: By default an ephemeral one. Cookies, caches and stored credentials are turned off in any
     ///   case.
     public init(configuration: URLSessionConfiguration = .ephemeral) {
+        self.configuration = Self.stateless(configuration)
+    }
+    #endif
+
+    private static func stateless(_ configuration: URLSessionConfiguration) -> URLSessionConfiguration {
         // A copy, so that the caller's object does not change.
         let configuration = (configuration.copy() as? URLSessionConfiguration) ?? configuration
         configuration.httpCookieStorage = nil
@@ -29,18 +60,22 @@ public final class URLSessionTransport: Transport {
         configuration.urlCache = nil
         configuration.urlCredentialStorage = nil
         configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
-        session = URLSession(configuration: configuration, delegate: delegate, delegateQueue: nil)
-    }
-
-    deinit {
-        // The session holds its delegate until then.
-        session.finishTasksAndInvalidate()
+        return configuration
     }
 
     /// Sends a request once; redirections are answers.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-        let task = session.dataTask(with: urlRequest(request))
         let exchange = Exchange()
+        #if !canImport(Darwin)
+        try Self.refuseProxy(for: request.url)
+        // A session for each request, so that none finds the connection of an earlier one. FoundationNetworking sends a POST again
+        // without its body if the server closes a kept connection just then, and abandoned requests keep a session's six connections
+        // to a host.
+        let delegate = ExchangeDelegate()
+        let session = URLSession(configuration: configuration, delegate: delegate, delegateQueue: nil)
+        defer { session.finishTasksAndInvalidate() }
+        #endif
+        let task = session.dataTask(with: urlRequest(request))
         delegate.begin(exchange, task)
         #if canImport(Darwin)
         defer { task.cancel() }
@@ -49,15 +84,33 @@ public final class URLSessionTransport: Transport {
         return try await exchange.outcome.value()
     }
 
+    #if !canImport(Darwin)
+    /// Refuses a plain request that libcurl would send through a proxy of the environment, in the clear and away from this machine.
+    private static func refuseProxy(for url: URL) throws(TokenCacheError) {
+        let environment = ProcessInfo.processInfo.environment
+        guard url.scheme == "http",
+            ["http_proxy", "all_proxy", "ALL_PROXY"].contains(where: { environment[$0]?.isEmpty == false })
+        else { return }
+        let (host, exempt) = (url.host() ?? "", environment["no_proxy"] ?? environment["NO_PROXY"] ?? "")
+        // libcurl also knows suffixes and networks, by rules that depend on its version.
+        if exempt == "*" || exempt.split(whereSeparator: { ", ".contains($0) }).contains(where: { $0 == host }) {
+            return
+        }
+        throw .unreachable(
+            code: URLError.Code.appTransportSecurityRequiresSecureConnection.rawValue,
+            detail: "plain http would go through the proxy of the environment; name the host in no_proxy")
+    }
+    #endif
+
     private func urlRequest(_ request: TransportRequest) -> URLRequest {
         var made = URLRequest(url: request.url, cachePolicy: .reloadIgnoringLocalCacheData)
         made.httpMethod = request.method
         made.httpShouldHandleCookies = false
         made.httpBody = request.body
         for (name, value) in request.headers { made.setValue(value, forHTTPHeaderField: name) }
-        // Only ends abandoned requests: FoundationNetworking has no timeout for whole answers, and takes one of less than a second
-        // for none.
-        made.timeoutInterval = max(2, request.timeout.seconds + 1)
+        // Only ends abandoned requests: FoundationNetworking has no timeout for whole answers, takes one of less than a second for
+        // 0, after which every request fails, and one of more than 1e15 ends the process.
+        made.timeoutInterval = min(max(2, request.timeout.seconds + 1), 1e9)
         return made
     }
 }
@@ -126,6 +179,13 @@ private final class Exchange: Sendable {
 /// One for the whole session, as on Linux URLSession does not ask a task's delegate whether to follow a redirection.
 private final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
     private let exchanges = Locked<[Int: Exchange]>([:])
+    #if canImport(Darwin)
+    private let challenge: URLSessionTransport.Challenge?
+
+    init(_ challenge: URLSessionTransport.Challenge?) {
+        self.challenge = challenge
+    }
+    #endif
 
     func begin(_ exchange: Exchange, _ task: URLSessionTask) {
         let number = task.taskIdentifier
@@ -147,18 +207,21 @@ private final class ExchangeDelegate: NSObject, URLSessionDataDelegate {
         completionHandler(nil)
     }
 
-    #if canImport(FoundationNetworking)
-    /// A refusal that asks for a password (401 with `WWW-Authenticate: Basic`) is the answer, as on Apple's systems.
-    ///
-    /// By default, a request without a password is neither repeated nor ended here. The answer is complete, so it can be cancelled.
+    /// Called for TLS on Apple's systems, and for a refusal that asks for a password (401 with `WWW-Authenticate: Basic`).
     func urlSession(
         _ session: URLSession, task: URLSessionTask, didReceive challenge: URLAuthenticationChallenge,
         completionHandler: @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
     ) {
+        #if canImport(Darwin)
+        if let answer = self.challenge { return answer(challenge, completionHandler) }
+        completionHandler(.performDefaultHandling, nil)
+        #else
+        // The refusal is the answer, as on Apple's systems: by default, a request without a password is neither repeated nor ended
+        // here. The answer is complete, so it can be cancelled.
         exchange(of: task)?.complete(nil, task.response)
         completionHandler(.cancelAuthenticationChallenge, nil)
+        #endif
     }
-    #endif
 
     func urlSession(
         _ session: URLSession, dataTask: URLSessionDataTask, didReceive response: URLResponse,

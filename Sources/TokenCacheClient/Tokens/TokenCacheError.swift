@@ -6,7 +6,8 @@ public import Foundation
 public enum TokenCacheError: Error, Sendable, Hashable {
     // Arguments
 
-    /// The URL is not allowed: neither `https:` nor, on this machine, `http:`, or with a query or fragment.
+    /// The URL is not allowed: neither `https:` nor, on this machine, `http:`, or with a query, a fragment or, on Linux, an IPv6
+    /// address.
     case invalidURL
     /// The server would refuse or change the unique id or session; with the reason.
     case invalidID(String)
@@ -54,6 +55,8 @@ extension TokenCacheError {
     var isPermanent: Bool {
         switch self {
         case .invalidURL, .invalidID, .unauthorized, .forbidden, .laterFormat: true
+        // Plain http that the system refuses to send.
+        case .unreachable(let code, _): code == -1022
         // 408: the request took too long on its way.
         case .refused(let status, let code, _):
             (400..<500).contains(status) && status != 408 || status == 200 && code != "50001"
@@ -71,7 +74,7 @@ extension TokenCacheError: CustomStringConvertible, LocalizedError {
         switch self {
         case .invalidURL:
             "the URL of the token cache must begin with https:, or with http: and a host that is this machine, and have neither "
-                + "query nor fragment"
+                + "query nor fragment nor, on Linux, an IPv6 address"
         case .invalidID(let reason): "the id or session cannot be used: \(reason)"
         case .unreachable(let code, let detail):
             "the server cannot be reached, or the connection was lost (URLError \(code))" + Self.suffix(detail)

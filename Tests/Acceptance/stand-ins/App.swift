@@ -1,6 +1,7 @@
 // What the articles of the client library's documentation take for granted: an app, and what they use of Facebook's SDK, with its
 // types. test_client.py compiles their code with this file.
 import Foundation
+import FoundationNetworking
 import TokenCacheClient
 
 struct Account: Sendable {
@@ -42,6 +43,21 @@ func showLoginButton() {}
 func showWhatWorksOffline() {}
 func tellWidgets(_ token: TokenInformation) {}
 func log(_ error: any Error) {}
+
+final class Delegate: NSObject, URLSessionDelegate {}
+
+let delegate = Delegate()
+
+extension URLSessionTransport {
+    convenience init(
+        configuration: URLSessionConfiguration,
+        challenge:
+            @Sendable (
+                URLAuthenticationChallenge,
+                @escaping @Sendable (URLSession.AuthChallengeDisposition, URLCredential?) -> Void
+            ) -> Void
+    ) { self.init(configuration: configuration) }
+}
 
 extension LocalTokenCache.Storage {
     static func keychain(service: String, accessGroup: String) -> Self { .memory }

@@ -1,0 +1,90 @@
+import Foundation
+import Testing
+
+@testable import TokenCacheClient
+
+private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600)) throws -> RemoteTokenCache {
+    try RemoteTokenCache(url: server.url(), identity: .session { _ in "tcs_a" }, timeout: timeout)
+}
+
+/// What URLSession does in ways of its own, above all on Linux.
+@Suite struct URLSessionTransportTests {
+    @Test func `a write arrives whole, though the server closes a kept connection just then`() async throws {
+        let server = try LoopbackServer { request, _ in
+            guard request.hasPrefix("GET") else { return [LoopbackServer.answer(Answers.stored)] }
+            return [
+                LoopbackServer.answer(Answers.found("{}"), fields: "ETag: \"1\"\r\n", connection: "keep-alive"),
+                .keepUntilNextRequest,
+            ]
+        }
+        defer { server.end() }
+        // URLSession repeats such a write on a new connection, on Linux without its body.
+        let cache = try remote(server, timeout: .seconds(20))
+        _ = try await cache.fetch()
+        try await cache.clear()
+        let last = try #require(server.requests.last)
+        #expect(last.hasPrefix("POST") && last.hasSuffix("\r\n\r\ntoken_info=%7B%7D"))
+        // On Linux, the field is called Etag.
+        #expect(last.contains("\r\nIf-Match: \"1\"\r\n"))
+    }
+
+    @Test(.timeLimit(.minutes(30)))
+    func `slow answers that nobody waits for any more hold up no other request`() async throws {
+        let isOver = Locked(false)
+        defer { isOver.withLock { $0 = true } }
+        let server = try LoopbackServer { _, number in
+            // URLSession has at most six connections to a host.
+            if number > 8 { return [LoopbackServer.answer(Answers.found("{}"))] }
+            return [LoopbackServer.answer("", length: 1 << 20), .drip { !isOver.withLock { $0 } }]
+        }
+        defer { server.end() }
+        for _ in 0..<8 {
+            let hasty = try remote(server, timeout: .milliseconds(100))
+            await #expect(throws: TokenCacheError.timedOut) { try await hasty.fetch() }
+        }
+        try await until { server.requests.count == 8 }
+        #expect(try await remote(server).fetch() == nil)
+    }
+
+    @Test func `a URL may begin with a scheme in capitals`() async throws {
+        let server = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.found("{}"))] }
+        defer { server.end() }
+        let cache = try RemoteTokenCache(
+            url: url("HTTP://127.0.0.1:\(server.port)/token.php"), identity: .uniqueID("a"), timeout: .seconds(3_600))
+        #expect(try await cache.fetch() == nil)
+    }
+
+    #if !canImport(Darwin)
+    @Test func `plain requests are not sent through a proxy of the environment`() async throws {
+        // The other tests of this process must not find the variables.
+        await #expect(processExitsWith: .success) {
+            let proxy = try LoopbackServer { _, _ in [] }
+            let server = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.found("{}"))] }
+            for name in ["http_proxy", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"] { unsetenv(name) }
+            for name in ["http_proxy", "all_proxy", "ALL_PROXY"] {
+                setenv(name, "http://127.0.0.1:\(proxy.port)", 1)
+                for exempt in ["", "127.0.0.10,localhost"] {
+                    setenv("no_proxy", exempt, 1)
+                    let error = await #expect(throws: TokenCacheError.self) { try await remote(server).fetch() }
+                    #expect(error?.isPermanent == true && error?.description.contains("no_proxy") == true)
+                }
+                for exempt in ["*", "localhost, 127.0.0.1"] {
+                    setenv("no_proxy", exempt, 1)
+                    #expect(try await remote(server).fetch() == nil)
+                }
+                unsetenv(name)
+            }
+            #expect(proxy.requests.isEmpty)
+        }
+    }
+    #endif
+
+    @Test(arguments: [10_000_000_000_000_000, .max, .min])
+    func `no time limit ends the process`(seconds: Int64) async throws {
+        await #expect(processExitsWith: .success) { [seconds] in
+            let server = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.found("{}"))] }
+            let found = try? await remote(server, timeout: .seconds(seconds)).fetchVersion()
+            #expect((found != nil) == (seconds > 0))
+        }
+    }
+}

@@ -105,7 +105,7 @@ private func remote(
         let server = try LoopbackServer { _, _ in
             [
                 LoopbackServer.answer(
-                    #"{"errorMessage":"Log in."}"#, status: "401 Unauthorized",
+                    #"{"status":"false","errorMessage":"Log in."}"#, status: "401 Unauthorized",
                     fields: "WWW-Authenticate: \(challenge)\r\n")
             ]
         }

@@ -168,6 +168,41 @@ private let isIPv6Known = false
         }
     }
 
+    @Test(arguments: [400, 401, 403, 404, 407, 412, 413, 428, 451, 502])
+    func `an error that is not the contract's says nothing about the session or the request`(status: Int) async throws {
+        for text in ["", "<html>", "[]", #"{"message":"Forbidden"}"#, Answers.stored] {
+            let fields = ["WWW-Authenticate": #"Basic realm="proxy""#]
+            let cache = try remote(
+                .session { refused in
+                    #expect(refused == nil)
+                    return "tcs_a"
+                }, ScriptedTransport { request, _ in request.answer(text, status: status, headers: fields) })
+            let error = await failure(cache)
+            #expect(error == .unexpectedAnswer(status: status, "it is not an error of the contract"), "\(text)")
+            #expect(error?.isPermanent == false)
+        }
+        // A proxy that authenticates the session.
+        let fields = ["WWW-Authenticate": #"Bearer error="invalid_token""#]
+        let cache = try remote(
+            .session { _ in "tcs_a" },
+            ScriptedTransport { request, _ in request.answer("<html>", status: status, headers: fields) })
+        #expect((await failure(cache) == .unauthorized()) == (status == 401))
+    }
+
+    @Test(arguments: [
+        ("0", 0), ("7", 7), ("3601", 3_600), ("99999999999999999999999", 3_600), ("-1", 0),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 60), ("Sunday, 06-Nov-94 08:49:37 GMT", 60), ("Sun Nov  6 08:49:37 1994", 60),
+        ("Sun, 06 Nov 1994 08:00:00 GMT", 0), ("Fri, 06 Nov 2099 08:49:37 GMT", 3_600), ("soon", nil), ("nan", nil),
+    ])
+    func `Retry-After is a number or a date by the server's clock, and an hour at most`(text: String, seconds: Int?)
+        async throws
+    {
+        let fields = ["Retry-After": text, "Date": "Sun, 06 Nov 1994 08:48:37 GMT"]
+        let transport = ScriptedTransport { request, _ in request.answer("", status: 503, headers: fields) }
+        let expected = TokenCacheError.unavailable(status: 503, retryAfter: seconds.map { .seconds($0) })
+        #expect(await failure(try remote(transport)) == expected)
+    }
+
     @Test func `a write that the server did not confirm is an error`() async throws {
         for answer in [Answers.notStored, Answers.nothing, "", "<html>", #"{"status":"maybe"}"#] {
             let cache = try remote(ScriptedTransport { request, _ in request.answer(answer) })
@@ -323,7 +358,9 @@ private let isIPv6Known = false
         let cache = try session(
             ScriptedTransport { request, number in
                 let hasCondition = request.headers.keys.contains { $0.hasPrefix("If-") }
-                if request.method == "POST", !hasCondition { return request.answer("{}", status: 428) }
+                if request.method == "POST", !hasCondition {
+                    return request.answer(Answers.conditionFailed, status: 428)
+                }
                 return try await inner.send(request)
             })
         try await cache.store(token)

@@ -52,6 +52,8 @@ enum Answers {
         #"{"status":"false","errorCode":"50002","errorMessage":"Could not read file contents or data empty."}"#
     static let notStored = #"{"status":"false","errorCode":"50001","errorMessage":"Could not write file contents."}"#
 
+    static let conditionFailed = #"{"status":"false","errorCode":"41200"}"#
+
     static func found(_ tokenInfo: String) -> String {
         JSON.text(["status": "true", "token_info": tokenInfo])
     }
@@ -96,9 +98,11 @@ final class VersionedServer: Sendable {
         let isThere = row.text != nil
         if hasVersions {
             if let expected = request.headers["If-Match"], expected != tag || !isThere {
-                return request.answer("{}", status: 412)
+                return request.answer(Answers.conditionFailed, status: 412)
             }
-            if request.headers["If-None-Match"] == "*", isThere { return request.answer("{}", status: 412) }
+            if request.headers["If-None-Match"] == "*", isThere {
+                return request.answer(Answers.conditionFailed, status: 412)
+            }
         }
         if request.method == "POST" {
             row.text = decoded(request.text, "token_info")

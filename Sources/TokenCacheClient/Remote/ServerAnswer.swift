@@ -33,18 +33,25 @@ struct ServerAnswer {
         guard Self.isSame(response.url, url) else {
             throw .unexpectedAnswer(status: response.status, "it comes from another URL than the one that was asked")
         }
+        let members = Self.members(response)
+        let isContracts = members?["status"]?.string == "false"
         switch response.status {
         case 200: break
-        case 401: throw .unauthorized(detail: Self.sentence(response))
-        case 403: throw .forbidden(detail: Self.sentence(response))
         case 429, 503: throw .unavailable(status: response.status, retryAfter: Self.retryAfter(response))
+        // A proxy that authenticates speaks of the session as well (RFC 6750, section 3).
+        case 401 where isContracts || response.headers["www-authenticate"]?.lowercased().hasPrefix("bearer") == true:
+            throw .unauthorized(detail: Self.sentence(response))
+        // A portal's or another proxy's, which says nothing about the session or the request.
+        case _ where !isContracts:
+            throw .unexpectedAnswer(status: response.status, "it is not an error of the contract")
+        case 403: throw .forbidden(detail: Self.sentence(response))
         default:
             throw .refused(
                 status: response.status, code: Self.code(response) ?? "none", detail: Self.sentence(response))
         }
         entityTag = response.headers["etag"].flatMap { $0.isEmpty ? nil : $0 }
         isTokenCaches = response.headers["x-request-id"] != nil && response.headers["cache-control"] == "no-store"
-        guard let members = Self.members(response) else {
+        guard let members else {
             throw .unexpectedAnswer(status: 200, "it is not a JSON object")
         }
         switch members["status"]?.string {
@@ -108,8 +115,24 @@ struct ServerAnswer {
         return parts(one) == parts(other)
     }
 
-    /// The delay of `Retry-After` in seconds (RFC 9110, section 10.2.3); token-cache never sends a date there.
+    /// The delay of `Retry-After`, which is in seconds or a date (RFC 9110, section 10.2.3); an hour at most, so that no mistake of
+    /// the server's or a proxy's silences devices for good.
     private static func retryAfter(_ response: TransportResponse) -> Duration? {
-        response.headers["retry-after"].flatMap { UInt32($0) }.map { .seconds(Int64($0)) }
+        guard let text = response.headers["retry-after"] else { return nil }
+        // By the server's clock, if it shows it.
+        let seconds = Double(text) ?? date(text)?.timeIntervalSince(response.headers["date"].flatMap(date) ?? Date())
+        return seconds.flatMap { $0.isNaN ? nil : .seconds(min(max($0.rounded(.up), 0), 3_600)) }
+    }
+
+    /// A date of HTTP, in one of its three forms (RFC 9110, section 5.6.7).
+    private static func date(_ text: String) -> Date? {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(secondsFromGMT: 0)
+        return ["EEE, dd MMM yyyy HH:mm:ss zzz", "EEEE, dd-MMM-yy HH:mm:ss zzz", "EEE MMM d HH:mm:ss yyyy"].lazy
+            .compactMap { format in
+                formatter.dateFormat = format
+                return formatter.date(from: text)
+            }.first
     }
 }

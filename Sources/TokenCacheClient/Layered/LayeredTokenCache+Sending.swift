@@ -15,6 +15,8 @@ extension LayeredTokenCache {
     /// - Throws: What the server's cache throws, if something still waits; `TokenCacheError` if the queue cannot be read.
     public func synchronize() async throws {
         lookForOthers()
+        // A session returns a token before it has stored it.
+        for finishWrites in writers.withLock({ $0 }) { await finishWrites() }
         while let write = try await record()?.write {
             let outcome = outcome(of: write.id)
             send()
@@ -203,15 +205,10 @@ extension LayeredTokenCache {
             // This device's own.
             if write.replaced.contains(SHA256.hexadecimal(found.token)) { return true }
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
-            guard let information = record.information else {
-                // A sign-out does not end a login that its device did not know.
-                return isOfKnownLogin ?? true || record.base == .anything
-            }
-            if isNewLogin, isOfKnownLogin == true { return true }
-            guard record.base == .anything else { return false }
-            // Only the devices' own times tell which came first.
-            guard let date = information.refreshDate, let other = found.refreshDate else { return true }
-            return date >= other
+            // A sign-out does not end a login that its device did not know.
+            if record.information == nil { return isOfKnownLogin ?? true || record.base == .anything }
+            // Otherwise what this device did not know of stands, whatever the clocks say.
+            return isNewLogin && isOfKnownLogin == true
         }
     }
 

@@ -9,6 +9,7 @@ import Foundation
 /// - **Between devices, the server's versions decide, never clocks.** Each write names the version of the token that this device
 ///   last saw on the server. If another device has written since, its write stands, with two exceptions: a sign-out does not end
 ///   a login that came after it, and it ends the logins that its device knew, however often other devices refreshed their tokens.
+///   A write that waited on a device which had never seen the server's version replaces no token there.
 /// - **A sign-out stays in the queue until the server has it**, with the credential to send it. If its user never comes back, the
 ///   next cache for the same place on this device sends it: a place is for the users of one server.
 ///
@@ -49,6 +50,7 @@ public actor LayeredTokenCache: TokenCaching {
     /// Whether this cache only sends the sign-out of a user whose own cache is gone.
     var isOthers = false
     private nonisolated let reports = Locked<[@Sendable (Report) -> Void]>([])
+    nonisolated let writers = Locked<[@Sendable () async -> Void]>([])
 
     /// What sessions are told.
     enum Report: Sendable {
@@ -287,6 +289,11 @@ public actor LayeredTokenCache: TokenCaching {
     /// Sets a function that is called with each report.
     nonisolated func report(to report: @escaping @Sendable (Report) -> Void) {
         reports.withLock { $0.append(report) }
+    }
+
+    /// Sets a function that waits until what has been handed out as a new token is in the queue.
+    nonisolated func waitBeforeSending(_ finishWrites: @escaping @Sendable () async -> Void) {
+        writers.withLock { $0.append(finishWrites) }
     }
 
     func report(_ report: Report) {

@@ -74,6 +74,12 @@ public actor TokenSession {
             case .learned: Task { [weak self] in await self?.catchUp() }
             }
         }
+        (cache as? LayeredTokenCache)?.waitBeforeSending { [weak self] in await self?.finishWrites() }
+    }
+
+    /// Waits for all writes that have begun; on the actor, as a write begins in the same turn in which its token is handed out.
+    private func finishWrites() async {
+        await writes.finish()
     }
 
     /// The present state.

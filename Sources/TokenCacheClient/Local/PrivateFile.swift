@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 
 /// A file that only its owner can read, and that is never there in part.
@@ -71,6 +72,16 @@ struct PrivateFile: LocalStorage {
         in folder: URL, _ body: () throws(TokenCacheError) -> Result
     ) throws(TokenCacheError) -> Result {
         try makeFolder(folder)
+        #if canImport(Darwin) && !os(macOS)
+        // iOS ends a process that it suspends while it holds a lock in an app group (0xdead10cc). The activity keeps it awake.
+        let (begun, ended) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        ProcessInfo.processInfo.performExpiringActivity(withReason: "changes a stored login") { isExpired in
+            begun.signal()
+            if !isExpired { ended.wait() }
+        }
+        begun.wait()
+        defer { ended.signal() }
+        #endif
         let lock = folder.appending(path: ".lock").path
         let descriptor = unsafe open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard descriptor >= 0 else { throw failure("lock", errno) }

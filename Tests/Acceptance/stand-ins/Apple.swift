@@ -42,6 +42,10 @@ func SecItemUpdate(_ query: CFDictionary, _ attributesToUpdate: CFDictionary) ->
 func SecItemDelete(_ query: CFDictionary) -> OSStatus { 0 }
 func SecCopyErrorMessageString(_ status: OSStatus, _ reserved: UnsafeMutableRawPointer?) -> CFString? { nil }
 
+extension ProcessInfo {
+    func performExpiringActivity(withReason reason: String, using block: @escaping @Sendable (Bool) -> Void) {}
+}
+
 extension FileManager {
     func containerURL(forSecurityApplicationGroupIdentifier groupIdentifier: String) -> URL? { nil }
 }

@@ -162,6 +162,9 @@ extension SessionTests {
         try await cache.clear()
         try await session.reload()
         guard case .ended(.signedOutElsewhere)? = await events.next() else { throw Trouble() }
+        await #expect(throws: CancellationError.self) { try await session.open { throw CancellationError() } }
+        await #expect(throws: Trouble.self) { try await session.open { throw Trouble() } }
+        guard case .loginFailed(let reason)? = await events.next(), reason is Trouble else { throw Trouble() }
         try await session.open { new }
         try await session.signOut()
         guard case .ended(.signedOut)? = await events.next() else { throw Trouble() }

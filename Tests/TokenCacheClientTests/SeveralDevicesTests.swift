@@ -156,19 +156,24 @@ private final class Device {
         for device in devices { #expect(try await device.cache.fetch() == nil) }
     }
 
-    @Test(arguments: [nil, "of another device"])
-    func `a session learns what its cache learns from a slow server`(other: String?) async throws {
+    @Test(arguments: [nil, "of another device"], [true, false])
+    func `a session shows the device's token at once, and learns what the server answers`(
+        other: String?, isStart: Bool
+    ) async throws {
         let (server, disk) = (MemoryCache(), TestStorage())
         let cache = LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: server, patience: .milliseconds(1), clock: WaitingClock())
+            local: LocalTokenCache(disk, user: "a"), remote: server,
+            patience: isStart ? .seconds(20) : .milliseconds(1), clock: WaitingClock())
         let session = patientSession(cache: cache)
         try await session.open { TokenInformation(token: "one", loginID: "1") }
         try await cache.synchronize()
+        if isStart { await session.close() }
         let new = other.map { TokenInformation(token: $0, loginID: "1") }
         server.contents.withLock { $0.information = new }
         server.gate.shut()
         var events = session.events.makeAsyncIterator()
-        #expect(try await session.reload() == .open)
+        #expect(try await (isStart ? session.open() : session.reload()) == .open)
+        #expect(session.currentToken?.token == "one")
         server.gate.open()
         switch await events.next() {
         case .renewed(let token): #expect(token == new)

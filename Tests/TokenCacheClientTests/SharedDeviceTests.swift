@@ -98,6 +98,22 @@ private final class ContestedDisk: LocalStorage {
         }
     }
 
+    @Test func `what another process has stored shows before a slow server has answered`() async throws {
+        let (gate, transport) = (Gate(), server.transport())
+        let slow = ScriptedTransport { request, _ in
+            await gate.pass()
+            return try await transport.send(request)
+        }
+        let session = patientSession(cache: try process(disk, slow))
+        try await session.open { token("one") }
+        try await process().store(token("two"))
+        gate.shut()
+        let reloading = Task { try await session.reload() }
+        try await until { session.currentToken == token("two") }
+        gate.open()
+        #expect(try await reloading.value == .openTokenExtended)
+    }
+
     @Test func `a token is cleared after a change that another process has begun`() async throws {
         let contested = ContestedDisk()
         let disk = contested.disk

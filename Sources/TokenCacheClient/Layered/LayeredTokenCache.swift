@@ -157,6 +157,14 @@ public actor LayeredTokenCache: TokenCaching {
         }
     }
 
+    /// The token on this device, while the server is asked: a report tells if it has another one, or none.
+    func fetchKnown() async -> TokenInformation? {
+        guard let known = try? await record(), let information = known.information else { return nil }
+        lookForOthers()
+        if known.write == nil { _ = ask(known) } else { send() }
+        return information
+    }
+
     /// Fetches from the server, once for all callers at the same time.
     private func ask(_ known: LocalRecord?) -> Outcome<TokenInformation?> {
         if let asking, asking.known == nil ? known == nil : asking.known?.isSame(as: known) == true {

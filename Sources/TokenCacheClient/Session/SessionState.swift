@@ -39,7 +39,11 @@ extension TokenSession {
     }
 
     /// Something that happened, in addition to changes of the state.
+    ///
+    /// Later versions may have more cases.
     public enum Event: Sendable {
+        /// The login has failed, or has brought a blank token; none if the user has given up.
+        case loginFailed(any Error)
         /// The token was replaced by a refresh, or by the token of another session or device.
         case renewed(TokenInformation)
         /// A refresh failed; the token stays.

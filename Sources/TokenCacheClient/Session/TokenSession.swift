@@ -113,7 +113,8 @@ public actor TokenSession {
     /// Opens the session: from the cached token if there is one that is accepted, and otherwise by the login.
     ///
     /// A cached token is accepted if it is for this app, has all permissions that are asked for, and has not expired. Otherwise it
-    /// stays in the cache.
+    /// stays in the cache. Of a `LayeredTokenCache`, the device's token opens the session at once. If the server has another one
+    /// or a sign-out, the session takes it over or ends as soon as it answers, with an event.
     ///
     /// An open session stays as it is. Further calls while one is under way wait for that one and throw its error, and try again
     /// only if it has not opened the session, or has failed without asking the user, whom they may ask.
@@ -201,8 +202,14 @@ public actor TokenSession {
         opening = nil
     }
 
+    private func fetch() async throws -> TokenInformation? {
+        // An event corrects it when the server has answered.
+        if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
+        return try await cache.fetch()
+    }
+
     private func load(_ patience: Duration, _ life: Int) async throws -> State {
-        let cached = try await withTimeLimit(patience, clock: clock) { [cache] in try await cache.fetch() }
+        let cached = try await withTimeLimit(patience, clock: clock) { try await self.fetch() }
         guard self.life == life else { throw TokenSessionError.closed }
         guard let cached, accepts(cached) else { return state }
         isLoginCached = true
@@ -237,7 +244,9 @@ public actor TokenSession {
         } catch {
             guard self.life == life else { throw TokenSessionError.closed }
             if opening?.outcome === own {
-                broadcast.move(to: error is CancellationError ? .created : .closedLoginFailed)
+                let isGivenUp = error is CancellationError
+                broadcast.move(to: isGivenUp ? .created : .closedLoginFailed)
+                if !isGivenUp { broadcast.tell(.loginFailed(error)) }
             }
             throw error
         }
@@ -310,7 +319,10 @@ public actor TokenSession {
     /// - Throws: What the cache throws, and nothing changes; `TokenSessionError.notOpen`.
     @discardableResult
     public func reload() async throws -> State {
-        guard state.isOpen, let before = currentToken else { throw TokenSessionError.notOpen(state) }
+        guard state.isOpen else { throw TokenSessionError.notOpen(state) }
+        // What another process of the device has stored shows at once, however slow the server is.
+        await takeOverKnown()
+        guard let before = currentToken else { return state }
         let cached = try await Outcome { [writes, cache] in
             await writes.finish()
             return try await cache.fetch()
@@ -324,10 +336,13 @@ public actor TokenSession {
         // These come first.
         _ = try? await opening?.outcome.value()
         _ = try? await refreshing?.value()
+        await takeOverKnown()
+    }
+
+    private func takeOverKnown() async {
+        guard let cache = cache as? LayeredTokenCache else { return }
         await writes.finish()
-        guard state.isOpen, let before = currentToken,
-            let known = try? await (cache as? LayeredTokenCache)?.record()
-        else { return }
+        guard let before = currentToken, let known = try? await cache.record() else { return }
         takeOver(known.information, from: before)
     }
 

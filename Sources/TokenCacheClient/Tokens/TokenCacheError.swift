@@ -50,21 +50,6 @@ public enum TokenCacheError: Error, Sendable, Hashable {
     case storage(operation: String, code: Int, detail: String = "")
 }
 
-extension TokenCacheError {
-    /// Whether the same request would be refused again, until the app, the session or the server changes.
-    var isPermanent: Bool {
-        switch self {
-        case .invalidURL, .invalidID, .unauthorized, .forbidden, .laterFormat: true
-        // Plain http that the system refuses to send.
-        case .unreachable(let code, _): code == -1022
-        // 408: the request took too long on its way.
-        case .refused(let status, let code, _):
-            (400..<500).contains(status) && status != 408 || status == 200 && code != "50001"
-        default: false
-        }
-    }
-}
-
 extension TokenCacheError: CustomStringConvertible, LocalizedError {
     /// A sentence for logs.
     public var errorDescription: String? { description }

@@ -7,7 +7,8 @@ import Testing
     @Test func `each error has a category, by which an app acts`() {
         let later = TokenErrorCategory.retryLater(after: nil)
         let cases: [(TokenErrorCategory, [any Error])] = [
-            (.cancelled, [CancellationError(), URLError(.cancelled), TokenSessionError.closed]),
+            (.cancelled, [CancellationError(), URLError(.cancelled)]),
+            (.cancelled, [TokenSessionError.closed, TokenSessionError.otherUser]),
             (
                 later,
                 [

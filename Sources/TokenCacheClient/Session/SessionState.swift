@@ -46,6 +46,8 @@ extension TokenSession {
         case loginFailed(any Error)
         /// The token was replaced by a refresh, or by the token of another session or device.
         case renewed(TokenInformation)
+        /// Another device has stored a token that lacks these required permissions; the session keeps its own.
+        case permissionsMissing(Set<String>)
         /// A refresh failed; the token stays.
         case refreshFailed(any Error)
         /// The token could not be cached, which is tried again; or the server refuses this device, for example because its session
@@ -77,6 +79,8 @@ public enum TokenSessionError: Error, Sendable, Hashable {
     case expired
     /// The login or the refresh brought a blank token.
     case blankToken
+    /// The user was asked for more, and has logged in as another user; the session keeps its token.
+    case otherUser
 }
 
 extension TokenSessionError: CustomStringConvertible, LocalizedError {
@@ -87,6 +91,7 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
         case .closed: "the session was closed meanwhile"
         case .expired: "the token has expired or was refused, and there is nothing to refresh it by"
         case .blankToken: "the login or the refresh brought a blank token"
+        case .otherUser: "the user was asked for more, and has logged in as another user"
         }
     }
 

@@ -18,13 +18,19 @@ extension TokenSession {
     ///
     /// - Parameters:
     ///   - duration: How long the token is needed.
-    ///   - isForced: Whether a new token is needed in any case.
+    ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
     ///   - refresh: Obtains a new token; without it, the present one is returned, unless it has expired or was refused.
     /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; what the refresh throws if the token cannot be used without
     ///   it; `CancellationError`.
     public func token(
         validFor duration: Duration = .seconds(60), forcingRefresh isForced: Bool = false, refresh: Refresh? = nil
     ) async throws -> TokenInformation {
+        if isForced, refresh != nil, let refreshing {
+            let life = life
+            _ = try? await refreshing.value()
+            try Task.checkCancellation()
+            guard self.life == life else { throw TokenSessionError.closed }
+        }
         guard state.isOpen, let information = currentToken else { throw TokenSessionError.notOpen(state) }
         storeAgain()
         let time = now()
@@ -153,7 +159,7 @@ extension TokenSession {
         } catch TokenCacheError.conflict(let current) where self.life == life && currentToken == new {
             cachingError = nil
             guard let current else { return end(.signedOutElsewhere) }
-            if accepts(current) { replace(with: current) }
+            replace(withOther: current)
         } catch {}
     }
 

@@ -41,6 +41,8 @@ public actor TokenSession {
     var lastCaching = Date.distantPast
     /// A token that an API has refused.
     var refused: String?
+    /// The last token of another device whose permissions did not suffice, so that an event tells it once.
+    var rejected: TokenInformation?
 
     struct Opening: Sendable {
         let outcome: Outcome<State>
@@ -351,7 +353,7 @@ public actor TokenSession {
         guard state.isOpen, currentToken == before, isLoginCached else { return }
         guard refreshing == nil, cachingError == nil else { return }
         if let cached {
-            if cached != before, accepts(cached) { replace(with: cached) }
+            if cached != before { replace(withOther: cached) }
         } else {
             end(.signedOutElsewhere)
         }
@@ -397,7 +399,8 @@ public actor TokenSession {
         guard !state.isClosed else { return }
         life += 1
         broadcast.move(to: state.isOpen ? .closed : .closedLoginFailed)
-        (lastRefresh, lastCaching, refused, cachingError) = (.distantPast, .distantPast, nil, nil)
+        (lastRefresh, lastCaching) = (.distantPast, .distantPast)
+        (refused, rejected, cachingError) = (nil, nil, nil)
         refreshing?.finish(.failure(TokenSessionError.closed))
         refreshing = nil
         endOpening(by: TokenSessionError.closed)

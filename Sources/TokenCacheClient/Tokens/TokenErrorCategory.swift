@@ -59,7 +59,7 @@ extension TokenSessionError {
     public var category: TokenErrorCategory {
         switch self {
         case .notOpen, .expired: .logInAgain
-        case .closed: .cancelled
+        case .closed, .otherUser: .cancelled
         case .blankToken: .programFault
         }
     }

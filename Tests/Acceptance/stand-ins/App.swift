@@ -16,7 +16,7 @@ struct Accounts: Sendable {
 }
 
 struct Facebook: Sendable {
-    func login() async throws -> TokenInformation { token }
+    func login(asking permissions: Set<String> = []) async throws -> TokenInformation { token }
     func extend(_ old: TokenInformation) async throws -> TokenInformation { old }
 }
 
@@ -43,6 +43,7 @@ func showLoginButton() {}
 func showWhatWorksOffline() {}
 func tellWidgets(_ token: TokenInformation) {}
 func log(_ error: any Error) {}
+func log(_ text: String) {}
 
 final class Delegate: NSObject, URLSessionDelegate {}
 

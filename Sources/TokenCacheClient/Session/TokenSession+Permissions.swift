@@ -1,0 +1,56 @@
+extension TokenSession {
+    /// Asks the user of an open session for more, such as permissions, and replaces the token by what that brings.
+    ///
+    /// It is the same login, and what the new token does not name stays as it was. A refresh that is under way ends first.
+    ///
+    /// - Parameter login: Asks the user. If it throws, the session keeps its token: as for `open`, `CancellationError` if the user
+    ///   gives up.
+    /// - Returns: The new token; its `permissions` say what the user has granted.
+    /// - Throws: What the login throws; `TokenSessionError.otherUser`, `.blankToken`, `.notOpen` and `.closed`. A token that cannot be
+    ///   cached is no error, but see `cachingError`.
+    @discardableResult
+    public func extend(login: @escaping Login) async throws -> TokenInformation {
+        guard state.isOpen else { throw TokenSessionError.notOpen(state) }
+        let (life, outcome) = (life, Outcome<TokenInformation>())
+        let asking = Task { await outcome.bring(login) }
+        // If the task is cancelled, it does not wait for a login that does not call back.
+        defer { asking.cancel() }
+        let obtained = try await outcome.value()
+        if obtained.isBlank { throw TokenSessionError.blankToken }
+        await passRefresh()
+        guard self.life == life, let present = currentToken else { throw TokenSessionError.closed }
+        if let user = obtained.userID, user != present.userID ?? user { throw TokenSessionError.otherUser }
+        let new = obtained.completed(from: present)
+        replace(with: new)
+        await storeOrResolve(new)
+        return new
+    }
+
+    /// Takes over what the service says about the permissions of the present token, with the present time.
+    ///
+    /// - Throws: `TokenSessionError.notOpen`.
+    public func updatePermissions(granted: Set<String>, declined: Set<String> = []) async throws {
+        await passRefresh()
+        guard state.isOpen, var new = currentToken else { throw TokenSessionError.notOpen(state) }
+        (new.permissions, new.declinedPermissions, new.permissionsRefreshDate) = (granted, declined, now())
+        // An API that has refused the token still does.
+        let refused = refused
+        replace(with: new)
+        self.refused = refused
+        await storeOrResolve(new)
+    }
+
+    /// Waits for a refresh that is under way: the token that it brings is the one to continue from.
+    private func passRefresh() async {
+        while let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
+    }
+
+    /// Replaces the token by another device's, if that is accepted.
+    func replace(withOther other: TokenInformation) {
+        if accepts(other) { return replace(with: other) }
+        let missing = permissions.subtracting(other.permissions)
+        if missing.isEmpty || other == rejected { return }
+        rejected = other
+        broadcast.tell(.permissionsMissing(missing))
+    }
+}

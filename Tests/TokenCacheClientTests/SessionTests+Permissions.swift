@@ -1,0 +1,115 @@
+import Foundation
+import Testing
+
+@testable import TokenCacheClient
+
+extension SessionTests {
+    // MARK: - Permissions
+
+    @Test func `asking for more continues the login, after a refresh that is under way`() async throws {
+        let (cache, gate) = (MemoryCache(), Gate())
+        let more = TokenInformation(token: "more", permissions: ["email", "likes"])
+        let session = session(cache, permissions: ["email"])
+        await #expect(throws: TokenSessionError.notOpen(.created)) { try await session.extend { more } }
+        try await session.open { TokenInformation(token: "one", permissions: ["email"], userID: "7") }
+        let login = try #require(session.currentToken?.loginID)
+        gate.shut()
+        let refreshing = Task {
+            try await session.token(forcingRefresh: true) { old in
+                await gate.pass()
+                return old.refreshed(token: "refreshed", refreshToken: "R")
+            }
+        }
+        await gate.reached()
+        let extending = Task { try await session.extend { more } }
+        // The user and the task that refreshes wait for the same.
+        try await until { await session.refreshing?.waiters == 2 }
+        gate.open()
+        #expect(try await refreshing.value.token == "refreshed")
+        let extended = try await extending.value
+        #expect(extended == more.completed(from: try #require(session.currentToken)))
+        #expect([extended.userID, extended.loginID, extended.refreshToken] == ["7", login, "R"])
+        #expect(cache.information == extended)
+    }
+
+    @Test func `asking for more in vain keeps the session`() async throws {
+        let (cache, gate) = (MemoryCache(), Gate())
+        let session = session(cache)
+        try await session.open { TokenInformation(token: "one", userID: "7") }
+        let before = session.currentToken
+        let failures: [(any Error, TokenSession.Login)] = [
+            (CancellationError(), { throw CancellationError() }), (Trouble(), { throw Trouble() }),
+            (TokenSessionError.otherUser, { TokenInformation(token: "two", userID: "8") }),
+            (TokenSessionError.blankToken, { TokenInformation(token: " ") }),
+        ]
+        for (expected, login) in failures {
+            await #expect {
+                try await session.extend(login: login)
+            } throws: { "\($0)" == "\(expected)" }
+        }
+        gate.shut()
+        let silent = Task {
+            try await session.extend {
+                await gate.pass()
+                return TokenInformation(token: "late")
+            }
+        }
+        await gate.reached()
+        silent.cancel()
+        await #expect(throws: CancellationError.self) { try await silent.value }
+        gate.open()
+        #expect(session.state == .open)
+        #expect(session.currentToken == before)
+        #expect(cache.information == before)
+    }
+
+    @Test func `what the service says about permissions is taken over`() async throws {
+        let cache = MemoryCache(token(clock))
+        let session = session(cache)
+        try await session.open()
+        await session.invalidate(token(clock))
+        clock.advance(by: 1)
+        try await session.updatePermissions(granted: ["likes"], declined: ["email"])
+        let found = try #require(cache.information)
+        #expect(found.permissions == ["likes"] && found.declinedPermissions == ["email"])
+        #expect(found.permissionsRefreshDate == clock.now)
+        await #expect(throws: TokenSessionError.expired) { try await session.token() }
+    }
+
+    @Test func `a token of another device that lacks a permission is told once`() async throws {
+        let cache = MemoryCache(token(clock))
+        let session = session(cache, permissions: ["email"])
+        try await session.open()
+        var events = session.events.makeAsyncIterator()
+        cache.contents.withLock { $0.information = TokenInformation(token: "poor") }
+        for _ in 0..<2 { #expect(try await session.reload() == .open) }
+        await session.close()
+        guard case .permissionsMissing(["email"])? = await events.next() else { throw Trouble() }
+        guard case .ended? = await events.next() else { throw Trouble() }
+    }
+
+    @Test func `a forced refresh begins after the call`() async throws {
+        let session = session(MemoryCache(token(expires: 10, clock)))
+        try await session.open()
+        let (gates, calls) = ([Gate(), Gate()], Locked(0))
+        for gate in gates { gate.shut() }
+        let refresh: TokenSession.Refresh = { [clock] _ in
+            let number = calls.withLock { calls in
+                calls += 1
+                return calls
+            }
+            await gates[number - 1].pass()
+            return token("\(number)", clock)
+        }
+        let earlier = Task { try await session.token(refresh: refresh) }
+        await gates[0].reached()
+        let forced = (0..<3).map { _ in Task { try await session.token(forcingRefresh: true, refresh: refresh) } }
+        try await until { await session.refreshing?.waiters == 4 }
+        gates[0].open()
+        #expect(try await earlier.value.token == "1")
+        // Those that waited for the first share the second.
+        try await until { await session.refreshing?.waiters == 3 }
+        gates[1].open()
+        for task in forced { #expect(try await task.value.token == "2") }
+    }
+}

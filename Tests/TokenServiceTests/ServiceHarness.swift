@@ -43,7 +43,8 @@ extension RequestSource {
     /// A client to which no rule for https applies.
     static func any(_ address: String? = nil) -> RequestSource {
         let policy = HTTPSPolicy(mode: .off, trusted: [], publicHost: "")
-        return RequestSource(peer: policy.peer(address: address.flatMap { IPAddress($0) }), https: policy)
+        let client = address.flatMap { IPAddress($0) }
+        return RequestSource(peer: policy.peer(address: client), client: client)
     }
 }
 

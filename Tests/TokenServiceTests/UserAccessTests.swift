@@ -38,8 +38,7 @@ import TokenStore
         let head = "GET /token HTTP/1.1\r\nHost: a\r\n" + lines.map { $0 + "\r\n" }.joined() + "\r\n"
         let reader = RequestReader(reading: head)
         let policy = HTTPSPolicy(mode: .off, trusted: trusted ? [.unixSockets] : [], publicHost: "")
-        let source = RequestSource(
-            peer: policy.peer(address: nil), https: policy, certificate: certificate)
+        let source = RequestSource(peer: policy.peer(address: nil), client: nil, certificate: certificate)
         let finding = UserAccess(mode).find(
             Array((uniqueID ?? "").utf8).span, isPresent: uniqueID != nil, reader.request.head, in: reader.requestBytes,
             from: source, sessions, at: now)

@@ -177,10 +177,17 @@ extension Connection {
 
     /// The answer to the current request; a function, as a variable in place of its result would be copied with each request.
     private mutating func makeAnswer(on context: LoopContext) -> Answer {
-        if settings.accessLog != nil { answeringBegan = .now }
+        noteBeginning()
         let answer: Answer
-        (answer, request) = Self.answer(to: reader, from: peer, certificate, by: settings, on: context)
+        (answer, request) = Self.answer(to: reader, from: peer, client, certificate, by: settings, on: context)
         return answer
+    }
+
+    /// Notes when the answering of the current request begins, and who sent it: once, as many forwarded headers take long to read.
+    mutating func noteBeginning() {
+        guard settings.findsClient else { return }
+        if settings.accessLog != nil { answeringBegan = .now }
+        client = settings.https.client(of: reader.partialHead, in: reader.requestBytes, from: peer)
     }
 
     /// Writes an answer, or begins to wait for it.
@@ -197,8 +204,8 @@ extension Connection {
     }
 
     private static func answer(
-        to reader: borrowing RequestReader, from peer: HTTPSPolicy.Peer, _ certificate: ClientCertificate?,
-        by settings: ConnectionSettings, on context: LoopContext
+        to reader: borrowing RequestReader, from peer: HTTPSPolicy.Peer, _ client: IPAddress?,
+        _ certificate: ClientCertificate?, by settings: ConnectionSettings, on context: LoopContext
     ) -> (Answer, RequestSummary) {
         let (request, bytes) = (reader.request, reader.requestBytes)
         var summary = RequestSummary(request.head)
@@ -211,7 +218,7 @@ extension Connection {
         if let service = settings.plainService {
             return (service.answer(to: request, in: bytes, requestID: summary.id), summary)
         }
-        let source = RequestSource(peer: peer, https: settings.https, certificate: certificate)
+        let source = RequestSource(peer: peer, client: client, certificate: certificate)
         return (settings.router.answer(to: request, in: bytes, requestID: summary.id, from: source), summary)
     }
 
@@ -276,7 +283,7 @@ extension Connection {
     func logEntry() -> AccessLog.Entry {
         let (head, bytes) = (reader.partialHead, reader.requestBytes)
         return AccessLog.Entry(
-            client: settings.https.client(of: head, in: bytes, from: peer)?.description ?? "unix",
+            client: client?.description ?? "unix",
             method: head.method,
             path: settings.router.loggedPath(head, in: bytes),
             minorVersion: head.minorVersion,

@@ -51,6 +51,8 @@ struct Connection: ~Copyable {
     var request = RequestSummary(RequestHead())
     /// When the answering of the current request began; set only if there is an access log.
     var answeringBegan = MonotonicTime.never
+    /// Who sent the current request; set only if the settings say `findsClient`.
+    var client: IPAddress?
     /// The access log's entry for a request that was dropped.
     var droppedEntry: AccessLog.Entry?
     var output: [UInt8] = []
@@ -207,7 +209,7 @@ struct Connection: ~Copyable {
 
     /// Answers a request that is not read further, as the connection's last.
     mutating func endUnread(with response: consuming Response, on context: LoopContext) {
-        if settings.accessLog != nil { answeringBegan = .now }
+        noteBeginning()
         let head = reader.partialHead
         request = RequestSummary(head)
         request.id = context.requestID(head, in: reader.requestBytes, from: peer)

@@ -26,6 +26,8 @@ final class ConnectionSettings {
     let https: HTTPSPolicy
     /// Nil if it is off.
     let accessLog: AccessLog?
+    /// Whether the client's address is needed: for the access log, or by the router.
+    let findsClient: Bool
 
     init(_ settings: Settings, router: RequestRouter, accessLog: AccessLog?) {
         self.router = router
@@ -37,6 +39,7 @@ final class ConnectionSettings {
         https = HTTPSPolicy(
             mode: settings.https.mode, trusted: settings.trustedProxies, publicHost: settings.https.publicHost)
         self.accessLog = accessLog
+        findsClient = accessLog != nil || plainService == nil
     }
 }
 

@@ -42,7 +42,7 @@ package final class BackendAPI {
     func answer(
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
-        let caller = Caller(address: source.address(of: request.head, in: bytes), requestID: requestID)
+        let caller = Caller(address: source.client, requestID: requestID)
         let key: APIKey
         do throws(AccessFailure) {
             key = try find(request.head, in: bytes)

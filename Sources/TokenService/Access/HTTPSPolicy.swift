@@ -190,22 +190,17 @@ package struct HTTPSPolicy: Sendable {
     }
 }
 
-/// Where a request comes from, as far as its connection tells.
+/// Where a request comes from.
 package struct RequestSource: Sendable {
     package let peer: HTTPSPolicy.Peer
-    /// Finds the client's address behind trusted proxies.
-    package let https: HTTPSPolicy
+    /// The client's address, as `HTTPSPolicy.client` finds it; nil for a Unix socket.
+    package let client: IPAddress?
     /// What the client's certificate says; nil without one.
     package let certificate: ClientCertificate?
 
-    package init(peer: HTTPSPolicy.Peer, https: HTTPSPolicy, certificate: ClientCertificate? = nil) {
+    package init(peer: HTTPSPolicy.Peer, client: IPAddress?, certificate: ClientCertificate? = nil) {
         self.peer = peer
-        self.https = https
+        self.client = client
         self.certificate = certificate
-    }
-
-    /// The client's address; nil for a Unix socket.
-    func address(of head: RequestHead, in bytes: Span<UInt8>) -> IPAddress? {
-        https.client(of: head, in: bytes, from: peer)
     }
 }

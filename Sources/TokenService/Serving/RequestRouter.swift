@@ -40,8 +40,7 @@ package final class RequestRouter {
     ) -> Answer {
         let (head, method) = (request.head, request.head.method)
         // Before anything is looked up: otherwise correct guesses would be answered, and guessing not slowed down.
-        let address = guardian.limitsFailures ? source.address(of: head, in: bytes) : nil
-        if guardian.limitsFailures, let refusal = guardian.limited(address) { return .now(refusal) }
+        if let refusal = guardian.limited(source.client) { return .now(refusal) }
         guard service.isKnown(head.path, of: method, in: bytes) else {
             guard let api, APIResource.contains(head.path, in: bytes) else {
                 return service.answer(to: request, in: bytes, requestID: requestID)
@@ -55,7 +54,9 @@ package final class RequestRouter {
         let answer = service.answer(to: request, in: bytes, requestID: requestID)
         guard guardian.limitsFailures, method == .get else { return answer }
         return answer.then { [guardian] answer, _ in
-            if case .now(let response) = answer, response.outcome == .notFound { guardian.noteGuess(from: address) }
+            if case .now(let response) = answer, response.outcome == .notFound {
+                guardian.noteGuess(from: source.client)
+            }
             return answer
         }
     }

@@ -27,7 +27,7 @@ final class UserContract {
         let (parameter, tokenInfo) = service.read(request, in: bytes)
         let uniqueID = UniqueID(parameter, limit: access.uniqueIDLimit)
         if uniqueID == .invalid { return .now(.invalidInput) }
-        let caller = Caller(address: source.address(of: request.head, in: bytes), requestID: requestID)
+        let caller = Caller(address: source.client, requestID: requestID)
         let kept = UserRequest(
             isWrite: request.head.method == .post, caller: caller, uniqueID: uniqueID.text ?? [], tokenInfo: tokenInfo,
             preconditions: try? Preconditions(of: request.head, in: bytes))

@@ -48,6 +48,7 @@ import Testing
             ("GET / HTTP/1.1\r\nHost: a:b\r\n\r\n", .malformedHost),
             ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", .malformedHost),
             ("GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", .malformedHost),
+            ("GET / HTTP/1.1\r\nHost: \(String(repeating: "a", count: 262))\r\n\r\n", .malformedHost),
             ("GET / HTTP/1.1\r\nHost: a%zz\r\n\r\n", .malformedHost),
             ("GET / HTTP/1.1\r\nHost: a%\r\n\r\n", .malformedHost),
             ("GET / HTTP/1.1\r\nHost: a%4\r\n\r\n", .malformedHost),

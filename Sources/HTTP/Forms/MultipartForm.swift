@@ -68,7 +68,7 @@ package struct MultipartForm {
             let isFolded = bytes[Int(line.start)].isSpace
             guard !isFolded, let colon = bytes.firstIndex(of: UInt8(ascii: ":"), in: line.indices) else {
                 // It belongs to the header before it, unchanged and without a line end.
-                if continues { disposition?.append(line, in: bytes) }
+                if continues { for index in line.indices { disposition?.append(bytes[index]) } }
                 continue
             }
             let name = ByteRange(Int(line.start), colon)
@@ -222,11 +222,15 @@ package enum MediaType: Hashable, Sendable {
     }
 
     private static func boundary(in value: ByteRange, of bytes: Span<UInt8>) -> [UInt8]? {
-        let end = Int(value.end)
-        var index = Int(value.start)
-        while !bytes.hasPrefix("boundary", in: index..<end) {
-            index += 1
+        let bytes = bytes.extracting(value.indices)
+        let end = bytes.count
+        var index = 0
+        // The eight letters before the index, in lower case, until they are `boundary`.
+        var letters: UInt64 = 0
+        while letters != 0x626f_756e_6461_7279 {
             guard index < end else { return nil }
+            letters = letters << 8 | UInt64(bytes[index] | 0x20)
+            index += 1
         }
         guard let equals = bytes.firstIndex(of: UInt8(ascii: "="), in: index..<end) else { return nil }
         var start = equals + 1

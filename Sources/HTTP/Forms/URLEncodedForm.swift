@@ -48,13 +48,23 @@ package enum URLEncodedForm {
         let count = parameter.utf8CodeUnitCount
         guard name.count > count else { return .other }
         let start = Int(name.start)
+        // The contract's parameters begin with different letters, so that a name is decoded for one of them at most.
+        var first = bytes[start]
+        if first == UInt8(ascii: "%"), let high = ByteClass.hexValue(bytes[start + 1]),
+            let low = ByteClass.hexValue(bytes[start + 2])
+        {
+            first = high << 4 | low
+        }
+        guard unsafe first == parameter.utf8Start.pointee else { return .other }
         let mayMatch =
             bytes.equals(ByteRange(start, start + count), parameter)
             || bytes.firstIndex(of: UInt8(ascii: "%"), in: start..<min(start + 3 * count, Int(name.end))) != nil
         guard mayMatch else { return .other }
-        var decoded: [UInt8] = []
-        appendDecoded(name, of: bytes, to: &decoded)
-        return ParameterRole(of: decoded, for: parameter)
+        let encoded = bytes.extracting(name.indices)
+        return unsafe withUnsafeTemporaryAllocation(of: UInt8.self, capacity: encoded.count) { room in
+            let decoded = unsafe room.extracting(..<decode(encoded, into: UnsafeMutableRawBufferPointer(room)))
+            return unsafe ParameterRole(of: decoded.span, for: parameter)
+        }
     }
 
     /// Appends the decoded bytes of a name or value.
@@ -126,10 +136,9 @@ package enum ParameterRole: Hashable, Sendable {
     case other
 
     /// - Parameters:
-    ///   - name: A decoded name.
+    ///   - bytes: A decoded name.
     ///   - parameter: The parameter's name.
-    package init(of name: [UInt8], for parameter: StaticString) {
-        let bytes = name.span
+    package init(of bytes: Span<UInt8>, for parameter: StaticString) {
         let count = parameter.utf8CodeUnitCount
         guard bytes.count >= count, bytes.equals(ByteRange(0, count), parameter) else {
             self = .other

@@ -163,7 +163,10 @@ extension Span<UInt8> {
 
     /// Whether a range is a host with an optional port: a name, whose percent signs begin escapes, an IPv4 address, or an IP
     /// literal in brackets (RFC 3986, section 3.2; no user information, which RFC 9110 section 4.2.4 forbids).
+    ///
+    /// A host has at most 255 characters (RFC 3986, section 3.2.2).
     package func isAuthority(_ range: ByteRange) -> Bool {
+        guard range.count <= 255 + ":65535".utf8.count else { return false }
         var index = Int(range.start)
         let end = Int(range.end)
         if index < end && self[index] == UInt8(ascii: "[") {

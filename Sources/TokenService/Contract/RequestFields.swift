@@ -42,12 +42,12 @@ package struct RequestFields {
         case .multipartForm(.some(let boundary)):
             var form = MultipartForm(in: request.body, boundary: boundary)
             while let (name, value) = form.nextField(of: bytes) {
-                switch ParameterRole(of: name, for: Names.uniqueID) {
+                switch ParameterRole(of: name.span, for: Names.uniqueID) {
                 case .parameter: setUniqueID([UInt8](value, in: bytes))
                 case .element: hasUniqueID = false
                 case .other: break
                 }
-                switch ParameterRole(of: name, for: Names.tokenInfo) {
+                switch ParameterRole(of: name.span, for: Names.tokenInfo) {
                 case .parameter: tokenInfo = [UInt8](value, in: bytes)
                 case .element: tokenInfo = nil
                 case .other: break

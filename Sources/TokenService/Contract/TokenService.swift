@@ -88,15 +88,19 @@ package final class TokenService {
     }
 
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
-        if let literal = Self.literalID(request, in: bytes) {
-            if let cached = cachedAnswer(to: bytes.extracting(literal.indices), showsVersion: false) {
-                return .now(cached)
-            }
-            return fetch(StoredRead(id: [UInt8](literal, in: bytes), requestID: requestID, showsVersion: false))
-        }
-        guard let id = UniqueID(read(request, in: bytes).uniqueID).text else {
+        guard let value = RequestFields.uniqueID(in: request.head.query, of: bytes), !value.isEmpty else {
             return .now(.invalidInput)
         }
+        // Most ids need neither decoding nor tag removal, and are looked up in place.
+        if value.count <= UniqueID.limit, bytes.all(value.indices, in: .literal) {
+            if let cached = cachedAnswer(to: bytes.extracting(value.indices), showsVersion: false) {
+                return .now(cached)
+            }
+            return fetch(StoredRead(id: [UInt8](value, in: bytes), requestID: requestID, showsVersion: false))
+        }
+        var decoded: [UInt8] = []
+        URLEncodedForm.appendDecoded(value, of: bytes, to: &decoded)
+        guard let id = UniqueID(decoded).text else { return .now(.invalidInput) }
         return fetch(id, requestID, showsVersion: false)
     }
 
@@ -106,15 +110,6 @@ package final class TokenService {
     func fetch(_ id: [UInt8], _ requestID: RequestID, showsVersion: Bool = true) -> Answer {
         if let cached = cachedAnswer(to: id.span, showsVersion: showsVersion) { return .now(cached) }
         return fetch(StoredRead(id: id, requestID: requestID, showsVersion: showsVersion))
-    }
-
-    /// The range of a GET's id, if the id needs neither decoding nor tag removal: as most do not, it is looked up in place.
-    private static func literalID(_ request: Request, in bytes: Span<UInt8>) -> ByteRange? {
-        guard let id = RequestFields.uniqueID(in: request.head.query, of: bytes), !id.isEmpty,
-            id.count <= UniqueID.limit,
-            bytes.all(id.indices, in: .literal)
-        else { return nil }
-        return id
     }
 
     private func post(_ tokenInfo: [UInt8]?, under uniqueID: [UInt8]?, _ requestID: RequestID) -> Answer {

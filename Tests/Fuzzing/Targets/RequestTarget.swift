@@ -223,6 +223,7 @@ struct RequestModel {
 
     /// RFC 3986, section 3.2, without user information.
     private static func isAuthority(_ text: Text) -> Bool {
+        guard text.count <= 261 else { return false }
         var host = text
         if let colon = text.lastIndex(of: ":"), text[colon...].dropFirst().allSatisfy(\.isDigit),
             !text[..<colon].hasPrefix("[") || text[..<colon].hasSuffix("]")

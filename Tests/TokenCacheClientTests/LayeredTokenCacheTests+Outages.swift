@@ -32,6 +32,29 @@ extension LayeredTokenCacheTests {
         #expect([server.token, disk.information?.token] == ["two", "two"])
     }
 
+    @Test func `a store that has lost everything signs nobody out, and gets the token again`() async throws {
+        for (identity, isKept) in [
+            (.uniqueID("a"), true), (.session { _ in "eyJhbGciOi.J9.a" }, true),
+            // Such a store would not know the session: the app's server has deleted the token.
+            (.session { _ in "tcs_a" }, false),
+        ] as [(RemoteTokenCache.Identity, Bool)] {
+            let (server, disk) = (VersionedServer(), TestStorage())
+            let cache = layered(disk: disk, remote: try remote(identity, server.transport()))
+            try await cache.store(token("one"))
+            server.row.withLock { $0 = VersionedServer.Row() }
+            let session = patientSession(cache: layered(disk: disk, remote: try remote(identity, server.transport())))
+            #expect(try await session.open() == (isKept ? .open : .created))
+            if isKept {
+                try await cache.store(token("two"))
+                #expect(server.token == "two")
+                // Other devices leave a mark when they sign out.
+                try await layered(disk: TestStorage(), remote: remote(identity, server.transport())).clear()
+                #expect(try await session.reload() == .closed)
+            }
+            #expect(disk.information == nil)
+        }
+    }
+
     @Test func `what a proxy or a portal answers ends no write`() async throws {
         let (server, isCaptive) = (VersionedServer(), Locked(true))
         let transport = server.transport()

@@ -19,7 +19,7 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         }
         defer { server.end() }
         // URLSession repeats such a write on a new connection, on Linux without its body.
-        let cache = try remote(server, timeout: .seconds(20))
+        let cache = try remote(server, timeout: .seconds(60))
         _ = try await cache.fetch()
         try await cache.clear()
         let last = try #require(server.requests.last)

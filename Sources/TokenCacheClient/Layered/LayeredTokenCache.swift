@@ -3,7 +3,9 @@ import Foundation
 /// A local cache with a remote one behind it: works without a network, and starts logged in on the next device.
 ///
 /// - **Fetching** asks the server. If this device knows whether there is a token, it waits only a moment for the answer, and
-///   otherwise until it comes. The answer is kept here. Unknown is never taken for none.
+///   otherwise until it comes. The answer is kept here. Unknown is never taken for none: if the server has lost a token without the
+///   mark that a sign-out leaves there, the device keeps it. Only with a session of token-cache's, which an empty store does not
+///   know, is that a removal.
 /// - **Storing and clearing** happen here and are queued in one step, then sent. Without a network the calls return, and what they
 ///   wrote is sent later: by retries, by the next call, or by `synchronize()`, also after a restart.
 /// - **Between devices, the server's versions decide, never clocks.** Each write names the version of the token that this device

@@ -188,7 +188,8 @@ extension RemoteTokenCache {
 
     private func content(of answer: ServerAnswer) -> VersionedToken.Content {
         guard case .found(let text) = answer.content else {
-            return isBySession || answer.isTokenCaches ? .none() : .nothingFound
+            // A store that is empty by mistake, such as on a disk that is not mounted, knows no session either.
+            return isBySession && credential?.text.hasPrefix("tcs_") == true ? .none() : .nothingFound
         }
         do {
             let information = try TokenInformation(text: text)

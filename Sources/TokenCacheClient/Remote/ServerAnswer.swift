@@ -14,9 +14,6 @@ struct ServerAnswer {
     let content: Content
     /// The version of what is there (RFC 9110, section 8.8.3).
     let entityTag: String?
-    /// Whether token-cache has answered, which sends `Retry-After` if it has failed; `token.php` gives the same answer whether
-    /// nothing is stored or it could not be read.
-    let isTokenCaches: Bool
 
     /// The code for an id without a token.
     private static let notFound = "50002"
@@ -50,7 +47,6 @@ struct ServerAnswer {
                 status: response.status, code: Self.code(response) ?? "none", detail: Self.sentence(response))
         }
         entityTag = response.headers["etag"].flatMap { $0.isEmpty ? nil : $0 }
-        isTokenCaches = response.headers["x-request-id"] != nil && response.headers["cache-control"] == "no-store"
         guard let members else {
             throw .unexpectedAnswer(status: 200, "it is not a JSON object")
         }

@@ -4,7 +4,9 @@ import Testing
 @testable import TokenCacheClient
 
 private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600)) throws -> RemoteTokenCache {
-    try RemoteTokenCache(url: server.url(), identity: .session { _ in "tcs_a" }, timeout: timeout)
+    // Schemes may be in capitals (RFC 3986, section 3.1), also where URLSession does not know them.
+    let url = try url("HTTP://127.0.0.1:\(server.port)/token.php")
+    return try RemoteTokenCache(url: url, identity: .session { _ in "tcs_a" }, timeout: timeout)
 }
 
 /// What URLSession does in ways of its own, above all on Linux.
@@ -22,10 +24,9 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         let cache = try remote(server, timeout: .seconds(60))
         _ = try await cache.fetch()
         try await cache.clear()
-        let last = try #require(server.requests.last)
-        #expect(last.hasPrefix("POST") && last.hasSuffix("\r\n\r\ntoken_info=%7B%7D"))
-        // On Linux, the field is called Etag.
-        #expect(last.contains("\r\nIf-Match: \"1\"\r\n"))
+        #expect(server.requests.last?.hasSuffix("\r\n\r\ntoken_info=%7B%7D") == true)
+        // Of the answer's ETag, which is called Etag on Linux.
+        #expect(server.requests.last?.contains("\r\nIf-Match: \"1\"\r\n") == true)
     }
 
     @Test(.timeLimit(.minutes(30)))
@@ -46,14 +47,6 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
         #expect(try await remote(server).fetch() == nil)
     }
 
-    @Test func `a URL may begin with a scheme in capitals`() async throws {
-        let server = try LoopbackServer { _, _ in [LoopbackServer.answer(Answers.found("{}"))] }
-        defer { server.end() }
-        let cache = try RemoteTokenCache(
-            url: url("HTTP://127.0.0.1:\(server.port)/token.php"), identity: .uniqueID("a"), timeout: .seconds(3_600))
-        #expect(try await cache.fetch() == nil)
-    }
-
     #if !canImport(Darwin)
     @Test func `plain requests are not sent through a proxy of the environment`() async throws {
         // The other tests of this process must not find the variables.
@@ -63,14 +56,10 @@ private func remote(_ server: LoopbackServer, timeout: Duration = .seconds(3_600
             for name in ["http_proxy", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"] { unsetenv(name) }
             for name in ["http_proxy", "all_proxy", "ALL_PROXY"] {
                 setenv(name, "http://127.0.0.1:\(proxy.port)", 1)
-                for exempt in ["", "127.0.0.10,localhost"] {
+                for (exempt, isSent) in [("", false), ("127.0.0.10,a", false), ("*", true), ("a, 127.0.0.1", true)] {
                     setenv("no_proxy", exempt, 1)
-                    let error = await #expect(throws: TokenCacheError.self) { try await remote(server).fetch() }
-                    #expect(error?.isPermanent == true && error?.description.contains("no_proxy") == true)
-                }
-                for exempt in ["*", "localhost, 127.0.0.1"] {
-                    setenv("no_proxy", exempt, 1)
-                    #expect(try await remote(server).fetch() == nil)
+                    let found = try? await remote(server).fetchVersion()
+                    #expect((found != nil) == isSent, "\(exempt)")
                 }
                 unsetenv(name)
             }

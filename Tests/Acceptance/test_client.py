@@ -110,6 +110,16 @@ def test_a_sign_out_is_sent_by_whoever_uses_the_device_next(begin):
     assert ben.run("B", "open") == [CACHED]
 
 
+def test_an_empty_store_signs_nobody_out(devices, mode, serve, tmp_path):
+    """Such as on a disk that is not mounted. In mode session, it does not know the session."""
+    _, token = devices.run("A", "login", "token")
+    assert devices.server.stop() == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    devices.server = serve(mode.settings(other))
+    assert devices.run("A", "fetch", "open") == [token, CACHED]
+
+
 # Without the cache of answers, so that each GET reads the database.
 UNCACHED = {"cache": {"max_bytes": 0}, "store": {"timeout": "5s"}}
 

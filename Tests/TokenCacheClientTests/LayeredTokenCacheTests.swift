@@ -77,32 +77,6 @@ import Testing
         await #expect(throws: Trouble.self) { try await layered(disk: TestStorage()).fetch() }
     }
 
-    @Test func `a server that is slow is waited for only a moment, and its answer is kept later`() async throws {
-        let (one, two) = (token("one"), token("two"))
-        try await layered().store(one)
-        try await server.store(two)
-        server.gate.shut()
-        let cache = layered(patience: .zero)
-        #expect(try await cache.fetch() == one)
-        server.gate.open()
-        try await until { disk.information == two }
-    }
-
-    @Test(.timeLimit(.minutes(30)))
-    func `a session opens from the device while the server does not answer, by the defaults`() async throws {
-        let one = token("one")
-        try await layered().store(one)
-        server.gate.shut()
-        // On these clocks, waits shorter than the session's patience end at once, and others never.
-        let cache = LayeredTokenCache(
-            local: LocalTokenCache(disk, user: "a"), remote: server, clock: HastyClock(longest: .seconds(2)))
-        let session = TokenSession(
-            cache: cache, clock: HastyClock(longest: .seconds(2)), now: { [clock] in clock.now })
-        #expect(try await session.open() == .open)
-        #expect(session.currentToken == one)
-        server.gate.open()
-    }
-
     @Test func `a task that is cancelled stops waiting at once`() async throws {
         server.gate.shut()
         let cache = layered()
@@ -210,43 +184,23 @@ import Testing
         #expect(disk.state.withLock { $0.item } == item)
     }
 
-    enum Outage: CaseIterable { case overload, portal, hang }
-
-    @Test(arguments: Outage.allCases)
-    func `the login button of a new device works during an outage, and the server gets the token later`(outage: Outage)
-        async throws
-    {
-        let (server, isOver, gate) = (VersionedServer(), Locked(false), Gate())
-        gate.shut()
-        let transport = server.transport()
-        let cache = layered(
-            remote: try remote(
-                .session { _ in "tcs_a" },
-                ScriptedTransport { request, _ in
-                    if isOver.withLock({ $0 }) { return try await transport.send(request) }
-                    switch outage {
-                    case .overload: return request.answer("", status: 503)
-                    case .portal: return request.answer("<html>")
-                    case .hang:
-                        await gate.pass()
-                        throw Trouble()
-                    }
-                }), patience: .milliseconds(10))
+    @Test(arguments: [nil, TokenCacheError.unavailable(status: 503, retryAfter: nil)])
+    func `the login button of a new device works during an outage, and the server gets the token later`(
+        error: TokenCacheError?
+    ) async throws {
+        if let error { server.fail(true, error) } else { server.gate.shut() }
+        let cache = layered(patience: .milliseconds(10))
         let session = patientSession(cache: cache, now: { [clock] in clock.now })
         // At the start, and the user does not wait for its end.
         let silent = Task { try await session.open(patience: .milliseconds(10)) }
-        try await until { await session.opening != nil }
+        if error == nil { await server.gate.reached() }
         #expect(try await session.open(patience: .milliseconds(10)) { self.token("one") } == .open)
-        await #expect(throws: TokenCacheError.self) { try await silent.value }
+        _ = await silent.result
         #expect(disk.information?.token == "one")
-        isOver.withLock { $0 = true }
-        gate.open()
-        try await until {
-            // The request that hangs fails first.
-            try? await cache.synchronize()
-            return server.token == "one"
-        }
-        #expect(session.state == .open)
+        server.fail(false)
+        server.gate.open()
+        try await cache.synchronize()
+        #expect(server.information?.token == "one")
     }
 
     // MARK: - Writing

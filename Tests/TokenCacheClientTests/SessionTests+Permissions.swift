@@ -91,25 +91,23 @@ extension SessionTests {
     @Test func `a forced refresh begins after the call`() async throws {
         let session = session(MemoryCache(token(expires: 10, clock)))
         try await session.open()
-        let (gates, calls) = ([Gate(), Gate()], Locked(0))
+        let gates = [Gate(), Gate()]
         for gate in gates { gate.shut() }
-        let refresh: TokenSession.Refresh = { [clock] _ in
-            let number = calls.withLock { calls in
-                calls += 1
-                return calls
+        let tasks = (0..<4).map { index in
+            Task { [clock] in
+                if index > 0 { await gates[0].reached() }
+                return try await session.token(forcingRefresh: index > 0) { _ in
+                    await gates[min(index, 1)].pass()
+                    return token("\(min(index, 1))", clock)
+                }.token
             }
-            await gates[number - 1].pass()
-            return token("\(number)", clock)
         }
-        let earlier = Task { try await session.token(refresh: refresh) }
-        await gates[0].reached()
-        let forced = (0..<3).map { _ in Task { try await session.token(forcingRefresh: true, refresh: refresh) } }
         try await until { await session.refreshing?.waiters == 4 }
         gates[0].open()
-        #expect(try await earlier.value.token == "1")
+        #expect(try await tasks[0].value == "0")
         // Those that waited for the first share the second.
         try await until { await session.refreshing?.waiters == 3 }
         gates[1].open()
-        for task in forced { #expect(try await task.value.token == "2") }
+        for task in tasks.dropFirst() { #expect(try await task.value == "1") }
     }
 }

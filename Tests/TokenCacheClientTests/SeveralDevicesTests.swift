@@ -222,17 +222,6 @@ private final class Device {
         #expect(try await session.signOut())
     }
 
-    @Test func `a session does not bring back a login that another one has ended on the device`() async throws {
-        let local = LocalTokenCache(.memory, user: "a")
-        let (app, widget) = (patientSession(cache: local), patientSession(cache: local))
-        try await app.open { TokenInformation(token: "one") }
-        try await widget.open()
-        try await app.signOut()
-        _ = try await widget.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
-        try await until { if widget.state == .closed { true } else { try await local.fetch() != nil } }
-        #expect(try await local.fetch() == nil)
-    }
-
     @Test func `a session does not end for a login that was replaced before it was stored`() async throws {
         let local = LocalTokenCache(.memory, user: "a")
         let session = patientSession(cache: local)

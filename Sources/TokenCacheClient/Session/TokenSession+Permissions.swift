@@ -44,13 +44,4 @@ extension TokenSession {
     private func passRefresh() async {
         while let refreshing, !Task.isCancelled { _ = try? await refreshing.value() }
     }
-
-    /// Replaces the token by another device's, if that is accepted.
-    func replace(withOther other: TokenInformation) {
-        if accepts(other) { return replace(with: other) }
-        let missing = permissions.subtracting(other.permissions)
-        if missing.isEmpty || other == rejected { return }
-        rejected = other
-        broadcast.tell(.permissionsMissing(missing))
-    }
 }

@@ -2,7 +2,8 @@ public import Foundation
 
 /// The life of a login: opens from a cached token or by asking the user, keeps the token fresh, ends, and can be opened again.
 ///
-/// An app needs one object as long as it runs. Usable from any task. A cancelled task stops waiting at once, except in `adopt`.
+/// An app needs one object as long as it runs. Usable from any task. A cancelled task stops waiting at once, except
+/// for the storing of what `adopt`, `extend` and `updatePermissions` have taken over.
 public actor TokenSession {
     /// Obtains a token by asking the user.
     ///
@@ -310,53 +311,6 @@ public actor TokenSession {
     func accepts(_ cached: TokenInformation) -> Bool {
         (appID == nil || cached.appID == nil || cached.appID == appID)
             && permissions.isSubset(of: cached.permissions) && !cached.isExpired(at: now() - leeway)
-    }
-
-    // MARK: - Reloading
-
-    /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
-    /// if the user has signed out there.
-    ///
-    /// - Returns: The new state.
-    /// - Throws: What the cache throws, and nothing changes; `TokenSessionError.notOpen`.
-    @discardableResult
-    public func reload() async throws -> State {
-        guard state.isOpen else { throw TokenSessionError.notOpen(state) }
-        // What another process of the device has stored shows at once, however slow the server is.
-        await takeOverKnown()
-        guard let before = currentToken else { return state }
-        let cached = try await Outcome { [writes, cache] in
-            await writes.finish()
-            return try await cache.fetch()
-        }.value()
-        takeOver(cached, from: before)
-        return state
-    }
-
-    /// Does the same when the cache has learned something from its server.
-    private func catchUp() async {
-        // These come first.
-        _ = try? await opening?.outcome.value()
-        _ = try? await refreshing?.value()
-        await takeOverKnown()
-    }
-
-    private func takeOverKnown() async {
-        guard let cache = cache as? LayeredTokenCache else { return }
-        await writes.finish()
-        guard let before = currentToken, let known = try? await cache.record() else { return }
-        takeOver(known.information, from: before)
-    }
-
-    private func takeOver(_ cached: TokenInformation?, from before: TokenInformation) {
-        // What was fetched is older than a login, a refresh or an end that came meanwhile.
-        guard state.isOpen, currentToken == before, isLoginCached else { return }
-        guard refreshing == nil, cachingError == nil else { return }
-        if let cached {
-            if cached != before { replace(withOther: cached) }
-        } else {
-            end(.signedOutElsewhere)
-        }
     }
 
     // MARK: - Closing

@@ -1,0 +1,55 @@
+extension TokenSession {
+    /// Compares the token of an open session with the cache: adopts one that another device has stored, and closes the session
+    /// if the user has signed out there.
+    ///
+    /// - Returns: The new state.
+    /// - Throws: What the cache throws, and nothing changes; `TokenSessionError.notOpen`.
+    @discardableResult
+    public func reload() async throws -> State {
+        guard state.isOpen else { throw TokenSessionError.notOpen(state) }
+        // What another process of the device has stored shows at once, however slow the server is.
+        await takeOverKnown()
+        guard let before = currentToken else { return state }
+        let cached = try await Outcome { [writes, cache] in
+            await writes.finish()
+            return try await cache.fetch()
+        }.value()
+        takeOver(cached, from: before)
+        return state
+    }
+
+    /// Does the same when the cache has learned something from its server.
+    func catchUp() async {
+        // These come first.
+        _ = try? await opening?.outcome.value()
+        _ = try? await refreshing?.value()
+        await takeOverKnown()
+    }
+
+    private func takeOverKnown() async {
+        guard let cache = cache as? LayeredTokenCache else { return }
+        await writes.finish()
+        guard let before = currentToken, let known = try? await cache.record() else { return }
+        takeOver(known.information, from: before)
+    }
+
+    private func takeOver(_ cached: TokenInformation?, from before: TokenInformation) {
+        // What was fetched is older than a login, a refresh or an end that came meanwhile.
+        guard state.isOpen, currentToken == before, isLoginCached else { return }
+        guard refreshing == nil, cachingError == nil else { return }
+        if let cached {
+            if cached != before { replace(withOther: cached) }
+        } else {
+            end(.signedOutElsewhere)
+        }
+    }
+
+    /// Replaces the token by another device's, if that is accepted.
+    func replace(withOther other: TokenInformation) {
+        if accepts(other) { return replace(with: other) }
+        let missing = permissions.subtracting(other.permissions)
+        if missing.isEmpty || other == rejected { return }
+        rejected = other
+        broadcast.tell(.permissionsMissing(missing))
+    }
+}

@@ -71,8 +71,7 @@ import Testing
                     for other in others {
                         var bytes = [UInt8](repeating: other, count: length)
                         bytes.replaceSubrange(place..<place + 1, with: escape.utf8)
-                        var decoded: [UInt8] = []
-                        URLEncodedForm.appendDecoded(ByteRange(0, bytes.count), of: bytes.span, to: &decoded)
+                        let decoded = URLEncodedForm.decoded(ByteRange(0, bytes.count), of: bytes.span)
                         #expect(decoded == Self.decoded(bytes), "\(escape) at \(place) of \(length) times \(other)")
                     }
                 }

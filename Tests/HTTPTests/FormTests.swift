@@ -8,8 +8,7 @@ private func whole(_ bytes: [UInt8]) -> ByteRange { ByteRange(0, bytes.count) }
         let bytes = Array(text.utf8)
         var pairs: [String] = []
         URLEncodedForm.forEachPair(in: whole(bytes), of: bytes.span, from: source) { name, value in
-            var decoded: [UInt8] = []
-            URLEncodedForm.appendDecoded(value, of: bytes.span, to: &decoded)
+            let decoded = URLEncodedForm.decoded(value, of: bytes.span)
             pairs.append("\(bytes.span.text(name))=\(String(decoding: decoded, as: UTF8.self))")
         }
         return pairs

@@ -21,22 +21,6 @@ import TokenStore
         }
     }
 
-    @Test("the room of a far too long id is given back")
-    func longID() throws {
-        var fields = RequestFields()
-        func read(_ id: String) throws -> Int {
-            let type = "Content-Type: application/x-www-form-urlencoded"
-            let body = "unique_id=\(id)"
-            let reader = RequestReader(
-                reading:
-                    "POST /token HTTP/1.1\r\nHost: a\r\n\(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
-            let id = fields.read(reader.request, in: reader.requestBytes, readsJSON: false).uniqueID
-            return try #require(id).capacity
-        }
-        #expect(try read(String(repeating: "a", count: 100_000)) >= 100_000)
-        #expect(try read("anna") <= 4 * UniqueID.limit)
-    }
-
     @Test(
         "an answer is cached under the id that was fetched, however the query spells it",
         arguments: 0..<20 as Range<UInt64>)

@@ -67,18 +67,20 @@ package enum URLEncodedForm {
         }
     }
 
-    /// Appends the decoded bytes of a name or value.
-    package static func appendDecoded(_ range: ByteRange, of bytes: Span<UInt8>, to decoded: inout [UInt8]) {
+    /// The decoded bytes of a name or value.
+    package static func decoded(_ range: ByteRange, of bytes: Span<UInt8>) -> [UInt8] {
         let isPlain =
             bytes.firstIndex(of: UInt8(ascii: "%"), in: range.indices) == nil
             && bytes.firstIndex(of: UInt8(ascii: "+"), in: range.indices) == nil
-        if isPlain { return decoded.append(range, in: bytes) }
+        if isPlain { return [UInt8](range, in: bytes) }
         let encoded = bytes.extracting(range.indices)
+        var decoded: [UInt8] = []
         decoded.append(addingCapacity: encoded.count) { output in
             unsafe output.withUnsafeMutableBufferPointer { room, count in
                 unsafe count = decode(encoded, into: UnsafeMutableRawBufferPointer(room))
             }
         }
+        return decoded
     }
 
     /// Decodes into a buffer that is at least as long, and returns how many bytes were written.

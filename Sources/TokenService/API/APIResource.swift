@@ -108,9 +108,7 @@ enum APIResource: Hashable {
         URLEncodedForm.forEachPair(in: query, of: bytes, from: .query) { name, found in
             if URLEncodedForm.role(of: name, in: bytes, for: "user") == .parameter { value = found }
         }
-        var user: [UInt8] = []
-        if let value { URLEncodedForm.appendDecoded(value, of: bytes, to: &user) }
-        return try checked(user)
+        return try checked(value.map { URLEncodedForm.decoded($0, of: bytes) } ?? [])
     }
 
     /// Returns a user that would be stored as it is; refuses any other.

@@ -1,37 +1,19 @@
 package import HTTP
 import JSON
 
-/// Reads the contract's two parameters from a request, decoded but not yet checked.
+/// The contract's two parameters in a request, decoded but not yet checked; nil for a missing one.
 ///
 /// They come from the query and, in a POST, from the body, which takes precedence. Of equal names in one source the last counts.
 /// If that is an array (`unique_id[]`), which the contract does not accept, the parameter is missing.
-///
-/// One instance is reused, so that most requests need no allocation.
 package struct RequestFields {
-    private var uniqueIDBytes: [UInt8] = []
-    private var hasUniqueID = false
-    private var tokenInfo: [UInt8]?
+    package private(set) var uniqueID: [UInt8]?
+    package private(set) var tokenInfo: [UInt8]?
 
-    package init() {}
-
-    /// Returns a request's parameters; nil for a missing one.
-    ///
     /// - Parameters:
     ///   - request: The request.
     ///   - bytes: The request's bytes.
     ///   - readsJSON: Whether an `application/json` body counts.
-    package mutating func read(
-        _ request: Request, in bytes: Span<UInt8>, readsJSON: Bool
-    ) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
-        hasUniqueID = false
-        // While a former id is in use, the next one gets new memory of the same size: not of that of a far too long id.
-        if uniqueIDBytes.capacity > 4 * UniqueID.limit { uniqueIDBytes = [] }
-        readFields(request, in: bytes, readsJSON: readsJSON)
-        // The token info is not kept here, as it may be large.
-        return (hasUniqueID ? uniqueIDBytes : nil, tokenInfo.take())
-    }
-
-    private mutating func readFields(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
+    package init(_ request: Request, in bytes: Span<UInt8>, readsJSON: Bool) {
         readURLEncoded(request.head.query, of: bytes, from: .query)
         guard request.head.method == .post, !request.body.isEmpty, let contentType = request.head.fields.contentType
         else {
@@ -43,8 +25,8 @@ package struct RequestFields {
             var form = MultipartForm(in: request.body, boundary: boundary)
             while let (name, value) = form.nextField(of: bytes) {
                 switch ParameterRole(of: name.span, for: Names.uniqueID) {
-                case .parameter: setUniqueID([UInt8](value, in: bytes))
-                case .element: hasUniqueID = false
+                case .parameter: uniqueID = [UInt8](value, in: bytes)
+                case .element: uniqueID = nil
                 case .other: break
                 }
                 switch ParameterRole(of: name.span, for: Names.tokenInfo) {
@@ -55,7 +37,7 @@ package struct RequestFields {
             }
         case .json where readsJSON:
             guard let body = JSONBody(request.body, of: bytes) else { return }
-            if let uniqueID = body.uniqueID { setUniqueID(uniqueID) }
+            uniqueID = body.uniqueID ?? uniqueID
             tokenInfo = body.tokenInfo ?? tokenInfo
         case .multipartForm(nil), .json, .other: break
         }
@@ -85,6 +67,15 @@ package struct RequestFields {
             case .other: break
             }
         }
+
+        /// Replaces what an earlier source had; only the last value is decoded.
+        func replace(_ parameter: inout [UInt8]?, of bytes: Span<UInt8>) {
+            switch self {
+            case .none: break
+            case .value(let value): parameter = URLEncodedForm.decoded(value, of: bytes)
+            case .array: parameter = nil
+            }
+        }
     }
 
     private mutating func readURLEncoded(
@@ -95,28 +86,8 @@ package struct RequestFields {
             lastID.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.uniqueID))
             lastInfo.note(value, as: URLEncodedForm.role(of: name, in: bytes, for: Names.tokenInfo))
         }
-        // Only the last value is decoded.
-        switch lastID {
-        case .none: break
-        case .array: hasUniqueID = false
-        case .value(let id):
-            hasUniqueID = true
-            uniqueIDBytes.removeAll(keepingCapacity: true)
-            URLEncodedForm.appendDecoded(id, of: bytes, to: &uniqueIDBytes)
-        }
-        switch lastInfo {
-        case .none: break
-        case .array: tokenInfo = nil
-        case .value(let info):
-            var decoded: [UInt8] = []
-            URLEncodedForm.appendDecoded(info, of: bytes, to: &decoded)
-            tokenInfo = decoded
-        }
-    }
-
-    private mutating func setUniqueID(_ bytes: [UInt8]) {
-        uniqueIDBytes = bytes
-        hasUniqueID = true
+        lastID.replace(&uniqueID, of: bytes)
+        lastInfo.replace(&tokenInfo, of: bytes)
     }
 
     private enum Names {

@@ -16,13 +16,9 @@ package final class TokenService {
     private let report: (StoreError, _ requestID: RequestID) -> Void
     /// Called when the store is read because the answer is not cached.
     private let noteRead: () -> Void
-    /// Reused for the parameters of each request.
-    ///
-    /// Swapped out while it is used: a property of a class that changes without a call in between needs no exclusivity check.
-    private var fields = RequestFields()
     /// The last answer from the cache; its memory is reused for the next one once it has been sent.
     ///
-    /// Swapped out while it is used, like `fields`.
+    /// Swapped out while it is used: a property of a class that changes without a call in between needs no exclusivity check.
     private var answerBuffer: [UInt8] = []
 
     /// - Parameters:
@@ -62,8 +58,8 @@ package final class TokenService {
         switch request.head.method {
         case .get: return get(request, in: bytes, requestID)
         case .post:
-            let (uniqueID, tokenInfo) = read(request, in: bytes)
-            return post(tokenInfo, under: uniqueID, requestID)
+            let fields = read(request, in: bytes)
+            return post(fields.tokenInfo, under: fields.uniqueID, requestID)
         case .head: return .now(Response(body: []))
         case .put, .patch, .delete, .options, .trace, .connect, .other:
             return .now(.unsupportedMethod([UInt8](request.head.methodName, in: bytes)))
@@ -80,11 +76,8 @@ package final class TokenService {
 
     // MARK: - Methods
 
-    func read(_ request: Request, in bytes: Span<UInt8>) -> (uniqueID: [UInt8]?, tokenInfo: [UInt8]?) {
-        var fields = RequestFields()
-        swap(&fields, &self.fields)
-        defer { swap(&fields, &self.fields) }
-        return fields.read(request, in: bytes, readsJSON: readsJSON)
+    func read(_ request: Request, in bytes: Span<UInt8>) -> RequestFields {
+        RequestFields(request, in: bytes, readsJSON: readsJSON)
     }
 
     private func get(_ request: Request, in bytes: Span<UInt8>, _ requestID: RequestID) -> Answer {
@@ -98,9 +91,7 @@ package final class TokenService {
             }
             return fetch(StoredRead(id: [UInt8](value, in: bytes), requestID: requestID, showsVersion: false))
         }
-        var decoded: [UInt8] = []
-        URLEncodedForm.appendDecoded(value, of: bytes, to: &decoded)
-        guard let id = UniqueID(decoded).text else { return .now(.invalidInput) }
+        guard let id = UniqueID(URLEncodedForm.decoded(value, of: bytes)).text else { return .now(.invalidInput) }
         return fetch(id, requestID, showsVersion: false)
     }
 

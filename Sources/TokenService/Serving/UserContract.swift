@@ -24,15 +24,16 @@ final class UserContract {
         to request: Request, in bytes: Span<UInt8>, _ requestID: RequestID, from source: RequestSource
     ) -> Answer {
         let now = service.handle.unixTime
-        let (parameter, tokenInfo) = service.read(request, in: bytes)
-        let uniqueID = UniqueID(parameter, limit: access.uniqueIDLimit)
+        let fields = service.read(request, in: bytes)
+        let uniqueID = UniqueID(fields.uniqueID, limit: access.uniqueIDLimit)
         if uniqueID == .invalid { return .now(.invalidInput) }
         let caller = Caller(address: source.client, requestID: requestID)
         let kept = UserRequest(
-            isWrite: request.head.method == .post, caller: caller, uniqueID: uniqueID.text ?? [], tokenInfo: tokenInfo,
-            preconditions: try? Preconditions(of: request.head, in: bytes))
+            isWrite: request.head.method == .post, caller: caller, uniqueID: uniqueID.text ?? [],
+            tokenInfo: fields.tokenInfo, preconditions: try? Preconditions(of: request.head, in: bytes))
         let finding = access.find(
-            kept.uniqueID.span, isPresent: parameter != nil, request.head, in: bytes, from: source, sessions, at: now)
+            kept.uniqueID.span, isPresent: fields.uniqueID != nil, request.head, in: bytes, from: source, sessions,
+            at: now)
         return switch finding {
         case .user(let grant): perform(kept, for: grant)
         case .session(let lookup): find(lookup, for: kept)

@@ -108,7 +108,13 @@ final class TestStorage: LocalStorage {
     static let full = TokenCacheError.storage(operation: "write", code: 28)
 
     let state = Locked(State())
+    let isRefreshing = Locked(false)
+    private let device = UUID().uuidString
     private let turn = NSRecursiveLock()
+
+    func lockRefreshes() -> RefreshLock? {
+        RefreshLock(isRefreshing, device: device)
+    }
 
     private func change(_ error: KeyPath<State, TokenCacheError?>, _ change: (inout State) -> Void)
         throws(TokenCacheError)

@@ -172,10 +172,7 @@ import Testing
         let text = #"{"com.facebook.sdk:TokenInformationTokenKey":"one"}"#
         server.row.withLock { $0 = VersionedServer.Row(text: text, version: 7) }
         let (one, base) = (token("one"), hasVersions ? .version(#""7""#) : TokenBase(contentOf: text))
-        try await LocalTokenCache(disk, user: "a").update { record in
-            record = LocalRecord(one, base: base)
-            record?.refreshingUntil = one.refreshDate
-        }
+        try await LocalTokenCache(disk, user: "a").update { $0 = LocalRecord(one, base: base) }
         let item = disk.state.withLock { $0.item }
         let cache = layered(remote: try remote(.session { _ in "tcs_a" }, server.transport()))
         let session = patientSession(cache: cache)

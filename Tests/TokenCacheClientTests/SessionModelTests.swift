@@ -21,7 +21,8 @@ private struct Model {
     var state = TokenSession.State.created
     var held: TokenInformation?
     var isUncached = false
-    var isRefused = false
+    var refused: String?
+    var isRefused: Bool { held != nil && held?.token == refused }
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
     var isFailing = false
@@ -54,7 +55,7 @@ private struct Model {
 
     func isAccepted(_ token: TokenInformation?) -> Bool {
         guard let token, let expiration = token.expirationDate else { return false }
-        return token.permissions.contains("email") && expiration > clock.now - 300
+        return token.permissions.contains("email") && expiration > clock.now - 300 && token.token != refused
     }
 
     // MARK: - Steps
@@ -145,11 +146,12 @@ private struct Model {
             case 1: { _ in throw Trouble() }
             default: { [new] _ in new }
             }
-        let isRefused = chance(10)
-        if isRefused, let held {
+        if chance(10), let held {
             await session.invalidate(held)
-            self.isRefused = true
+            refused = held.token
         }
+        let isRefused = isRefused
+        let (elsewhere, wasUncached) = (cache.information, isUncached)
         let result: Result<TokenInformation, any Error>
         do {
             result = .success(try await session.token(forcingRefresh: isForced, refresh: refresh))
@@ -160,7 +162,7 @@ private struct Model {
             #expect(throws: TokenSessionError.notOpen(before)) { try result.get() }
             return
         }
-        if new.permissions.isEmpty { new.permissions = old.permissions }
+        var exchanged = old
         let session = session
         try await until { await session.refreshing == nil }
         // The attempt to cache again is settled before anything else is looked at.
@@ -169,11 +171,29 @@ private struct Model {
             lastCaching = time
             if !isFailing { isUncached = false }
         }
-        let isUrgent = expiration <= time + 60 || isForced || self.isRefused
+        let isUrgent = expiration <= time + 60 || isForced || isRefused
         let isDue =
             time.timeIntervalSince(old.refreshDate ?? time) > 86_400 && time.timeIntervalSince(lastRefresh) > 3_600
+        // What another device has left counts, unless the token could not be cached.
+        if kind > 0, isUrgent || isDue, !isFailing, !wasUncached, elsewhere?.token != old.token {
+            guard let elsewhere else {
+                if isUrgent {
+                    #expect(throws: TokenSessionError.closed) { try result.get() }
+                } else {
+                    #expect(try result.get() == old)
+                }
+                return ended(.closed)
+            }
+            if isAccepted(elsewhere), !isForced, elsewhere.expirationDate ?? time > time + 60 {
+                #expect(try result.get() == (isUrgent ? elsewhere : old))
+                (state, held, lastRefresh, refused) = (.openTokenExtended, elsewhere, time, nil)
+                return
+            }
+            exchanged = elsewhere
+        }
+        if new.permissions.isEmpty { new.permissions = exchanged.permissions }
         switch kind {
-        case 0 where expiration <= time - 300 || self.isRefused:
+        case 0 where expiration <= time - 300 || isRefused:
             #expect(throws: TokenSessionError.expired) { try result.get() }
         case 0: #expect(try result.get() == old)
         case _ where !isUrgent && !isDue: #expect(try result.get() == old)
@@ -183,7 +203,7 @@ private struct Model {
         default:
             #expect(try result.get() == (isUrgent ? new : old))
             (state, held, lastRefresh, lastCaching, isUncached) = (.openTokenExtended, new, time, time, isFailing)
-            self.isRefused = false
+            refused = nil
             if !isFailing { #expect(cache.information == new) }
         }
         let isUncached = isUncached
@@ -199,7 +219,7 @@ private struct Model {
             if cache.information == nil {
                 ended(.closed)
             } else if isAccepted(cache.information), cache.information != held {
-                (state, held, isRefused) = (.openTokenExtended, cache.information, false)
+                (state, held, refused) = (.openTokenExtended, cache.information, nil)
             }
         } catch {
             #expect(before.isOpen ? isFailing : error as? TokenSessionError == .notOpen(before))
@@ -207,7 +227,7 @@ private struct Model {
     }
 
     private mutating func ended(_ next: TokenSession.State) {
-        (state, held, isUncached, isRefused) = (next, nil, false, false)
+        (state, held, isUncached) = (next, nil, false)
         (lastRefresh, lastCaching) = (.distantPast, .distantPast)
     }
 
@@ -233,6 +253,7 @@ private struct Model {
         for (before, after) in zip(states, states.dropFirst()) { #expect(table[before]?.contains(after) == true) }
         seen = Self.listen(session)
         ended(.created)
+        refused = nil
     }
 }
 

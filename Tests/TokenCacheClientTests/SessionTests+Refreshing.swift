@@ -91,14 +91,14 @@ extension SessionTests {
         let cache = MemoryCache(token(expires: 10, clock))
         let session = session(cache)
         try await session.open()
-        cache.gate.shut()
+        cache.storing.shut()
         let new = token("new", clock)
         #expect(try await session.token(refresh: { _ in new }) == new)
-        await cache.gate.reached()
+        await cache.storing.reached()
         // Closing waits for it: the token before may be used up.
         let closing = Task { await session.close() }
         try await until { session.state == .closed }
-        cache.gate.open()
+        cache.storing.open()
         await closing.value
         #expect(cache.information == new)
     }
@@ -130,11 +130,22 @@ extension SessionTests {
         gate.open()
         for task in tasks { #expect(try await task.value.token == "new 1") }
         #expect(calls.withLock { $0 } == 1)
-        // A process that was killed while it refreshed, a minute ago.
-        try await LocalTokenCache(.directory(folder), user: "a").update {
-            $0?.refreshingUntil = Date() - 1
-        }
-        #expect(try await sessions[0].token(forcingRefresh: true, refresh: refresh).token == "new 2")
+        // A process that is killed while it refreshes.
+        guard FileManager.default.isExecutableFile(atPath: "/usr/bin/flock") else { return }
+        let other = Process()
+        other.executableURL = URL(filePath: "/usr/bin/flock")
+        let lock = folder.appending(path: ".refresh-" + SHA256.hexadecimal("a").prefix(2)).path
+        other.arguments = ["--no-fork", lock, "cat"]
+        let (input, output) = (Pipe(), Pipe())
+        (other.standardInput, other.standardOutput) = (input, output)
+        try other.run()
+        try input.fileHandleForWriting.write(contentsOf: Data("held".utf8))
+        #expect(output.fileHandleForReading.availableData == Data("held".utf8))
+        let waiting = Task { try await sessions[0].token(forcingRefresh: true, refresh: refresh) }
+        try await until { await sessions[0].refreshing?.waiters == 1 }
+        #expect(calls.withLock { $0 } == 1)
+        kill(other.processIdentifier, SIGKILL)
+        #expect(try await waiting.value.token == "new 2")
     }
 
     @Test func `what happens is told, with its values`() async throws {
@@ -288,7 +299,7 @@ extension SessionTests {
     @Test func `a refresh that waits for another process's when the session ends does not begin`() async throws {
         let local = LocalTokenCache(.memory, user: "a")
         try await local.store(token(expires: 10, clock))
-        try await local.update { $0?.refreshingUntil = Date() + 60 }
+        let other = try #require(await local.lockRefreshes { false })
         let calls = Locked(0)
         weak var ended: TokenSession?
         do {
@@ -305,11 +316,11 @@ extension SessionTests {
             await session.close()
             await #expect(throws: TokenSessionError.closed) { try await waiting.value }
         }
-        // The other process has failed. The session's task ends after that, and is the last that holds the session.
-        await local.endRefresh()
+        // The session's task is the last that holds the session.
         try await until { ended == nil }
+        other.release()
         #expect(calls.withLock { $0 } == 0)
-        #expect(try await local.record()?.refreshingUntil == nil)
+        #expect(await local.lockRefreshes { false } != nil)
     }
 
     @Test func `a sign-out waits for a store that takes longer`() async throws {
@@ -326,7 +337,7 @@ extension SessionTests {
         for _ in 0..<100 { await Task.yield() }
         cache.storing.open()
         _ = try await closing.value
-        #expect(cache.done == ["fetch", "store", "clear"])
+        #expect(cache.done == ["fetch", "fetch", "store", "clear"])
         #expect(cache.information == nil)
     }
 

@@ -149,7 +149,7 @@ private final class Device {
         if isAdopted {
             try await session.adopt(TokenInformation(token: "new"))
         } else {
-            _ = try await session.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
+            _ = try? await session.token(forcingRefresh: true) { _ in TokenInformation(token: "new") }
         }
         try await until { session.state == .closed || server.row.withLock { $0.text }?.contains("new") == true }
         #expect(session.state == .closed)
@@ -413,6 +413,7 @@ private final class Device {
         func write(_ item: Data) throws(TokenCacheError) { try own.write(item) }
         func remove() throws(TokenCacheError) { try own.remove() }
         func all() -> [any LocalStorage] { others }
+        func lockRefreshes() -> RefreshLock? { own.lockRefreshes() }
         func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
             try own.exclusively(body)
         }

@@ -34,6 +34,7 @@ private final class ContestedDisk: LocalStorage {
     func write(_ item: Data) throws(TokenCacheError) { try disk.write(item) }
     func remove() throws(TokenCacheError) { try disk.remove() }
     func all() -> [any LocalStorage] { [disk] }
+    func lockRefreshes() -> RefreshLock? { disk.lockRefreshes() }
 }
 
 /// Two processes of one device, such as an app and its extension.

@@ -202,8 +202,9 @@ extension LayeredTokenCache {
             // A login that came after the sign-out stands.
             return !(login.map(ended.contains) ?? false) && (isNewLogin || record.base == .anything)
         case .token(let found):
-            // This device's own.
+            // This device's own, or what it has seen.
             if write.replaced.contains(SHA256.hexadecimal(found.token)) { return true }
+            if write.replaced.contains(SHA256.hexadecimal(found.text)) { return true }
             let isOfKnownLogin = found.loginID.map(write.logins.contains)
             // A sign-out does not end a login that its device did not know.
             if record.information == nil { return isOfKnownLogin ?? true || record.base == .anything }

@@ -190,8 +190,15 @@ public actor LayeredTokenCache: TokenCaching {
         }
         // The server may have failed without saying so, so the token is kept.
         if answer.isUnexplained, let information = known?.information { return information }
+        return await keep(answer, after: known)
+    }
+
+    /// Keeps what the server has answered; if it cannot be saved, the next fetch asks again.
+    ///
+    /// - Returns: The token that counts now.
+    @discardableResult
+    func keep(_ answer: VersionedToken, after known: LocalRecord?) async -> TokenInformation? {
         let new = LocalRecord(answer.information, base: answer.base)
-        // If this cannot be saved, the next fetch asks again.
         try? await change(isKept: false) { record in
             // The answer is older than what was written meanwhile, here or by another process.
             let isAsBefore = record.map { $0.isSame(as: known) } ?? (known == nil)
@@ -251,7 +258,8 @@ public actor LayeredTokenCache: TokenCaching {
                 return refusal != nil
             }
             if isRefused { return }
-            let write = LocalRecord.Write(id: id, credential: credential, after: record)
+            let write = LocalRecord.Write(
+                id: id, credential: credential, after: record, continuedBy: isContinued ? information : nil)
             record = LocalRecord(information, base: record?.base ?? .anything, write: write)
         }
         saving.insert(id)

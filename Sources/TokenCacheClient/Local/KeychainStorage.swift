@@ -59,9 +59,17 @@ struct KeychainStorage: LocalStorage {
         }
     }
 
-    /// Takes turns by a lock file: in the container of the group, if it is an app group (`group.…`), otherwise in the process's
-    /// own folder, where only its own tasks use it.
+    func lockRefreshes() throws(TokenCacheError) -> RefreshLock? {
+        try RefreshLock.file(in: lockFolder, hashOfUser: SHA256.hexadecimal(account))
+    }
+
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
+        try PrivateFile.exclusively(in: lockFolder, body)
+    }
+
+    /// Where the lock files are: in the container of the group, if it is an app group (`group.…`), otherwise in the process's
+    /// own folder, where only its own tasks use them.
+    private var lockFolder: URL {
         let manager = FileManager.default
         var folder = manager.temporaryDirectory.appending(path: "TokenCacheClient")
         // macOS returns a container for any other name too, which the app may not be allowed to use.
@@ -71,7 +79,7 @@ struct KeychainStorage: LocalStorage {
             let shared = container.appending(path: "Library/Caches/TokenCacheClient")
             if (try? PrivateFile.makeFolder(shared)) != nil { folder = shared }
         }
-        return try PrivateFile.exclusively(in: folder, body)
+        return folder
     }
 
     private static func find(_ query: [CFString: Any], _ more: [CFString: Any]) throws(TokenCacheError) -> CFTypeRef? {

@@ -12,8 +12,9 @@ struct LocalRecord: Sendable {
     var base = TokenBase.anything
     /// The last write of this device, if the server does not have it: the token, or that there is none.
     var write: Write?
-    /// Until when one of the sessions that share the item refreshes the token, and the others wait.
-    var refreshingUntil: Date?
+
+    /// The hash of a token that an API or the provider has refused.
+    var refused: String?
 
     /// A write without its token.
     struct Write: Sendable, Hashable, Codable {
@@ -23,8 +24,11 @@ struct LocalRecord: Sendable {
         var logins: Set<String> = []
         /// Sends a sign-out when the user's own cache is gone.
         var credential: Credential?
-        /// Hashes of tokens that this device has written before this write and that the server may have, although no answer has
-        /// said so: the last hundred.
+        /// Hashes of what this write replaces on the server, whatever its version: the last hundred.
+        ///
+        /// They are those of tokens that this device has written before and that the server may have, although no answer has said
+        /// so; of the token that a refresh has used up; and of the text that the write is based on, to which another device may
+        /// have added a lease.
         var replaced: [String] = []
     }
 
@@ -33,10 +37,10 @@ struct LocalRecord: Sendable {
         (self.base, self.write) = (base, write)
     }
 
-    /// Whether both have the same token, state of the server and write.
+    /// Whether both have the same contents.
     func isSame(as other: LocalRecord?) -> Bool {
         guard let other else { return false }
-        return text == other.text && base == other.base && write == other.write
+        return text == other.text && base == other.base && write == other.write && refused == other.refused
     }
 
     /// Why a token that continues a login may not replace this: the login was ended or replaced, by another process or elsewhere.
@@ -57,7 +61,7 @@ struct LocalRecord: Sendable {
         var text: String?
         var base: TokenBase
         var write: Write?
-        var refreshingUntil: Date?
+        var refused: String?
     }
 
     private struct Format: Decodable {
@@ -73,25 +77,29 @@ struct LocalRecord: Sendable {
         if let found = try? JSON.value(Format.self, data).format, found > format { throw .laterFormat(found: found) }
         guard let item = try? JSON.value(Item.self, data) else { throw .unreadable("the local item is damaged") }
         var record = LocalRecord(nil, base: item.base, write: item.write)
-        (record.text, record.refreshingUntil) = (item.text, item.refreshingUntil)
+        (record.text, record.refused) = (item.text, item.refused)
         if let text = item.text { record.information = try TokenInformation(text: text) }
         return (item.user, record)
     }
 
     func data(of user: String) -> Data {
-        let item = Item(user: user, text: text, base: base, write: write, refreshingUntil: refreshingUntil)
-        return Data(JSON.text(item).utf8)
+        Data(JSON.text(Item(user: user, text: text, base: base, write: write, refused: refused)).utf8)
     }
 }
 
 extension LocalRecord.Write {
-    /// A write in the place of what a record holds.
-    init(id: String = UUID().uuidString, credential: Credential? = nil, after record: LocalRecord?) {
+    /// A write in the place of what a record holds; it may be of information that continues the login there.
+    init(
+        id: String = UUID().uuidString, credential: Credential? = nil, after record: LocalRecord?,
+        continuedBy information: TokenInformation? = nil
+    ) {
         self = record?.write ?? LocalRecord.Write()
         (self.id, self.credential) = (id, credential)
         if let login = record?.information?.loginID { logins.insert(login) }
-        if record?.write != nil, let token = record?.information?.token {
-            replaced = (replaced + [SHA256.hexadecimal(token)]).suffix(100)
+        guard let old = record?.information else { return }
+        if record?.write != nil || information.map({ $0.token != old.token }) == true {
+            replaced.append(SHA256.hexadecimal(old.token))
         }
+        replaced = (replaced + [SHA256.hexadecimal(old.text)]).suffix(100)
     }
 }

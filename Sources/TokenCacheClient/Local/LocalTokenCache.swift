@@ -111,9 +111,9 @@ public struct LocalTokenCache: TokenCaching {
             }
             let before = record
             let result = change(&record)
+            if record?.refused == nil { record?.refused = before?.refused }
             if let record {
-                let isSame = record.isSame(as: before) && record.refreshingUntil == before?.refreshingUntil
-                if !isSame { try storage.write(record.data(of: user)) }
+                if !record.isSame(as: before) { try storage.write(record.data(of: user)) }
             } else if before != nil {
                 try storage.remove()
             }
@@ -142,43 +142,18 @@ public struct LocalTokenCache: TokenCaching {
 extension LocalTokenCache {
     // MARK: - One refresh for all sessions and processes
 
-    /// After this time another process may refresh as well, as the first one may have ended.
-    private static let refreshLimit: TimeInterval = 60
-
-    private enum Turn: Sendable {
-        case begins
-        case waits
-        case isDone(TokenInformation)
-    }
-
-    /// Waits until no other session refreshes the user's token, and then keeps others from doing so for a limited time.
+    /// Waits until no other session or process of this device refreshes the user's token, and keeps them from it.
     ///
-    /// - Returns: The token with which another session or process has replaced the old one; nil if it must be refreshed.
-    func beginRefresh(of old: TokenInformation) async -> TokenInformation? {
-        while !Task.isCancelled {
-            let turn = try? await update { record -> Turn in
-                guard let found = record?.information else { return .begins }
-                if found.token != old.token { return .isDone(found) }
-                let now = Date()
-                // A later time was written before the clock was set back.
-                if let until = record?.refreshingUntil, until > now, until < now + 2 * Self.refreshLimit {
-                    return .waits
-                }
-                record?.refreshingUntil = now + Self.refreshLimit
-                return .begins
+    /// - Parameter isOver: Whether nobody wants the lock any more.
+    /// - Returns: The lock; nil if there can be none, for example on a full disk.
+    @concurrent func lockRefreshes(unless isOver: @Sendable () async -> Bool) async -> RefreshLock? {
+        do {
+            while await !isOver() {
+                if let lock = try storage.lockRefreshes() { return lock }
+                try await Task.sleep(for: .milliseconds(50))
             }
-            switch turn {
-            case .isDone(let found): return found
-            case .waits: try? await Task.sleep(for: .milliseconds(50))
-            case .begins, nil: return nil
-            }
-        }
+        } catch {}
         return nil
-    }
-
-    /// Lets others refresh; storing a token does so as well.
-    func endRefresh() async {
-        _ = try? await update { $0?.refreshingUntil = nil }
     }
 }
 
@@ -206,6 +181,9 @@ protocol LocalStorage: Sendable {
     /// The items of all users in the same place, as storages of their own.
     func all() throws(TokenCacheError) -> [any LocalStorage]
 
+    /// The lock for refreshes of the user's token; nil if it is held.
+    func lockRefreshes() throws(TokenCacheError) -> RefreshLock?
+
     /// Runs the body while no other task or process runs one in the same place.
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result
 }
@@ -214,6 +192,7 @@ protocol LocalStorage: Sendable {
 struct MemoryStorage: LocalStorage {
     private let item = Locked<Data?>(nil)
     private let turn = NSRecursiveLock()
+    private let isRefreshing = Locked(false)
 
     func read() -> Data? {
         item.withLock { $0 }
@@ -229,6 +208,10 @@ struct MemoryStorage: LocalStorage {
 
     func all() -> [any LocalStorage] {
         [self]
+    }
+
+    func lockRefreshes() -> RefreshLock? {
+        RefreshLock(isRefreshing)
     }
 
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {

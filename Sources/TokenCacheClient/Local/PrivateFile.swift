@@ -63,6 +63,10 @@ struct PrivateFile: LocalStorage {
             .map { PrivateFile(url: folder.appending(path: $0)) }
     }
 
+    func lockRefreshes() throws(TokenCacheError) -> RefreshLock? {
+        try RefreshLock.file(in: folder, hashOfUser: url.lastPathComponent)
+    }
+
     func exclusively<Result>(_ body: () throws(TokenCacheError) -> Result) throws(TokenCacheError) -> Result {
         try Self.exclusively(in: folder, body)
     }

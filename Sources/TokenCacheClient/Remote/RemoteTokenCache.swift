@@ -183,7 +183,9 @@ extension RemoteTokenCache {
         let answer = try await ask("GET", [], [:])
         let base = base(after: answer)
         known.withLock { $0.base = base }
-        return VersionedToken(content: content(of: answer), base: base)
+        var found = VersionedToken(content: content(of: answer), base: base)
+        found.takeLease()
+        return found
     }
 
     private func content(of answer: ServerAnswer) -> VersionedToken.Content {
@@ -214,12 +216,13 @@ extension RemoteTokenCache {
     ///   - base: What must be there.
     ///   - information: The token; nil clears.
     ///   - logins: The logins that clearing ends, so that other devices know.
+    ///   - lease: What is added to the token.
     /// - Returns: What is there now.
     /// - Throws: `TokenCacheError.conflict` if something else is there.
-    func replace(_ base: TokenBase, with information: TokenInformation?, ending logins: Set<String> = []) async throws
-        -> TokenBase
-    {
-        let text = information?.text ?? TokenInformation.noneText(ending: logins)
+    func replace(
+        _ base: TokenBase, with information: TokenInformation?, ending logins: Set<String> = [], lease: String? = nil
+    ) async throws -> TokenBase {
+        let text = information?.text(with: lease) ?? TokenInformation.noneText(ending: logins)
         let fields: [String: String] =
             switch base {
             case .anything, .content: [:]
@@ -238,9 +241,11 @@ extension RemoteTokenCache {
         } catch TokenCacheError.refused(status: 412, _, _) {
             let current = try await fetchVersion()
             // An earlier attempt has stored this write, and its answer was lost.
-            if current.holds(information, orEnded: logins) { return current.base }
+            if current.holds(information, orEnded: logins), lease == nil || lease == current.lease {
+                return current.base
+            }
             // Nobody else has written: a proxy has made the entity tag weak, which never matches (RFC 9110, section 13.1.1).
-            if current.base == base { return try await post(text, [:]) }
+            if current.base == base, lease == nil { return try await post(text, [:]) }
             throw TokenCacheError.conflict(current: current.information)
         } catch TokenCacheError.refused(status: 428, _, _) where base == .anything {
             // The server requires a condition, so the write is based on what is there now.

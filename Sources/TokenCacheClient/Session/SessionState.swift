@@ -81,6 +81,11 @@ public enum TokenSessionError: Error, Sendable, Hashable {
     case blankToken
     /// The user was asked for more, and has logged in as another user; the session keeps its token.
     case otherUser
+    /// The provider has refused a refresh for good, so the user has to log in again: thrown by a `Refresh` for the error
+    /// `invalid_grant` of OAuth in JSON (RFC 6749, section 5.2), and for no other, also not for status 400 alone.
+    ///
+    /// The session throws it only if no other device has refreshed the token. It stays open, until the token expires.
+    case invalidGrant
 }
 
 extension TokenSessionError: CustomStringConvertible, LocalizedError {
@@ -92,6 +97,7 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
         case .expired: "the token has expired or was refused, and there is nothing to refresh it by"
         case .blankToken: "the login or the refresh brought a blank token"
         case .otherUser: "the user was asked for more, and has logged in as another user"
+        case .invalidGrant: "the provider has refused the refresh for good (invalid_grant), so the user has to log in"
         }
     }
 

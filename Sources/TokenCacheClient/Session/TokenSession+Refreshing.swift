@@ -11,17 +11,22 @@ extension TokenSession {
     ///
     /// The call waits for a refresh if the token would expire within the time for which it is needed, or was refused
     /// (`invalidate(_:)`). As in the SDK, a token is also refreshed if it is older than a day or its expiration is unknown, and
-    /// the last try was more than an hour ago: the call then returns the present token, and the new one comes as an event. All
-    /// tasks, sessions and processes with the same local cache share one refresh, and get its result before it is stored.
+    /// the last try was more than an hour ago: the call then returns the present token, and the new one comes as an event.
     ///
-    /// A refresh that ends after the session was closed is dropped.
+    /// All tasks, sessions and processes with the same local cache share one refresh, and get its result before it is stored. So do
+    /// all devices, if the server has versions (token-cache in every mode but `open`): one asks the provider, and the others wait for its
+    /// result, for a minute if it dies meanwhile. A token with a refresh token is refreshed only if the server answers, as another
+    /// device may have used that: many providers end the login then. Without versions, two devices can still do so at the same time.
+    ///
+    /// The result of a refresh that ends after the session was closed is stored for the next one.
     ///
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
-    ///   - refresh: Obtains a new token; without it, the present one is returned, unless it has expired or was refused.
-    /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; what the refresh throws if the token cannot be used without
-    ///   it; `CancellationError`.
+    ///   - refresh: Obtains a new token; without it, the present one is returned, unless it has expired or was refused. It throws
+    ///     `TokenSessionError.invalidGrant` if the provider has refused for good.
+    /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; if the token cannot be used without a refresh, what the
+    ///   refresh or the server's cache throws; `CancellationError`.
     public func token(
         validFor duration: Duration = .seconds(60), forcingRefresh isForced: Bool = false, refresh: Refresh? = nil
     ) async throws -> TokenInformation {
@@ -34,25 +39,45 @@ extension TokenSession {
         guard state.isOpen, let information = currentToken else { throw TokenSessionError.notOpen(state) }
         storeAgain()
         let time = now()
-        let isRefused = information.token == refused
+        let isRefused = isRefused(information)
         guard let refresh else {
             if isRefused || information.isExpired(at: time - leeway) { throw TokenSessionError.expired }
             return information
         }
         if isForced || isRefused || information.isExpired(at: time + duration.seconds) {
-            return try await refreshed(information, by: refresh).value()
+            return try await refreshed(information, for: duration, isForced: isForced, by: refresh).value()
         }
         // An event reports its failure.
         if isDue(information, at: time), abs(time.timeIntervalSince(lastRefresh)) > Self.refreshPause {
-            _ = refreshed(information, by: refresh)
+            _ = refreshed(information, for: duration, isForced: false, by: refresh)
         }
         return information
     }
 
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,
     /// unless it has been replaced by then.
+    ///
+    /// No session of this device opens from it any more: `open` asks the user.
     public func invalidate(_ information: TokenInformation) {
-        if information.token == currentToken?.token { refused = information.token }
+        guard information.token == currentToken?.token else { return }
+        refused = SHA256.hexadecimal(information.token)
+        keepRefused(information)
+    }
+
+    func isRefused(_ information: TokenInformation) -> Bool {
+        refused.map { $0 == SHA256.hexadecimal(information.token) } ?? false
+    }
+
+    /// Notes on this device, in the order of the writes, that a token does not serve to open a session.
+    private func keepRefused(_ information: TokenInformation) {
+        let hash = SHA256.hexadecimal(information.token)
+        _ = writes.begin { [cache] in
+            switch cache {
+            case let cache as LayeredTokenCache: try await cache.change(isKept: true) { $0?.refused = hash }
+            case let cache as LocalTokenCache: try await cache.update { $0?.refused = hash }
+            default: break
+            }
+        }
     }
 
     private func isDue(_ information: TokenInformation, at time: Date) -> Bool {
@@ -63,50 +88,130 @@ extension TokenSession {
 
     // MARK: - One refresh
 
-    /// The outcome of the refresh that is under way, or of one that begins now.
-    private func refreshed(_ old: TokenInformation, by refresh: @escaping Refresh) -> Outcome<TokenInformation> {
-        if let refreshing { return refreshing }
+    /// A refresh that was asked for.
+    private struct Refreshing {
+        let refresh: Refresh
+        let duration: Duration
+        let isForced: Bool
+        /// The session's life in which it began.
+        let life: Int
+        /// Stands for this device.
+        var device = UUID().uuidString
         let outcome = Outcome<TokenInformation>()
-        refreshing = outcome
-        lastRefresh = now()
-        // In a task of its own: if the caller's is cancelled, others still wait for the outcome.
-        Task { [life] in await perform(refresh, of: old, life, outcome) }
-        return outcome
     }
 
-    private func perform(
-        _ refresh: @escaping Refresh, of old: TokenInformation, _ life: Int, _ outcome: Outcome<TokenInformation>
-    ) async {
-        // What other sessions and processes share.
-        let local = cache as? LocalTokenCache ?? (cache as? LayeredTokenCache)?.local
+    /// The outcome of the refresh that is under way, or of one that begins now.
+    private func refreshed(
+        _ old: TokenInformation, for duration: Duration, isForced: Bool, by refresh: @escaping Refresh
+    ) -> Outcome<TokenInformation> {
+        if let refreshing { return refreshing }
+        let asked = Refreshing(refresh: refresh, duration: duration, isForced: isForced, life: life)
+        refreshing = asked.outcome
+        lastRefresh = now()
+        // In a task of its own: if the caller's is cancelled, others still wait for the outcome.
+        Task { await perform(asked, of: old) }
+        return asked.outcome
+    }
+
+    private func perform(_ asked: Refreshing, of old: TokenInformation) async {
+        var asked = asked
+        let lock = await local?.lockRefreshes { [life = asked.life] in await self.life != life }
+        defer { lock?.release() }
+        if let lock { asked.device = lock.device }
         // The cache must have the token that is to be refreshed.
         await writes.finish()
-        let other = cachingError == nil ? await local?.beginRefresh(of: old) : nil
-        // After the session's end, the refresh could use up the refresh token of a user who is still in the cache.
-        guard self.life == life else {
-            if other == nil { await local?.endRefresh() }
-            return
-        }
-        if let other, accepts(other) { return deliver(other, outcome) }
         do {
-            var new = try await refresh(old)
-            if new.isBlank { throw TokenSessionError.blankToken }
-            // The present one may name more by now than the one that was refreshed.
-            new = new.completed(from: currentToken ?? old)
-            // After the session's end, its user has signed out or changed.
-            guard self.life == life else {
-                await local?.endRefresh()
-                return
-            }
-            deliver(new, outcome)
-            await storeOrResolve(new)
-        } catch {
-            await local?.endRefresh()
-            guard self.life == life else { return }
+            if let begun = try await begin(asked, of: old) { try await exchange(begun, asked) }
+        } catch  where life == asked.life {
             refreshing = nil
-            outcome.finish(.failure(error))
+            asked.outcome.finish(.failure(error))
             broadcast.tell(.refreshFailed(error))
+        } catch {}
+    }
+
+    /// Looks for a newer token, and keeps other devices from the exchange.
+    ///
+    /// - Parameter mustKnow: Whether it is an error in any case if that cannot be known.
+    /// - Returns: What is to be exchanged; nil if the session has ended, or another device was faster.
+    private func begin(_ asked: Refreshing, of held: TokenInformation, mustKnow: Bool = false) async throws
+        -> VersionedToken?
+    {
+        var old = held
+        while life == asked.life {
+            let alone = VersionedToken(content: .token(old), base: .anything)
+            // Nobody else has a token that could not be cached.
+            if cachingError != nil, !(cache is LayeredTokenCache) { return alone }
+            let begun: VersionedToken
+            do {
+                begun = try await cache.beginRefresh(of: old, by: asked.device, clock: clock) {
+                    await self.life != asked.life
+                }
+            } catch  where !mustKnow && (cache is LocalTokenCache || old.refreshToken == nil) {
+                // A refresh token may have been used by another device meanwhile: then the provider would end the login.
+                return life == asked.life ? alone : nil
+            }
+            guard life == asked.life else {
+                await cache.endRefresh(begun)
+                break
+            }
+            switch begun.content {
+            case .none where isLoginCached: end(.signedOutElsewhere)
+            case .token(let found) where found.token == old.token: return begun
+            case .token(let found) where found.loginID == old.loginID || accepts(found):
+                if accepts(found), !asked.isForced, !found.isExpired(at: now() + asked.duration.seconds) {
+                    deliver(found, asked.outcome)
+                    return nil
+                }
+                old = found
+            default: return alone
+            }
         }
+        return nil
+    }
+
+    private func exchange(_ begun: VersionedToken, _ asked: Refreshing) async throws {
+        guard let old = begun.information else { return }
+        var new: TokenInformation
+        do {
+            // The provider's refusal was final.
+            if old.token == dead { throw TokenSessionError.invalidGrant }
+            new = try await asked.refresh(old)
+            if new.isBlank { throw TokenSessionError.blankToken }
+        } catch TokenSessionError.invalidGrant where old.token != dead {
+            return try await resolveInvalidGrant(begun, old, asked)
+        } catch {
+            await cache.endRefresh(begun)
+            throw error
+        }
+        // The session's may name more by now than the one that was refreshed.
+        let present = currentToken.flatMap { $0.token == old.token ? $0 : nil }
+        new = new.completed(from: present ?? old)
+        exchanged = old.token
+        if life == asked.life {
+            deliver(new, asked.outcome)
+            await storeOrResolve(new)
+        } else {
+            await storeAfterEnd(new, in: begun)
+        }
+    }
+
+    /// Looks once more for a newer token before the login counts as dead: another device, whose client knows no leases, may have
+    /// been faster, and may just be storing its token.
+    private func resolveInvalidGrant(_ begun: VersionedToken, _ old: TokenInformation, _ asked: Refreshing) async throws
+    {
+        if !(cache is LocalTokenCache) { try await clock.sleep(for: .seconds(2)) }
+        let found: VersionedToken?
+        do {
+            found = try await begin(asked, of: old, mustKnow: true)
+        } catch {
+            await cache.endRefresh(begun)
+            throw error
+        }
+        if let found, found.information?.token == old.token {
+            dead = old.token
+            keepRefused(old)
+        }
+        if let found { try await exchange(found, asked) }
     }
 
     private func deliver(_ new: TokenInformation, _ outcome: Outcome<TokenInformation>) {
@@ -131,12 +236,18 @@ extension TokenSession {
         lastCaching = now()
         do {
             // If the waiting task is cancelled, the token is stored nevertheless, and the outcome counts.
-            let isStored = try await writes.begin { [self] in
+            let isStored = try await writes.begin { [self, exchanged] in
                 if let present = broadcast.information, present != new { return false }
                 switch cache {
                 case let cache as LayeredTokenCache where await isLoginCached: try await cache.storeContinued(new)
                 case let cache as LocalTokenCache where await isLoginCached: try await cache.storeContinued(new)
-                default: try await cache.store(new)
+                default:
+                    do {
+                        try await cache.store(new)
+                    } catch TokenCacheError.conflict(let current?) where current.token == exchanged {
+                        // With another device's lease.
+                        try await cache.store(new)
+                    }
                 }
                 return true
             }.value
@@ -161,6 +272,20 @@ extension TokenSession {
             guard let current else { return end(.signedOutElsewhere) }
             replace(withOther: current)
         } catch {}
+    }
+
+    /// Stores the result of a refresh that ended after the session, as the token before may work no longer, unless the login
+    /// has ended as well.
+    private func storeAfterEnd(_ new: TokenInformation, in begun: VersionedToken) async {
+        _ = try? await writes.run { [cache] in
+            switch cache {
+            case let cache as LayeredTokenCache: try await cache.storeContinued(new)
+            case let cache as LocalTokenCache: try await cache.storeContinued(new)
+            case let cache as RemoteTokenCache where begun.lease != nil:
+                _ = try await cache.replace(begun.base, with: new)
+            default: break
+            }
+        }
     }
 
     /// Begins to store the present token again, if it could not be cached.

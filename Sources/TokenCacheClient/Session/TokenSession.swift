@@ -20,7 +20,7 @@ public actor TokenSession {
     let appID: String?
     let leeway: TimeInterval
     let now: @Sendable () -> Date
-    private let clock: any Clock<Duration>
+    let clock: any Clock<Duration>
     let broadcast = SessionBroadcast()
     /// Runs the writes to the cache one after the other, so that a sign-out comes after a token that is being stored.
     let writes = Turns()
@@ -40,10 +40,14 @@ public actor TokenSession {
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
-    /// A token that an API has refused.
+    /// The hash of a token that an API has refused, or the provider before this session was opened.
     var refused: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
+    /// The token that the last refresh has used up.
+    var exchanged: String?
+    /// A token that the provider has refused to refresh for good.
+    var dead: String?
 
     struct Opening: Sendable {
         let outcome: Outcome<State>
@@ -84,6 +88,9 @@ public actor TokenSession {
     private func finishWrites() async {
         await writes.finish()
     }
+
+    /// What other sessions and processes of this device share.
+    var local: LocalTokenCache? { cache as? LocalTokenCache ?? (cache as? LayeredTokenCache)?.local }
 
     /// The present state.
     public nonisolated var state: State { broadcast.state }
@@ -206,6 +213,7 @@ public actor TokenSession {
     }
 
     private func fetch() async throws -> TokenInformation? {
+        if let hash = try? await local?.record()?.refused { refused = hash }
         // An event corrects it when the server has answered.
         if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
         return try await cache.fetch()
@@ -309,7 +317,7 @@ public actor TokenSession {
     }
 
     func accepts(_ cached: TokenInformation) -> Bool {
-        (appID == nil || cached.appID == nil || cached.appID == appID)
+        !isRefused(cached) && cached.token != dead && (appID == nil || cached.appID == nil || cached.appID == appID)
             && permissions.isSubset(of: cached.permissions) && !cached.isExpired(at: now() - leeway)
     }
 
@@ -353,8 +361,7 @@ public actor TokenSession {
         guard !state.isClosed else { return }
         life += 1
         broadcast.move(to: state.isOpen ? .closed : .closedLoginFailed)
-        (lastRefresh, lastCaching) = (.distantPast, .distantPast)
-        (refused, rejected, cachingError) = (nil, nil, nil)
+        (lastRefresh, lastCaching, rejected, cachingError) = (.distantPast, .distantPast, nil, nil)
         refreshing?.finish(.failure(TokenSessionError.closed))
         refreshing = nil
         endOpening(by: TokenSessionError.closed)

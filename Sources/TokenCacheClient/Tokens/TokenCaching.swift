@@ -36,6 +36,8 @@ struct VersionedToken: Sendable {
 
     var content: Content
     var base: TokenBase
+    /// What a device has added to the token that it refreshes, see `RefreshLease`.
+    var lease: String?
 
     /// The token, if there is one that can be read.
     var information: TokenInformation? {

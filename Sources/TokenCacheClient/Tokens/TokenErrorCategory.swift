@@ -58,7 +58,7 @@ extension TokenSessionError {
     /// What an app can do about the error.
     public var category: TokenErrorCategory {
         switch self {
-        case .notOpen, .expired: .logInAgain
+        case .notOpen, .expired, .invalidGrant: .logInAgain
         case .closed, .otherUser: .cancelled
         case .blankToken: .programFault
         }

@@ -128,7 +128,7 @@ extension SQLiteTokenStore {
         metrics.groupSize = counted.groupSize.reading
         metrics.isExpiryHeld = state.clock.isHoldingExpiry
         metrics.databaseBytes = FileStatus.size(of: path)
-        metrics.walBytes = FileStatus.size(of: path + "-wal")
+        metrics.walBytes = FileStatus.allocatedSize(of: path + "-wal")
         metrics.sealingKey = state.sealing.ring?.active.number
         metrics.missingKeys = state.missingKeys
         metrics.unreadableReads = state.unreadableCount.load(ordering: .relaxed)

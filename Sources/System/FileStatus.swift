@@ -80,6 +80,12 @@ package struct FileStatus: Hashable, Sendable {
     /// The size in bytes; 0 for a file that does not exist.
     package static func size(of path: String) -> Int { FileStatus(path)?.size ?? 0 }
 
+    /// The bytes that a file takes on its disk, without its holes; 0 for a file that does not exist.
+    package static func allocatedSize(of path: String) -> Int {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? min(Int(status.st_size), Int(status.st_blocks) * 512) : 0
+    }
+
     package static func exists(_ path: String) -> Bool { unsafe access(path, F_OK) == 0 }
 }
 

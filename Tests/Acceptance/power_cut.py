@@ -109,6 +109,10 @@ class File:
                 self.certain[change.position:end] = change.data
                 remaining = [other for other in remaining
                              if other.position >= end or other.position + len(other.data) <= change.position]
+        for change in remaining:
+            # The file's length is certain, also while the content is in doubt.
+            if change.is_doubtful:
+                change.size = max(change.size, len(self.certain))
         self.changes = remaining
 
     def after_power_cut(self, generator):

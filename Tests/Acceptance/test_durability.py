@@ -7,7 +7,7 @@ from contract import STORED, WRITE_FAILED, found, fresh_id
 from http_client import Connection, get, post
 from server_process import beside, until
 from storage_shim import StorageShim
-from store_files import opened, printed
+from store_files import has_commits, opened, printed
 
 
 def test_an_answered_write_is_seen_by_every_connection_under_load(serve):
@@ -105,7 +105,7 @@ class NearlyFullStock(Stock):
         with Connection(self.server.address) as connection:
             for unique_id in self.ids:
                 assert connection.exchange(post(unique_id, "before" * 300)).body == STORED
-        until(lambda: (self.server.data / "tokens.db-wal").stat().st_size == 0)
+        until(lambda: not has_commits(self.server.data))
         fill(disk / "filler", but=1 << 20)
 
     def replace(self, count):

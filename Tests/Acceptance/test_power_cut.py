@@ -324,13 +324,13 @@ def crash_and_repeat(shim, folder, start, requests, unique_id):
     """Kills the server before a write's sync and stores the same again; returns whether the repeated write changed nothing."""
     server = shim.serve(folder, UNSEALED)
     log = shim.data / "tokens.db-wal"
-    size = log.stat().st_size
+    before = log.read_bytes()
     until(lambda: 0.02 < time.time() % 1 < 0.1, pause=0.01)
     second = int(time.time())
     shim.set(sync_delay_microseconds=60_000_000)
     with Connection(server.address) as connection:
         connection.send(post(unique_id, value_of(unique_id, 1, LONGEST)))
-        until(lambda: log.stat().st_size > size, pause=0.001)
+        until(lambda: log.read_bytes() != before, pause=0.001)
         assert connection.is_silent(0.1)
     server.kill()
     shim.set(sync_delay_microseconds=0)

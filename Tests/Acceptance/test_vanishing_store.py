@@ -8,7 +8,7 @@ from administration import ADMINISTRATION, is_ready
 from contract import STORED, found
 from http_client import Connection, ProtocolError, get, post
 from server_process import beside, run, until
-from store_files import damage_rows, printed
+from store_files import damage_rows, has_commits, printed
 
 # Without the cache, so that each GET reads the database.
 UNCACHED = {"cache": {"max_bytes": 0}, **ADMINISTRATION}
@@ -63,7 +63,7 @@ def test_what_was_acknowledged_while_the_wal_was_removed_is_there_after_a_restar
 def test_a_database_that_is_cut_is_noticed_without_a_write_and_a_start_says_what_helps(serve):
     server = serve(UNCACHED)
     store_many(server, "kept")
-    until(lambda: (server.data / "tokens.db-wal").stat().st_size == 0)
+    until(lambda: not has_commits(server.data))
     os.truncate(server.data / "tokens.db", 8_192)
     server.was_ended = True
     assert server.wait() == LOST_STORE

@@ -32,7 +32,10 @@ import Testing
     }
 
     private func sql(_ name: String, _ text: String) throws {
-        try SQLiteConnection(path: path(name) + "/tokens.db", mode: .readWrite).execute(text)
+        let connection = try SQLiteConnection(path: path(name) + "/tokens.db", mode: .readWrite)
+        try connection.execute(text)
+        // As programs do that close a database.
+        _ = try connection.checkpoint(.truncate, waiting: 0)
     }
 
     @Test func `a copy has everything, in the clear, sealed and sealed with another ring`() async throws {

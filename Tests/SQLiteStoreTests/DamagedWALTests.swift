@@ -101,6 +101,8 @@ import Testing
         let end = try #require(connection.walIndex).size
         let new = [UInt8](try Data(contentsOf: URL(filePath: path + "-wal")))
         #expect((end - begin) / Self.frameSize > 128 && old.count > end)
+        try FileManager.default.removeItem(atPath: crashed + "/tokens.db")
+        try FileManager.default.copyItem(atPath: path, toPath: crashed + "/tokens.db")
         #expect(try damage(new) == nil)
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<50 {

@@ -13,6 +13,10 @@ extension SQLiteConnection {
         var frames: Int
         /// Frames that are in the database already.
         var movedFrames: Int
+        /// Pages of the database after the last commit.
+        var pages: Int
+        /// The first salt of the round.
+        var salt: UInt32
 
         /// The least length of the WAL in bytes; 0 if it has no valid frame.
         var size: Int { frames == 0 ? 0 : 32 + frames * WALIndex.frameSize }
@@ -30,7 +34,9 @@ extension SQLiteConnection {
             guard unsafe index.load(fromByteOffset: 12, as: UInt8.self) != 0 else { return }
             found = WALIndex(
                 frames: unsafe Int(index.load(fromByteOffset: 16, as: UInt32.self)),
-                movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self))
+                movedFrames: unsafe Int(index.load(fromByteOffset: 96, as: UInt32.self)),
+                pages: unsafe Int(index.load(fromByteOffset: 20, as: UInt32.self)),
+                salt: unsafe index.load(fromByteOffset: 32, as: UInt32.self).bigEndian
             )
         }
         return found
@@ -75,5 +81,90 @@ extension SQLiteConnection {
     func cutWALBehindCommits() throws(SQLiteError) {
         guard let wal, let index = walIndex, try wal.size() > index.size else { return }
         try wal.cut(to: index.size)
+    }
+}
+
+/// The marks of a store's database and WAL, see `CheckpointMark`.
+extension SQLiteConnection {
+    /// How far the checkpoints have come.
+    struct Progress {
+        /// The number of the last checkpoint that was begun, and that of the last complete one.
+        var begun, complete: UInt32
+        /// Where the database has its mark, safe from a power cut; nil if that is not known.
+        var markedEnd: Int?
+        /// Whether a WAL that is emptied gets a mark: while the server runs.
+        var marksEnd = false
+        /// Whether the next commit may be the first one of a round.
+        var startsRound = true
+    }
+
+    /// What the database says of its checkpoints.
+    func marks() throws(SQLiteError) -> (mark: CheckpointMark?, complete: UInt32) {
+        func read(at offset: Int, count: Int) throws(SQLiteError) -> ArraySlice<UInt8> {
+            var bytes = [UInt8](repeating: 0, count: count)
+            guard readFile(at: offset, into: &bytes) else { throw lastError }
+            return bytes[...]
+        }
+        let (size, page) = (fileSize, try read(at: 0, count: 64))
+        // After a power cut, what a longer file was to get may be missing, and the mark behind the former last page is there.
+        for end in [size / Self.pageSize, CheckpointMark.pages(page)].map({ $0 * Self.pageSize }) {
+            guard let mark = CheckpointMark(try read(at: end, count: CheckpointMark.length)) else { continue }
+            return (mark, CheckpointMark.head(page))
+        }
+        return (nil, CheckpointMark.head(page))
+    }
+
+    /// Leaves marks from now on.
+    func beginMarks() throws(SQLiteError) {
+        let (mark, complete) = try marks()
+        // After a power cut the disk may have the later number in the first page, and not yet the mark.
+        let begun = mark.map { CheckpointMark.includes(complete, $0.checkpoint) ? complete : $0.checkpoint } ?? complete
+        progress = Progress(begun: begun, complete: complete)
+        if mark == nil { try write(CheckpointMark(checkpoint: begun), pages: 0) }
+    }
+
+    /// Has the first commit of a round say how many checkpoints were complete, in the open transaction.
+    func markRound() throws(SQLiteError) {
+        guard let progress else { return }
+        let version = Int32(bitPattern: progress.complete << 8 | UInt32(Schema.version))
+        try execute("PRAGMA user_version = \(version)")
+    }
+
+    /// Marks how far a checkpoint will come; nil if it leaves no marks, or has nothing to move.
+    func beginCheckpoint() throws(SQLiteError) -> UInt32? {
+        guard let progress, let index = walIndex, index.frames > index.movedFrames else { return nil }
+        let mark = CheckpointMark(checkpoint: progress.begun &+ 1, salt: index.salt, frames: UInt32(index.frames))
+        try write(mark, pages: index.pages)
+        self.progress?.begun = mark.checkpoint
+        return mark.checkpoint
+    }
+
+    /// The mark of a WAL that is emptied now, whose frames are in the database.
+    var endMark: CheckpointMark? {
+        guard let progress, progress.marksEnd, let index = walIndex else { return nil }
+        let frames = index.frames > 0 ? UInt32(index.frames) : .max
+        return CheckpointMark(checkpoint: progress.complete, salt: index.salt, frames: frames)
+    }
+
+    /// Writes a mark behind that many pages.
+    private func write(_ mark: CheckpointMark, pages: Int) throws(SQLiteError) {
+        guard let file = unsafe file else { return }
+        let size = fileSize
+        let former = size - size % Self.pageSize
+        let end = max(former, pages * Self.pageSize)
+        // A program that copies only as many bytes as there were finds the mark at the former end.
+        var code = SQLITE_OK
+        for place in [former, end] where code == SQLITE_OK {
+            code = unsafe mark.bytes.withUnsafeBytes { bytes in
+                unsafe file.pointee.pMethods.pointee.xWrite(
+                    file, bytes.baseAddress, Int32(bytes.count), sqlite3_int64(place))
+            }
+        }
+        // The checkpoint overwrites the mark at the former end: after a power cut, one of the two must be there.
+        if code == SQLITE_OK && end != progress?.markedEnd { code = synchronizeFile() }
+        guard code == SQLITE_OK else {
+            throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))
+        }
+        progress?.markedEnd = end
     }
 }

@@ -13,6 +13,9 @@ import System
     /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
     private(set) var walPages = 0
 
+    /// How far the checkpoints have come; nil unless they leave marks.
+    var progress: Progress?
+
     /// Bytes of a page; `Schema.check` refuses other databases.
     ///
     /// A commit writes every page that it changes as a whole, so small pages write less. Compared with pages of 4 KiB, those of
@@ -201,12 +204,17 @@ import System
         var (logged, moved): (Int32, Int32) = (0, 0)
         _ = unsafe sqlite3_busy_timeout(handle, milliseconds)
         defer { _ = unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds) }
+        let number = try beginCheckpoint()
+        if let file = unsafe file { unsafe MarkedDatabase.setNumber(number, of: file) }
+        wal?.endMark = endMark
         let code = unsafe sqlite3_wal_checkpoint_v2(handle, nil, mode.rawValue, &logged, &moved)
         // Negative if no WAL is open, as before the first read: nothing was moved.
         let isComplete = logged == moved && logged >= 0
         switch code {
         case SQLITE_OK where isComplete:
             if mode != .passive { walPages = 0 }
+            if let number { progress?.complete = number & 0xff_ffff }
+            progress?.startsRound = true
             return .complete
         case SQLITE_OK, SQLITE_BUSY: return .heldUp
         default: throw lastError

@@ -25,12 +25,17 @@ enum WALFileSystem {
         guard let own = unsafe own, let file = unsafe file else { return SQLITE_MISUSE }
         let standard = unsafe own.pointee.pAppData.assumingMemoryBound(to: sqlite3_vfs.self)
         guard flags & SQLITE_OPEN_WAL != 0, let path = unsafe path else {
-            return unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
+            let code = unsafe standard.pointee.xOpen(standard, path, file, flags, outFlags)
+            if code == SQLITE_OK && flags & SQLITE_OPEN_MAIN_DB != 0 { unsafe MarkedDatabase.install(in: file) }
+            return code
         }
         return unsafe WALWriteBuffer.open(String(cString: path), in: file) {
             unsafe standard.pointee.xOpen(standard, path, $0, flags, outFlags)
         }
     }
+
+    /// Bytes of the standard file system's file; `WALWriteBuffer.headLength` bytes follow it in the memory for a database.
+    static var standardSize: Int { unsafe Int(sqlite3_vfs_find("unix-excl").pointee.szOsFile) }
 
     private static func register(_ ownName: String) -> Bool {
         guard let standard = unsafe sqlite3_vfs_find("unix-excl") else { return false }
@@ -69,8 +74,13 @@ enum WALFileSystem {
 
     /// The most that is gathered before it is written, by a large transaction.
     private static let limit = 1 << 20
+    /// Bytes of the WAL's header.
+    private static let header: sqlite3_int64 = 32
     /// The most that is written in one call: the standard file system misreads lengths of 128 KiB and more.
     private static let part = 64 << 10
+
+    /// What an emptied WAL gets at its end; nil to truncate it to nothing.
+    var endMark: CheckpointMark?
 
     /// The file's identity; nil if the path was changed to another file during the opening.
     let identity: FileIdentity?
@@ -192,7 +202,18 @@ enum WALFileSystem {
         let flushed = flush()
         guard flushed == SQLITE_OK else { return flushed }
         isSynced = false
-        return unsafe file.pointee.pMethods.pointee.xTruncate(file, size)
+        let methods = unsafe file.pointee.pMethods.pointee
+        guard size == 0, let mark = endMark else { return unsafe methods.xTruncate(file, size) }
+        // To a program that is reading it, an early end would look like that of the commits. So it gets its mark where the
+        // frames have ended, and what lies between takes no space on the disk. Without a frame, SQLite takes it for empty.
+        var length: sqlite3_int64 = 0
+        let sized = unsafe methods.xFileSize(file, &length)
+        guard sized == SQLITE_OK else { return sized }
+        let frameSize = sqlite3_int64(SQLiteConnection.WALIndex.frameSize)
+        let end = Self.header + max(0, length - Self.header) / frameSize * frameSize
+        let cut = unsafe methods.xTruncate(file, Self.header)
+        guard cut == SQLITE_OK else { return cut }
+        return unsafe mark.bytes.withUnsafeBytes { unsafe methods.xWrite(file, $0.baseAddress, Int32($0.count), end) }
     }
 
     /// Truncates what was written since the last sync, after an error that has ended the transaction.

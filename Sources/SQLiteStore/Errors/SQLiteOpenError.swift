@@ -15,6 +15,8 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
     /// The database is complete without a WAL, and the WAL beside it is of another state or store; SQLite would mix the
     /// two.
     case foreignWAL(path: String)
+    /// The database and its WAL were copied at different moments, or while the database was changed.
+    case mixedFiles(path: String)
     /// The database is empty or missing, although there is its WAL, which SQLite would remove, or a `CheckRequest`.
     case emptied(path: String)
     /// The file is an SQLite database, but not one of this program.
@@ -48,6 +50,12 @@ package enum SQLiteOpenError: Error, Hashable, CustomStringConvertible {
             \(path) and its WAL \(path)-wal do not belong together: the database has no WAL, as after a backup was copied over a store's \
             database by hand; put a backup in the store's place with token-cache restore, or put both files back as they were \
             together. Nothing was changed. To go on with the database alone, move the WAL away, which loses what only the WAL holds
+            """
+        case .mixedFiles(let path):
+            """
+            \(path) and \(path)-wal are not of the same moment: they were copied one after the other while the server ran, or one of \
+            them was replaced, and tokens that clients were told are stored would be missing. Nothing was changed. Put a backup in the \
+            store's place with token-cache restore, or another copy of both files
             """
         case .emptied(let path):
             """

@@ -111,7 +111,7 @@ extension SQLiteAdministrator {
             software: "SQLite \(SQLiteLibrary.version)", place: store.directory.path)
         statistics.databaseBytes = pages * SQLiteConnection.pageSize
         statistics.freeBytes = freePages * SQLiteConnection.pageSize
-        statistics.walBytes = FileStatus.size(of: store.path + "-wal")
+        statistics.walBytes = FileStatus.allocatedSize(of: store.path + "-wal")
         statistics.newestKey = ring?.active.number
         statistics.schemaVersion = Schema.version
         statistics.unreadableReads = store.state.unreadableCount.load(ordering: .relaxed)

@@ -29,7 +29,7 @@ extension SQLiteStoreProvider: FileStoreProvider {
             guard error.code != ENOENT && error.code != ENOTDIR else { return nil }
             throw .directory(.unusable(path: directory, call: error.call, code: error.code))
         }
-        found.walBytes = FileStatus.size(of: path + "-wal")
+        found.walBytes = FileStatus.allocatedSize(of: path + "-wal")
         found.damage = try WALExaminer.fault(beside: path)?.general
         let connection = try Schema.opening(path) { () throws(SQLiteError) in
             try SQLiteConnection(path: path, mode: .immutable)

@@ -15,7 +15,7 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version of the tables and of their rows, in `PRAGMA user_version`.
+    /// The version of the tables and of their rows, in the lowest byte of `PRAGMA user_version`; see `CheckpointMark`.
     ///
     /// Versions 1 to 5 were never released.
     static let version = 6
@@ -75,7 +75,7 @@ enum Schema {
             // Has no effect on a database with content (sqlite.org/pragma.html#pragma_page_size).
             try connection.execute("PRAGMA page_size = \(SQLiteConnection.pageSize)")
             return (
-                try connection.integer("PRAGMA user_version"),
+                try connection.integer("PRAGMA user_version") & 0xff,
                 try connection.integer("PRAGMA application_id"),
                 try connection.integer("SELECT count(*) FROM sqlite_schema") == 0,
                 try connection.integer("PRAGMA page_size")

@@ -21,8 +21,8 @@ import TokenStore
 /// A WAL beside a database that is not in WAL mode (section 1.3) belongs to another state or store, for example because
 /// a backup was copied over the database by hand, or a restore crashed. SQLite would mix the two, because it applies
 /// any WAL with right checksums. This program takes databases that are to be moved, such as backups, out of WAL mode,
-/// and a store enters WAL mode before it gets a WAL. Nothing else is recognized: if the database of another store in
-/// WAL mode is copied by hand beside a WAL, neither file shows that.
+/// and a store enters WAL mode before it gets a WAL. The files of a running server that were copied one after the other
+/// show their moments by their marks, see `CheckpointMark`.
 struct WALExaminer {
     private static let headerSize = 32
     private static let frameHeaderSize = 24
@@ -64,26 +64,39 @@ struct WALExaminer {
     private let isHeaderSound: Bool
     private var salts: UInt64
     private var checksum: Checksum
+    private var state = WALState()
 
-    /// What is wrong with the WAL of a database; nil if nothing is, or if there is no WAL.
+    /// What is wrong with a database and its WAL; nil if nothing is.
     static func fault(beside database: String) throws(SQLiteOpenError) -> SQLiteOpenError? {
         try Schema.opening(database) { () throws(SQLiteError) in try examine(database) }
     }
 
     private static func examine(_ database: String) throws(SQLiteError) -> SQLiteOpenError? {
         let path = database + "-wal"
-        guard let file = try opening(path) else { return nil }
-        let beginning = try read(file.number, at: 0, count: headerSize + frameHeaderSize)
-        // A WAL without a frame holds nothing.
-        guard beginning.count == headerSize + frameHeaderSize else { return nil }
-        var head = [UInt8](repeating: 0, count: modeOffset + 1)
+        guard FileStatus.size(of: database) > 1 else { return nil }
         // Read through SQLite: closing a descriptor of our own would release SQLite's locks on the database.
-        guard try SQLiteConnection(path: database, mode: .immutable).readFile(at: 0, into: &head) else {
-            throw .system("read", of: "database")
+        let connection = try SQLiteConnection(path: database, mode: .immutable)
+        let (mark, complete) = try connection.marks()
+        var state = WALState()
+        if let file = try opening(path) {
+            let beginning = try read(file.number, at: 0, count: headerSize + frameHeaderSize)
+            if beginning.count == headerSize + frameHeaderSize {
+                var mode: [UInt8] = [0]
+                guard connection.readFile(at: modeOffset, into: &mode) else { throw .system("read", of: "database") }
+                guard mode[0] != rollbackMode else { return .foreignWAL(path: database) }
+                var examination = WALExaminer(file.number, beginning: beginning)
+                if let damage = try examination.damage(), !examination.state.isOvertaken {
+                    return .damagedWAL(path: path, damage)
+                }
+                state = examination.state
+            } else {
+                // A WAL without a frame holds nothing.
+                state.end = CheckpointMark(beginning.dropFirst(headerSize))
+            }
         }
-        guard head[modeOffset] != rollbackMode else { return .foreignWAL(path: database) }
-        var examination = WALExaminer(file.number, beginning: beginning)
-        return try examination.damage().map { .damagedWAL(path: path, $0) }
+        // What was lost with a WAL that was cut or removed while the server ran was told, and the database is checked.
+        let isTrusted = state.fits(mark, complete: complete) || CheckRequest(of: database).exists
+        return isTrusted ? nil : .mixedFiles(path: database)
     }
 
     /// Nil if there is no such file.
@@ -117,7 +130,7 @@ struct WALExaminer {
         var firstBad = isHeaderSound ? nil : Optional(0)
         var (commits, frames, follows, hasMark) = (0, 0, false, false)
         var number = 0
-        try forEachFrame { (offset, header, bytes) in
+        let rest = try forEachFrame { (offset, header, bytes) in
             number += 1
             let isOfRound = header.salts == salts
             var expected = checksum
@@ -128,6 +141,16 @@ struct WALExaminer {
             let isLinked = isOfRound && header.page != 0 && expected == header.checksum
             // SQLite stops reading here.
             if !isLinked && firstBad == nil { firstBad = number }
+            if firstBad == nil {
+                if header.page == 1 && state.complete == nil {
+                    state.complete = CheckpointMark.head(bytes.dropFirst(Self.frameHeaderSize))
+                }
+                if header.commit != 0 { state.frames = UInt32(number) }
+            } else if state.frames > 0 && (1...0xff_ffff).contains(header.page) {
+                // Each restart of the WAL adds one to the first salt. What a power cut leaves is hardly such a number.
+                let later = Int32(truncatingIfNeeded: Int(header.salts >> 32) - Int(salts >> 32))
+                if (1...0xffff).contains(later) { state.isOvertaken = true }
+            }
             if firstBad != nil {
                 if isLinked && hasMark { follows = true }
                 hasMark = header.commit != 0 && (isLinked || Self.isInOneSector(offset))
@@ -138,6 +161,8 @@ struct WALExaminer {
             }
             checksum = header.checksum
         }
+        state.end = CheckpointMark(rest)
+        state.salt = isHeaderSound ? UInt32(salts >> 32) : nil
         guard let firstBad, follows || commits > 1 else { return nil }
         return WALDamage(frame: firstBad, commits: max(1, commits), frames: frames)
     }
@@ -148,9 +173,11 @@ struct WALExaminer {
     }
 
     /// Calls `body` for each complete frame, with its offset in the WAL, its header, and its bytes, which include the header.
+    ///
+    /// - Returns: What follows the last of them.
     private func forEachFrame(
         _ body: (Int, FrameHeader, ArraySlice<UInt8>) -> Void
-    ) throws(SQLiteError) {
+    ) throws(SQLiteError) -> ArraySlice<UInt8> {
         // The page size in the header may be damaged.
         let frameSize = Self.frameHeaderSize + SQLiteConnection.pageSize
         let atOnce = max(1, (1 << 20) / frameSize)
@@ -165,7 +192,7 @@ struct WALExaminer {
                 )
                 body(offset + start, header, bytes[start..<(start + frameSize)])
             }
-            guard bytes.count == atOnce * frameSize else { return }
+            guard bytes.count == atOnce * frameSize else { return bytes.suffix(bytes.count % frameSize) }
             offset += bytes.count
         }
     }

@@ -193,7 +193,7 @@ struct WALRoom {
 
     /// - Parameters:
     ///   - free: The free space on the disk in bytes; nil if it is unknown.
-    ///   - file: The length of the WAL's file in bytes. The WAL overwrites the file up to its end before it makes it longer.
+    ///   - file: The bytes that the WAL's file takes on the disk. The WAL overwrites the file up to its end before it makes it longer.
     init(free: Int?, file: Int) {
         guard let free else {
             limit = .max
@@ -203,9 +203,8 @@ struct WALRoom {
         limit = max(Self.least, free <= file ? free : file + (free - file) / 2)
     }
 
-    /// Looks up the free space on the disk of a database, and the length of its WAL's file.
+    /// Looks up the free space on the disk of a database, and the size of its WAL's file.
     init(ofDatabase path: String) {
-        let file = FileIdentity.find(path + "-wal")?.size ?? 0
-        self.init(free: FileSystem(of: path).freeBytes, file: Int(clamping: file))
+        self.init(free: FileSystem(of: path).freeBytes, file: FileStatus.allocatedSize(of: path + "-wal"))
     }
 }

@@ -65,7 +65,8 @@ struct StoreOpener: Sendable {
     /// that were checkpointed before may not have reached the disk either, so they are checkpointed again.
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
-        try Self.rewrite(database + "-wal")
+        // What follows the commits is not read.
+        try Self.rewrite(database + "-wal", upTo: writer.connection.walIndex?.size ?? .max)
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL")
         }
@@ -86,11 +87,11 @@ struct StoreOpener: Sendable {
     }
 
     /// Rewrites a WAL in place and syncs it.
-    static func rewrite(_ wal: String) throws(SQLiteError) {
+    static func rewrite(_ wal: String, upTo end: Int = .max) throws(SQLiteError) {
         do throws(SystemError) {
             let descriptor = try FileDescriptor(opening: wal, O_RDWR | O_NOFOLLOW)
             var offset = 0
-            while true {
+            while offset < end {
                 let bytes = try BlockingIO.read(from: descriptor.number, at: offset, count: 1 << 20)
                 if bytes.isEmpty { break }
                 try BlockingIO.write(bytes[...], to: descriptor.number, at: offset)
@@ -120,6 +121,7 @@ struct StoreOpener: Sendable {
         try Schema.opening(database) { () throws(SQLiteError) in
             try configure(connection)
             if isNew { try Schema.create(connection) }
+            try connection.beginMarks()
         }
         // A store that is open keeps its keys, whatever has become of the key ring's file.
         let (keys, identity): (StoreKeys, [UInt8]?) =

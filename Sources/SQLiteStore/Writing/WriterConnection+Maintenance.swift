@@ -126,7 +126,7 @@ extension WriterConnection {
         do throws(SQLiteError) {
             // This commit is kept out of the database, because the read has begun before it; it changes nothing.
             try transaction { () throws(SQLiteError) in
-                try connection.execute("PRAGMA user_version = \(Schema.version)")
+                try connection.markRound()
             }
         } catch {
             guard error.isTransient else { throw error }

@@ -63,6 +63,8 @@ final class WriterConnection {
         let (tokensBefore, sessionsBefore) = (tokenCount, sessionCount)
         do throws(SQLiteError) {
             try begin.run()
+            let startsRound = connection.progress?.startsRound ?? false
+            if startsRound { try connection.markRound() }
             let result = try body()
             if tokenCount != tokensBefore || sessionCount != sessionsBefore {
                 try setCounts.bind(Int64(tokenCount), at: 1)
@@ -72,6 +74,7 @@ final class WriterConnection {
             try versions.reserve()
             if !endedSessions.isEmpty { announceEnded() }
             try end.run()
+            if startsRound { connection.progress?.startsRound = false }
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.

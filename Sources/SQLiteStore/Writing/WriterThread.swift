@@ -253,7 +253,8 @@ final class WriterThread: Sendable {
                 }
                 let isTooLarge = schedule.isTooLarge(database.walSize)
                 outcome = try database.perform(looksBefore: true) { (writer) throws(SQLiteError) in
-                    try writer.checkpoint(
+                    writer.connection.progress?.marksEnd = true
+                    return try writer.checkpoint(
                         empties ? .truncate : .restart, waiting: isTooLarge ? 100 : 10, insists: isTooLarge
                     )
                 }

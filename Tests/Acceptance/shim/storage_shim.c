@@ -75,6 +75,9 @@ static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t event_count;
 static uint32_t opened_count;
 static _Atomic uint64_t written_bytes;
+/* The length of this thread's last write, and that of a mark of the database (CheckpointMark.swift). */
+static _Thread_local size_t last_length;
+#define MARK_LENGTH 16
 
 /* For each descriptor, the number of its open file; 0 for everything outside the folder. */
 static _Atomic uint32_t numbers[MOST_DESCRIPTORS];
@@ -229,6 +232,7 @@ static ssize_t write_at(int descriptor, uint32_t number, const void *data, size_
         full_descriptor = descriptor;
         length = 1 + atomic_fetch_add(&control->seed, 1) % (length - 1);
     }
+    last_length = length;
     pthread_mutex_lock(&order);
     ssize_t written = REAL(pwrite64)(descriptor, data, length, position);
     int error = errno;
@@ -265,6 +269,8 @@ ssize_t write(int descriptor, const void *data, size_t length)
 
 static int is_database(int descriptor)
 {
+    /* The sync of the mark before a checkpoint is not one of pages. */
+    if (last_length == MARK_LENGTH) return 0;
     char path[PATH_MAX];
     ssize_t length = path_of(descriptor, path);
     return length >= 3 && strcmp(path + length - 3, ".db") == 0;

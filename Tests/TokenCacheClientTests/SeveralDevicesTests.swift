@@ -156,25 +156,35 @@ private final class Device {
         for device in devices { #expect(try await device.cache.fetch() == nil) }
     }
 
-    @Test(arguments: [nil, "of another device"], [true, false])
-    func `a session shows the device's token at once, and learns what the server answers`(
-        other: String?, isStart: Bool
-    ) async throws {
+    enum Way: CaseIterable { case open, loadAndOpen, reload }
+
+    @Test(arguments: [nil, "of another device"], Way.allCases)
+    func `a session shows the device's token at once, and learns what the server answers`(other: String?, way: Way)
+        async throws
+    {
         let (server, disk) = (MemoryCache(), TestStorage())
         let cache = LayeredTokenCache(
             local: LocalTokenCache(disk, user: "a"), remote: server,
-            patience: isStart ? .seconds(20) : .milliseconds(1), clock: WaitingClock())
+            patience: way == .reload ? .milliseconds(1) : .seconds(20), clock: WaitingClock())
         let session = patientSession(cache: cache)
         try await session.open { TokenInformation(token: "one", loginID: "1") }
         try await cache.synchronize()
-        if isStart { await session.close() }
+        if way != .reload { await session.close() }
         let new = other.map { TokenInformation(token: $0, loginID: "1") }
         server.contents.withLock { $0.information = new }
         server.gate.shut()
         var events = session.events.makeAsyncIterator()
-        #expect(try await (isStart ? session.open() : session.reload()) == .open)
+        switch way {
+        case .open: #expect(try await session.open() == .open)
+        case .loadAndOpen: #expect(try await session.load() == .createdTokenLoaded)
+        case .reload: #expect(try await session.reload() == .open)
+        }
         #expect(session.currentToken?.token == "one")
         server.gate.open()
+        if way == .loadAndOpen {
+            try await until { disk.information == new }
+            try await session.open()
+        }
         switch await events.next() {
         case .renewed(let token): #expect(token == new)
         case .ended(let ending): #expect(ending == .signedOutElsewhere && new == nil)

@@ -229,7 +229,10 @@ public actor TokenSession {
     }
 
     private func open(_ patience: Duration, loginIfUnknown: Bool, _ life: Int, _ login: Login?) async throws -> State {
-        if state != .createdTokenLoaded {
+        if state == .createdTokenLoaded {
+            // The server may have answered since the token was loaded.
+            Task { await catchUp() }
+        } else {
             do {
                 _ = try await load(patience, life)
             } catch let error where login != nil && self.life == life {

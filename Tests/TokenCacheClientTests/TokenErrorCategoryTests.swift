@@ -6,6 +6,7 @@ import Testing
 @Suite struct TokenErrorCategoryTests {
     private static let cases: [(any Error, TokenErrorCategory)] = [
         (CancellationError(), .cancelled), (URLError(.cancelled), .cancelled), (Trouble(), .other),
+        (TokenSessionError.limitedLogin, .other),
         (URLError(.timedOut), .retryLater(after: nil)), (TokenSessionError.closed, .cancelled),
         (TokenSessionError.expired, .logInAgain), (TokenSessionError.blankToken, .programFault),
         (TokenCacheError.unavailable(status: 429, retryAfter: .seconds(70)), .retryLater(after: .seconds(70))),

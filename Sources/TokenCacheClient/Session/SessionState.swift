@@ -79,6 +79,8 @@ public enum TokenSessionError: Error, Sendable, Hashable {
     case expired
     /// The login or the refresh brought a blank token.
     case blankToken
+    /// Facebook's Limited Login has brought an ID token, which no API takes and no device can share.
+    case limitedLogin
     /// The user was asked for more, and has logged in as another user; the session keeps its token.
     case otherUser
     /// The provider has refused a refresh for good, so the user has to log in again: thrown by a `Refresh` for the error
@@ -96,6 +98,7 @@ extension TokenSessionError: CustomStringConvertible, LocalizedError {
         case .closed: "the session was closed meanwhile"
         case .expired: "the token has expired or was refused, and there is nothing to refresh it by"
         case .blankToken: "the login or the refresh brought a blank token"
+        case .limitedLogin: "the login was a limited one, which brings no access token"
         case .otherUser: "the user was asked for more, and has logged in as another user"
         case .invalidGrant: "the provider has refused the refresh for good (invalid_grant), so the user has to log in"
         }

@@ -6,8 +6,8 @@ extension TokenSession {
     /// - Parameter login: Asks the user. If it throws, the session keeps its token: as for `open`, `CancellationError` if the user
     ///   gives up.
     /// - Returns: The new token; its `permissions` say what the user has granted.
-    /// - Throws: What the login throws; `TokenSessionError.otherUser`, `.blankToken`, `.notOpen` and `.closed`. A token that cannot be
-    ///   cached is no error, but see `cachingError`.
+    /// - Throws: What the login throws; `TokenSessionError.otherUser`, `.blankToken`, `.limitedLogin`, `.notOpen` and `.closed`. A
+    ///   token that cannot be cached is no error, but see `cachingError`.
     @discardableResult
     public func extend(login: @escaping Login) async throws -> TokenInformation {
         guard state.isOpen else { throw TokenSessionError.notOpen(state) }
@@ -16,7 +16,7 @@ extension TokenSession {
         // If the task is cancelled, it does not wait for a login that does not call back.
         defer { asking.cancel() }
         let obtained = try await outcome.value()
-        if obtained.isBlank { throw TokenSessionError.blankToken }
+        try obtained.check()
         await passRefresh()
         guard self.life == life, let present = currentToken else { throw TokenSessionError.closed }
         if let user = obtained.userID, user != present.userID ?? user { throw TokenSessionError.otherUser }

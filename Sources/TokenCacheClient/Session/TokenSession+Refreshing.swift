@@ -176,7 +176,7 @@ extension TokenSession {
             // The provider's refusal was final.
             if old.token == dead { throw TokenSessionError.invalidGrant }
             new = try await asked.refresh(old)
-            if new.isBlank { throw TokenSessionError.blankToken }
+            try new.check()
         } catch TokenSessionError.invalidGrant where old.token != dead {
             return try await resolveInvalidGrant(begun, old, asked)
         } catch {

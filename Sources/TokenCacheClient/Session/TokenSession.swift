@@ -254,7 +254,7 @@ public actor TokenSession {
         var obtained: TokenInformation
         do {
             obtained = try await login()
-            if obtained.isBlank { throw TokenSessionError.blankToken }
+            try obtained.check()
         } catch {
             guard self.life == life else { throw TokenSessionError.closed }
             if opening?.outcome === own {
@@ -295,9 +295,9 @@ public actor TokenSession {
     /// may be the same, as Facebook's SDK extends a token by its dates and permissions. What it does not name stays as it was. One
     /// with another `userID` is another login: an open session ends, and opens again with it.
     ///
-    /// - Throws: `TokenSessionError.blankToken`. A token that cannot be cached is no error, but see `cachingError`.
+    /// - Throws: `TokenSessionError.blankToken` and `.limitedLogin`. A token that cannot be cached is no error, but see `cachingError`.
     public func adopt(_ information: TokenInformation) async throws {
-        guard !information.isBlank else { throw TokenSessionError.blankToken }
+        try information.check()
         var new = information
         if let present = currentToken, present.userID == nil || new.userID == nil || present.userID == new.userID {
             new = new.completed(from: present)
@@ -322,6 +322,7 @@ public actor TokenSession {
     func accepts(_ cached: TokenInformation) -> Bool {
         !isRefused(cached) && cached.token != dead && (appID == nil || cached.appID == nil || cached.appID == appID)
             && permissions.isSubset(of: cached.permissions) && !cached.isExpired(at: now() - leeway)
+            && !cached.isOfLimitedLogin
     }
 
     // MARK: - Closing
@@ -373,5 +374,9 @@ public actor TokenSession {
 }
 
 extension TokenInformation {
-    var isBlank: Bool { !token.contains { !$0.isWhitespace } }
+    /// Refuses what is no token to cache.
+    func check() throws(TokenSessionError) {
+        if !token.contains(where: { !$0.isWhitespace }) { throw .blankToken }
+        if isOfLimitedLogin { throw .limitedLogin }
+    }
 }

@@ -15,7 +15,7 @@ public enum TokenErrorCategory: Sendable, Hashable {
     case deviceLocked
     /// The app, the server's settings or both have to be changed.
     case programFault
-    /// An error of the app's own, from one of its closures, caches or transports.
+    /// An error of the app's own, from one of its closures, caches or transports, or a limited login.
     case other
 
     /// The category of any error that this library throws or tells.
@@ -61,6 +61,7 @@ extension TokenSessionError {
         case .notOpen, .expired, .invalidGrant: .logInAgain
         case .closed, .otherUser: .cancelled
         case .blankToken: .programFault
+        case .limitedLogin: .other
         }
     }
 }

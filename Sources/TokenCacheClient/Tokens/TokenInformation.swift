@@ -93,6 +93,19 @@ public struct TokenInformation: Sendable, Hashable {
     public func isExpired(at time: Date) -> Bool {
         expirationDate.map { $0 <= time } ?? false
     }
+
+    /// Whether the token is an ID token of Facebook, a JWT; its access tokens are none.
+    var isOfLimitedLogin: Bool {
+        let parts = token.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3 else { return false }
+        let payload = parts[1].replacing("-", with: "+").replacing("_", with: "/")
+        let padding = String(repeating: "=", count: (4 - payload.count % 4) % 4)
+        struct Claims: Decodable { let iss: String }
+        guard let data = Data(base64Encoded: payload + padding), let claims = try? JSON.value(Claims.self, data),
+            let host = URL(string: claims.iss)?.host()
+        else { return false }
+        return host == "facebook.com" || host.hasSuffix(".facebook.com")
+    }
 }
 
 extension TokenInformation {

@@ -31,6 +31,8 @@ let accounts = Accounts()
 let facebook = Facebook()
 let service = Service()
 let folder = URL(filePath: "/")
+let startOfProcess = Date()
+let loginWasInterrupted = false
 let tokenURL = URL(filePath: "/")
 let token = TokenInformation(token: "")
 let cache = LayeredTokenCache(local: LocalTokenCache(.memory, user: ""), remote: LocalTokenCache(.memory, user: ""))
@@ -81,7 +83,10 @@ struct Permission: Hashable, Sendable, ExpressibleByStringLiteral {
 }
 
 struct AccessToken: Sendable {
-    static var current: AccessToken? { nil }
+    static var current: AccessToken? {
+        get { nil }
+        set {}
+    }
     let tokenString: String
     let permissions: Set<Permission>
     let declinedPermissions: Set<Permission>
@@ -91,15 +96,9 @@ struct AccessToken: Sendable {
     let refreshDate: Date
 }
 
-struct AuthenticationToken: Sendable {
-    struct Claims: Sendable {
-        let sub: String
-        let exp: TimeInterval
-    }
-
-    static var current: AuthenticationToken? { nil }
-    let tokenString: String
-    func claims() -> Claims? { nil }
+struct Settings: Sendable {
+    static let shared = Settings()
+    let isAdvertiserTrackingEnabled = true
 }
 
 enum LoginResult {

@@ -67,6 +67,28 @@ def test_a_sign_out_and_a_new_token_are_learned_at_the_next_fetch(devices):
     assert devices.run("B", "open") == [CACHED]
 
 
+def test_a_cache_alone(devices):
+    login, token = devices.run("A", "--local", "login", "token")
+    assert login == LOGGED_IN and devices.run("A", "--local", "open", "token") == [CACHED, token]
+    assert devices.run("B") == ["not logged in"]
+    login, token = devices.run("C", "--remote", "login", "token")
+    assert login == LOGGED_IN and not (devices.folder / "C").exists()
+    assert devices.run("B", "open", "token") == [CACHED, token]
+
+
+def test_a_device_switches_between_its_users(serve, tmp_path):
+    devices = Devices(tmp_path / "devices", serve(), None)
+    devices.identity = lambda name: []
+    anna, bert = fresh_id(), fresh_id()
+    switched, login, token = devices.run("A", "switch-user", anna, "login", "token")
+    assert (switched, login) == (f"the user is {anna}", LOGGED_IN)
+    assert devices.run("A", "switch-user", bert, "open") == [f"the user is {bert}", "not logged in"]
+    # Also after a restart.
+    assert devices.run("A") == ["not logged in"]
+    assert devices.run("A", "switch-user", anna, "token") == [f"the user is {anna}", token]
+    assert devices.run("A", "open", "token") == [CACHED, token]
+
+
 def test_devices_work_while_the_server_is_down(begin):
     devices = begin()
     devices.run("A", "login")

@@ -1,27 +1,42 @@
 import Foundation
 import TokenCacheClient
 
-/// One device with an app in which one user is logged in, or not.
+/// One device with an app in which one user at a time is logged in, or not.
 struct Device {
-    private let name: String
-    private let cache: LayeredTokenCache
-    private let session: TokenSession
-    private let commands: [String]
+    private let arguments: Arguments
+    private let folder: URL
+    private var cache: any TokenCaching
+    private var session: TokenSession
 
-    init(_ arguments: Arguments) throws {
+    init(_ arguments: Arguments) async throws {
+        self.arguments = arguments
+        folder = URL(filePath: arguments.folder).appending(path: arguments.device)
+        cache = LocalTokenCache(.memory, user: "")
+        let current = try await Self.users(in: folder, cache).current()?.id
+        cache = try Self.cache(of: arguments.user ?? current ?? Arguments.exampleUser, arguments, folder)
+        session = Self.session(cache)
+    }
+
+    /// The cache of one user: the server alone, the device alone, or both.
+    private static func cache(of user: String, _ arguments: Arguments, _ folder: URL) throws -> any TokenCaching {
+        let local = LocalTokenCache(.directory(folder), user: user)
+        if arguments.caches == .local { return local }
         guard let url = URL(string: arguments.server) else { throw TokenCacheError.invalidURL }
-        let folder = URL(filePath: arguments.folder).appending(path: arguments.device)
-        let secret = arguments.session
         let remote = try RemoteTokenCache(
             url: url,
-            identity: secret.map { secret in .session { _ in try Self.secret(secret) } } ?? .uniqueID(arguments.user),
+            identity: arguments.session.map { text in .session { _ in try secret(text) } } ?? .uniqueID(user),
             transport: WithHeader(field: arguments.header))
-        cache = LayeredTokenCache(
-            local: LocalTokenCache(.directory(folder), user: arguments.user), remote: remote,
-            patience: .seconds(arguments.patience))
-        session = TokenSession(cache: cache, permissions: ["email"])
-        name = arguments.device
-        commands = arguments.commands
+        if arguments.caches == .remote { return remote }
+        return LayeredTokenCache(local: local, remote: remote, patience: .seconds(arguments.patience))
+    }
+
+    private static func session(_ cache: any TokenCaching) -> TokenSession {
+        TokenSession(cache: cache, permissions: ["email"])
+    }
+
+    /// The users of the device; the next one has this cache.
+    private static func users(in folder: URL, _ cache: any TokenCaching) -> Users {
+        Users(directory: folder) { _ in session(cache) }
     }
 
     private static func secret(_ text: String) throws -> String {
@@ -30,8 +45,8 @@ struct Device {
             .trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    func run() async throws {
-        var rest = commands.makeIterator()
+    mutating func run() async throws {
+        var rest = arguments.commands.makeIterator()
         while let command = rest.next() {
             switch command {
             case "open": try await open(login: nil)
@@ -51,8 +66,9 @@ struct Device {
             case "fetch": try await fetch()
             case "id": say(try await cache.fetch()?.loginID ?? "no login")
             case "synchronize":
-                try await cache.synchronize()
+                try await (cache as? LayeredTokenCache)?.synchronize()
                 say("nothing waits")
+            case "switch-user": try await switchUser(to: rest.next() ?? "")
             case "write": try await write(Int(rest.next() ?? "") ?? 0)
             default: throw Arguments.Failure(description: "there is no command \(command)")
             }
@@ -78,6 +94,16 @@ struct Device {
         case .open: say(await wasAsked.isRaised ? "open, after the user has logged in" : "open, without a login")
         default: say("not logged in")
         }
+    }
+
+    private mutating func switchUser(to user: String) async throws {
+        guard arguments.session == nil, arguments.header == nil else {
+            throw Arguments.Failure(description: "switch-user needs a server that takes unique ids")
+        }
+        await session.close()
+        cache = try Self.cache(of: user, arguments, folder)
+        session = try await Self.users(in: folder, cache).switch(to: user)
+        say("the user is \(user)")
     }
 
     private func openIfNecessary() async throws {
@@ -118,7 +144,7 @@ struct Device {
 
     private func say(_ text: String) {
         // At once, for those who read along.
-        FileHandle.standardOutput.write(Data("\(name): \(text)\n".utf8))
+        FileHandle.standardOutput.write(Data("\(arguments.device): \(text)\n".utf8))
     }
 }
 

@@ -11,7 +11,9 @@ import TokenCacheClient
         options
           --server URL       the server; default http://127.0.0.1:8080/token.php
           --folder FOLDER    where the devices keep their tokens; default ./devices
-          --user ID          the user's unique id; there is a default for the example
+          --user ID          the user's unique id; without it, the last one of switch-user, or one for the example
+          --local            only the device's cache, as the guide's sample with kLocalCache = YES
+          --remote           only the server, as with NO
           --session SECRET   a session of the server's API, sent in place of the id; @FILE reads it from a file
           --header FIELD     a header field in each request, as of a proxy: "Remote-User: anna"
           --patience SECONDS how long to wait for the server if there is another answer; default 2
@@ -26,6 +28,7 @@ import TokenCacheClient
           fetch              asks the cache without a session
           id                 the same, and prints the id of the login
           synchronize        sends what waits in the queue
+          switch-user ID     goes on as this user, also at the next start
           write COUNT        stores COUNT tokens, each as soon as the one before is stored, and prints each
         """
 
@@ -36,7 +39,8 @@ import TokenCacheClient
                 print(help)
                 return
             }
-            try await Device(Arguments(arguments)).run()
+            var device = try await Device(Arguments(arguments))
+            try await device.run()
         } catch let error as Arguments.Failure {
             fail("\(error.description)\n\n\(help)", 2)
         } catch {
@@ -56,10 +60,19 @@ struct Arguments {
         let description: String
     }
 
+    enum Caches {
+        case local
+        case remote
+        case both
+    }
+
+    static let exampleUser = "5b0c6de9a1f24873905ec2ab7d41f836"
+
     var device = ""
     var server = "http://127.0.0.1:8080/token.php"
     var folder = "devices"
-    var user = "5b0c6de9a1f24873905ec2ab7d41f836"
+    var user: String?
+    var caches = Caches.both
     var session: String?
     var header: (name: String, value: String)?
     var patience = 2.0
@@ -77,6 +90,8 @@ struct Arguments {
             case "--server": server = try value(of: argument)
             case "--folder": folder = try value(of: argument)
             case "--user": user = try value(of: argument)
+            case "--local": caches = .local
+            case "--remote": caches = .remote
             case "--session": session = try value(of: argument)
             case "--header":
                 let parts = try value(of: argument).split(separator: ": ", maxSplits: 1).map(String.init)

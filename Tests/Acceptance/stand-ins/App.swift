@@ -21,9 +21,14 @@ struct Facebook: Sendable {
 }
 
 struct Service: Sendable {
-    func refresh(_ refreshToken: String?) async throws -> (accessToken: String, expiresIn: Int, refreshToken: String?) {
-        ("", 3_600, nil)
+    struct Answer: Sendable {
+        let accessToken = ""
+        let expiresIn = 3_600
+        let refreshToken: String? = nil
+        let error: String? = nil
     }
+
+    func refresh(_ refreshToken: String?) async throws -> Answer { Answer() }
 }
 
 let account = Account()

@@ -183,11 +183,17 @@ extension Connection {
         return answer
     }
 
-    /// Notes when the answering of the current request begins, and who sent it: once, as many forwarded headers take long to read.
+    /// Notes what the access log has to know of the current request, and who sent it: once, as forwarded headers may take long to read.
     mutating func noteBeginning() {
         guard settings.findsClient else { return }
         if settings.accessLog != nil { answeringBegan = .now }
-        client = settings.https.client(of: reader.partialHead, in: reader.requestBytes, from: peer)
+        let head = reader.partialHead
+        client = settings.https.client(of: head, in: reader.requestBytes, from: peer)
+        guard settings.accessLog != nil else { return }
+        entry = AccessLog.Entry(
+            client: client?.description ?? "unix", method: head.method,
+            path: settings.router.loggedPath(head, in: reader.requestBytes), minorVersion: head.minorVersion,
+            listener: Int(listener), tlsVersion: stream.tlsVersion)
     }
 
     /// Writes an answer, or begins to wait for it.
@@ -265,29 +271,17 @@ extension Connection {
         )
         context.encode(response, traits, requestID: request.id, into: &output)
         context.metrics.requests.note(response, to: request.method)
-        let entry = droppedEntry.take()
-        if settings.accessLog != nil { log(response, entry ?? logEntry()) }
+        if settings.accessLog != nil { log(response) }
     }
 
-    private func log(_ response: borrowing Response, _ unanswered: AccessLog.Entry) {
-        var entry = unanswered
+    private mutating func log(_ response: borrowing Response) {
+        guard var entry = entry.take() else { return }
+        entry.requestID = request.id
         entry.status = response.status.rawValue
         entry.errorCode = ErrorCode.number(of: response.status, response.code)
         entry.bytes = request.omitsBody ? 0 : response.body.count + response.laterBytes
         entry.microseconds = (MonotonicTime.now - answeringBegan).count / 1_000
         entry.unixTime = LoopContext.unixTime
         settings.accessLog?.write(entry)
-    }
-
-    /// The access log's entry for the current request, without its answer.
-    func logEntry() -> AccessLog.Entry {
-        let (head, bytes) = (reader.partialHead, reader.requestBytes)
-        return AccessLog.Entry(
-            client: client?.description ?? "unix",
-            method: head.method,
-            path: settings.router.loggedPath(head, in: bytes),
-            minorVersion: head.minorVersion,
-            requestID: request.id, listener: Int(listener), tlsVersion: stream.tlsVersion
-        )
     }
 }

@@ -93,10 +93,7 @@ extension Connection {
         let bytes = answer.bytes + (keepsBuffers ? waitingBytes : 0)
         // An answer that holds nothing needs no room.
         guard account(for: bytes, on: context) || answer.bytes == 0 else { return nil }
-        if since == nil {
-            if settings.accessLog != nil { droppedEntry = logEntry() }
-            reader.finishRequest()
-        }
+        if since == nil { reader.finishRequest() }
         releaseBuffers(to: context)
         if isLarge { reader.releaseRoom() }
         // This is never more than was counted above.

@@ -53,8 +53,8 @@ struct Connection: ~Copyable {
     var answeringBegan = MonotonicTime.never
     /// Who sent the current request; set only if the settings say `findsClient`.
     var client: IPAddress?
-    /// The access log's entry for a request that was dropped.
-    var droppedEntry: AccessLog.Entry?
+    /// The access log's entry for the current request, without its answer; nil without an access log.
+    var entry: AccessLog.Entry?
     var output: [UInt8] = []
     /// How much of `output` the socket has taken.
     private var sent = 0

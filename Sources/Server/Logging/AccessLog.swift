@@ -14,12 +14,12 @@ struct AccessLog: Sendable {
         /// Nil for a path that the server does not know.
         let path: String?
         let minorVersion: UInt8
-        let requestID: RequestID
         /// The number of the listener.
         let listener: Int
         /// Such as `TLSv1.3`; nil in clear.
         let tlsVersion: String?
         // Set when the request is answered:
+        var requestID = RequestID.none
         var status: UInt16 = 0
         /// 0 without an error.
         var errorCode: UInt16 = 0

@@ -109,7 +109,7 @@ final class TestStorage: LocalStorage {
 
     let state = Locked(State())
     let isRefreshing = Locked(false)
-    private let device = UUID().uuidString
+    let device = UUID().uuidString
     private let turn = NSRecursiveLock()
 
     func lockRefreshes() -> RefreshLock? {

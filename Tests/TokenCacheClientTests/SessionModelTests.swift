@@ -102,7 +102,10 @@ private struct Model {
     }
 
     private mutating func open() async throws {
-        let (kind, before, cached) = (Int.random(in: 0..<5, using: &random), state, cache.information)
+        let kind = Int.random(in: 0..<5, using: &random)
+        // A login begins anew.
+        if state.isOpen, isRefused, kind > 0 { ended(.closed) }
+        let (before, cached) = (state, cache.information)
         var new = newToken()
         new.token = kind == 2 ? " " : new.token
         let login: TokenSession.Login? =

@@ -221,19 +221,32 @@ private final class Device: Sendable {
                 device.session.withLock { $0 = nil }
                 try await start(device)
             }
+            let began = world.time
             var kills = 0
-            while let process = world.ready().randomElement(using: &random), let device = processes[process] {
+            // Devices that stay off until the others are done.
+            var off: [Device] = []
+            while true {
+                guard let process = world.ready().randomElement(using: &random), let device = processes[process] else {
+                    if off.isEmpty { break }
+                    try await start(off.removeLast())
+                    continue
+                }
                 // A result that only a dead device has is lost, unless the provider gives the same one again.
                 let isStored = world.server.token == "access \(world.provider.withLock { $0.current })"
-                if kills < 10, Int.random(in: 0..<20, using: &random) == 0, isStored || repeatsAnswers {
-                    kills += 1
-                    world.kill(process)
-                    device.session.withLock { $0 = nil }
-                    try await start(device)
-                } else {
+                let isHolder = world.server.row.withLock { $0.text?.contains(device.disk.device) == true }
+                guard kills < 10, Int.random(in: 0..<(isHolder ? 4 : 20), using: &random) == 0,
+                    isStored || repeatsAnswers
+                else {
                     await world.step(process)
+                    continue
                 }
+                kills += 1
+                world.kill(process)
+                device.session.withLock { $0 = nil }
+                if Bool.random(using: &random) { try await start(device) } else { off.append(device) }
             }
+            // With the longest pause between two looks.
+            #expect(world.time - began <= (RefreshLease.time + .seconds(5)) * (kills + 1))
             #expect(world.provider.withLock { $0.reuses } == 0)
             #expect(world.provider.withLock { $0.current } == expiry + 1)
             #expect(Set(devices.map { $0.token?.token }) == ["access \(expiry + 1)"])
@@ -321,6 +334,24 @@ private final class Device: Sendable {
         try await until { server.token == "two" }
     }
 
+    @Test(arguments: [true, false], [true, false])
+    func `an expired token is refreshed at the next start, if its session can do that`(
+        hasRefreshToken: Bool, isRefused: Bool
+    ) async throws {
+        var old = one
+        old.expirationDate = isRefused ? .distantFuture : Date() - 3_600
+        old.refreshToken = hasRefreshToken ? "1" : nil
+        let cache = MemoryCache(old)
+        let session = TokenSession(cache: cache, refresh: { [two] _ in two }, clock: clock)
+        if isRefused {
+            try await session.open(patience: Self.week)
+            await session.invalidate(old)
+            await session.close()
+        }
+        #expect(try await session.open(patience: Self.week) == (hasRefreshToken ? .open : .created))
+        if hasRefreshToken { #expect(try await session.token() == two) }
+    }
+
     @Test func `a provider's refusal counts only if no other device was faster, and then the user is asked`()
         async throws
     {
@@ -342,7 +373,9 @@ private final class Device: Sendable {
         }
         #expect(calls.withLock { $0 } == 2)
         #expect(session.state.isOpen)
-        await session.close()
+        await #expect(throws: CancellationError.self) {
+            try await session.open(patience: Self.week) { throw CancellationError() }
+        }
         for session in [session, try self.session(server, disk: disk)] {
             #expect(try await session.open(patience: Self.week) == .created)
         }

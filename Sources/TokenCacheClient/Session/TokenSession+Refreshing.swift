@@ -23,13 +23,14 @@ extension TokenSession {
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
-    ///   - refresh: Obtains a new token; without it, the present one is returned, unless it has expired or was refused. It throws
-    ///     `TokenSessionError.invalidGrant` if the provider has refused for good.
+    ///   - refresh: Obtains a new token, in place of the session's own `refresh`; without either, the present token is returned,
+    ///     unless it has expired or was refused. It throws `TokenSessionError.invalidGrant` if the provider has refused for good.
     /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; if the token cannot be used without a refresh, what the
     ///   refresh or the server's cache throws; `CancellationError`.
     public func token(
         validFor duration: Duration = .seconds(60), forcingRefresh isForced: Bool = false, refresh: Refresh? = nil
     ) async throws -> TokenInformation {
+        let refresh = refresh ?? self.refresh
         if isForced, refresh != nil, let refreshing {
             let life = life
             _ = try? await refreshing.value()
@@ -57,15 +58,19 @@ extension TokenSession {
     /// Notes that an API has refused a token that has not expired: the next `token(validFor:forcingRefresh:refresh:)` refreshes it,
     /// unless it has been replaced by then.
     ///
-    /// No session of this device opens from it any more: `open` asks the user.
+    /// If the session cannot refresh it by itself, no session of this device opens from it any more: `open` asks the user.
     public func invalidate(_ information: TokenInformation) {
         guard information.token == currentToken?.token else { return }
         refused = SHA256.hexadecimal(information.token)
-        keepRefused(information)
+        if !canRefresh(information) { keepRefused(information) }
     }
 
     func isRefused(_ information: TokenInformation) -> Bool {
-        refused.map { $0 == SHA256.hexadecimal(information.token) } ?? false
+        refused != nil && refused == SHA256.hexadecimal(information.token)
+    }
+
+    func isDead(_ information: TokenInformation) -> Bool {
+        dead != nil && dead == SHA256.hexadecimal(information.token)
     }
 
     /// Notes on this device, in the order of the writes, that a token does not serve to open a session.
@@ -101,7 +106,7 @@ extension TokenSession {
     }
 
     /// The outcome of the refresh that is under way, or of one that begins now.
-    private func refreshed(
+    func refreshed(
         _ old: TokenInformation, for duration: Duration, isForced: Bool, by refresh: @escaping Refresh
     ) -> Outcome<TokenInformation> {
         if let refreshing { return refreshing }
@@ -174,10 +179,10 @@ extension TokenSession {
         var new: TokenInformation
         do {
             // The provider's refusal was final.
-            if old.token == dead { throw TokenSessionError.invalidGrant }
+            if isDead(old) { throw TokenSessionError.invalidGrant }
             new = try await asked.refresh(old)
             try new.check()
-        } catch TokenSessionError.invalidGrant where old.token != dead {
+        } catch TokenSessionError.invalidGrant where !isDead(old) {
             return try await resolveInvalidGrant(begun, old, asked)
         } catch {
             await cache.endRefresh(begun)
@@ -208,7 +213,7 @@ extension TokenSession {
             throw error
         }
         if let found, found.information?.token == old.token {
-            dead = old.token
+            dead = SHA256.hexadecimal(old.token)
             keepRefused(old)
         }
         if let found { try await exchange(found, asked) }

@@ -19,6 +19,7 @@ public actor TokenSession {
     let permissions: Set<String>
     let appID: String?
     let leeway: TimeInterval
+    let refresh: Refresh?
     let now: @Sendable () -> Date
     let clock: any Clock<Duration>
     let broadcast = SessionBroadcast()
@@ -40,13 +41,14 @@ public actor TokenSession {
     var refreshing: Outcome<TokenInformation>?
     var lastRefresh = Date.distantPast
     var lastCaching = Date.distantPast
-    /// The hash of a token that an API has refused, or the provider before this session was opened.
+    /// The hash of a token that an API has refused.
     var refused: String?
     /// The last token of another device whose permissions did not suffice, so that an event tells it once.
     var rejected: TokenInformation?
     /// The token that the last refresh has used up.
     var exchanged: String?
-    /// A token that the provider has refused to refresh for good.
+    /// The hash of a token that does not serve to open a session: the provider has refused to refresh it for good, or it was refused
+    /// before the session was opened.
     var dead: String?
 
     struct Opening: Sendable {
@@ -63,16 +65,20 @@ public actor TokenSession {
     ///   - permissions: What a cached token must allow to be used.
     ///   - appID: The app that a cached token must have been issued to; nil accepts any. A token without an app is accepted too.
     ///   - leeway: How far ahead the device's clock may be before a cached token counts as expired.
+    ///   - refresh: Obtains a new token, for each call of `token(validFor:forcingRefresh:refresh:)` that has no `refresh` of its own.
+    ///     With it, the session opens from an expired token too, if that has a refresh token, and refreshes it.
     ///   - clock: Measures waits.
     ///   - now: The device's clock.
     public init(
         cache: any TokenCaching, permissions: Set<String> = [], appID: String? = nil, leeway: Duration = .seconds(300),
-        clock: any Clock<Duration> = ContinuousClock(), now: @escaping @Sendable () -> Date = { Date() }
+        refresh: Refresh? = nil, clock: any Clock<Duration> = ContinuousClock(),
+        now: @escaping @Sendable () -> Date = { Date() }
     ) {
         self.cache = cache
         self.permissions = permissions
         self.appID = appID
         self.leeway = leeway.seconds
+        self.refresh = refresh
         self.now = now
         self.clock = clock
         (cache as? LayeredTokenCache)?.report { [weak self] report in
@@ -122,11 +128,11 @@ public actor TokenSession {
 
     /// Opens the session: from the cached token if there is one that is accepted, and otherwise by the login.
     ///
-    /// A cached token is accepted if it is for this app, has all permissions that are asked for, and has not expired. Otherwise it
-    /// stays in the cache. Of a `LayeredTokenCache`, the device's token opens the session at once. If the server has another one
+    /// A cached token is accepted if it is for this app, has all permissions that are asked for, was not refused, and has not expired
+    /// or can be refreshed by the closure of the session. Otherwise it stays in the cache. Of a `LayeredTokenCache`, the device's token opens the session at once. If the server has another one
     /// or a sign-out, the session takes it over or ends as soon as it answers, with an event.
     ///
-    /// An open session stays as it is. Further calls while one is under way wait for that one and throw its error, and try again
+    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed. Further calls while one is under way wait for that one and throw its error, and try again
     /// only if it has not opened the session, or has failed without asking the user, whom they may ask.
     ///
     /// - Parameters:
@@ -144,7 +150,10 @@ public actor TokenSession {
     public func open(patience: Duration = .seconds(2), loginIfUnknown: Bool = true, login: Login? = nil) async throws
         -> State
     {
-        if state.isOpen { return state }
+        if state.isOpen {
+            guard login != nil, let currentToken, isLost(currentToken) else { return state }
+            end(.closed)
+        }
         let asks = loginIfUnknown && login != nil
         if let opening {
             do {
@@ -213,7 +222,7 @@ public actor TokenSession {
     }
 
     private func fetch() async throws -> TokenInformation? {
-        if let hash = try? await local?.record()?.refused { refused = hash }
+        if let hash = try? await local?.record()?.refused { dead = hash }
         // An event corrects it when the server has answered.
         if let known = await (cache as? LayeredTokenCache)?.fetchKnown(), accepts(known) { return known }
         return try await cache.fetch()
@@ -242,6 +251,9 @@ public actor TokenSession {
         }
         if state == .createdTokenLoaded {
             broadcast.move(to: .open, currentToken)
+            if let currentToken, let refresh, currentToken.isExpired(at: now()) {
+                _ = refreshed(currentToken, for: .zero, isForced: false, by: refresh)
+            }
         } else if let login {
             try await open(by: login, life)
         }
@@ -320,9 +332,18 @@ public actor TokenSession {
     }
 
     func accepts(_ cached: TokenInformation) -> Bool {
-        !isRefused(cached) && cached.token != dead && (appID == nil || cached.appID == nil || cached.appID == appID)
-            && permissions.isSubset(of: cached.permissions) && !cached.isExpired(at: now() - leeway)
-            && !cached.isOfLimitedLogin
+        !isLost(cached) && (appID == nil || cached.appID == nil || cached.appID == appID)
+            && permissions.isSubset(of: cached.permissions)
+            && (canRefresh(cached) || !cached.isExpired(at: now() - leeway)) && !cached.isOfLimitedLogin
+    }
+
+    func canRefresh(_ information: TokenInformation) -> Bool {
+        refresh != nil && information.refreshToken != nil
+    }
+
+    /// Whether only the user can go on from this token.
+    private func isLost(_ information: TokenInformation) -> Bool {
+        isDead(information) || isRefused(information) && !canRefresh(information)
     }
 
     // MARK: - Closing

@@ -35,7 +35,7 @@ public struct TokenInformation: Sendable, Hashable {
     public var loginID: String?
     /// The service's refresh token, if it has such; a secret.
     ///
-    /// A session does not open from an expired token, also if there is a refresh token.
+    /// A session with a `refresh` of its own opens with it from an expired token.
     public var refreshToken: String?
     /// The ID token of OpenID Connect, which says who the user is; a secret.
     public var idToken: String?

@@ -28,8 +28,11 @@ struct CheckpointMark: Equatable {
     /// The pages of a database according to its first one.
     static func pages(_ page: ArraySlice<UInt8>) -> Int { Int(number(page.dropFirst(28))) }
 
-    /// The number of complete checkpoints that a first page has.
-    static func head(_ page: ArraySlice<UInt8>) -> UInt32 { number(page.dropFirst(headOffset)) >> 8 }
+    /// The number of complete checkpoints that a first page has; nil if it is of another version.
+    static func head(_ page: ArraySlice<UInt8>) -> UInt32? {
+        let number = number(page.dropFirst(headOffset))
+        return number & 0xff == Schema.version ? number >> 8 : nil
+    }
 
     private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {
         bytes.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }

@@ -106,12 +106,13 @@ extension SQLiteConnection {
             return bytes[...]
         }
         let (size, page) = (fileSize, try read(at: 0, count: 64))
+        guard let complete = CheckpointMark.head(page) else { return (nil, 0) }
         // After a power cut, what a longer file was to get may be missing, and the mark behind the former last page is there.
         for end in [size / Self.pageSize, CheckpointMark.pages(page)].map({ $0 * Self.pageSize }) {
             guard let mark = CheckpointMark(try read(at: end, count: CheckpointMark.length)) else { continue }
-            return (mark, CheckpointMark.head(page))
+            return (mark, complete)
         }
-        return (nil, CheckpointMark.head(page))
+        return (nil, complete)
     }
 
     /// Leaves marks from now on.

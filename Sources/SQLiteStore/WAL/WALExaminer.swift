@@ -85,9 +85,7 @@ struct WALExaminer {
                 guard connection.readFile(at: modeOffset, into: &mode) else { throw .system("read", of: "database") }
                 guard mode[0] != rollbackMode else { return .foreignWAL(path: database) }
                 var examination = WALExaminer(file.number, beginning: beginning)
-                if let damage = try examination.damage(), !examination.state.isOvertaken {
-                    return .damagedWAL(path: path, damage)
-                }
+                if let damage = try examination.damage() { return .damagedWAL(path: path, damage) }
                 state = examination.state
             } else {
                 // A WAL without a frame holds nothing.

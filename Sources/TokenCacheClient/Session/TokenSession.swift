@@ -129,11 +129,13 @@ public actor TokenSession {
     /// Opens the session: from the cached token if there is one that is accepted, and otherwise by the login.
     ///
     /// A cached token is accepted if it is for this app, has all permissions that are asked for, was not refused, and has not expired
-    /// or can be refreshed by the closure of the session. Otherwise it stays in the cache. Of a `LayeredTokenCache`, the device's token opens the session at once. If the server has another one
-    /// or a sign-out, the session takes it over or ends as soon as it answers, with an event.
+    /// or can be refreshed by the closure of the session. Otherwise it stays in the cache. Of a `LayeredTokenCache`, the device's token
+    /// opens the session at once. If the server has another one or a sign-out, the session takes it over or ends as soon as it answers,
+    /// with an event.
     ///
-    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed. Further calls while one is under way wait for that one and throw its error, and try again
-    /// only if it has not opened the session, or has failed without asking the user, whom they may ask.
+    /// An open session stays as it is, unless there is a login, and its token was refused and cannot be refreshed. Further calls while
+    /// one is under way wait for that one and throw its error, and try again only if it has not opened the session, or has failed
+    /// without asking the user, whom they may ask.
     ///
     /// - Parameters:
     ///   - patience: How long to wait for the cache: longer than a `LayeredTokenCache` waits for its server before it answers from

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 
 /// A file that only its owner can read, and that is never there in part.

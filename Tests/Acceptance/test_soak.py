@@ -382,7 +382,7 @@ def sample(server):
     return {
         "resident": int(fields["Rss"]) << 10, "private": (int(fields["Private_Dirty"]) + int(fields["Swap"])) << 10,
         "descriptors": files.total(), "threads": names.total(), "files": dict(files), "names": dict(names),
-        "wal": (server.data / "tokens.db-wal").stat().st_size, "database": (server.data / "tokens.db").stat().st_size,
+        "wal": (server.data / "tokens.db-wal").stat().st_blocks * 512, "database": (server.data / "tokens.db").stat().st_size,
         "connections": values["token_cache_connections_open"], "buffers": values["token_cache_buffers_bytes"],
         "queue": values["token_cache_store_queue_bytes"],
     }

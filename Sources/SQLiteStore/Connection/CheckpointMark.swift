@@ -12,6 +12,8 @@ import Synchronization
 /// `WALState`. An ordinary commit costs nothing, a round one page, and a checkpoint that makes the database longer one sync.
 struct CheckpointMark: Equatable {
     static let length = 16
+    /// The version of the tables, in the lowest byte of `PRAGMA user_version`; see `Schema`.
+    static let schemaVersion = 6
     private static let magic = Array("tokc".utf8)
     /// Where the number of complete checkpoints is in the database's first page.
     static let headOffset = 60
@@ -31,7 +33,7 @@ struct CheckpointMark: Equatable {
     /// The number of complete checkpoints that a first page has; nil if it is of another version.
     static func head(_ page: ArraySlice<UInt8>) -> UInt32? {
         let number = number(page.dropFirst(headOffset))
-        return number & 0xff == Schema.version ? number >> 8 : nil
+        return number & 0xff == schemaVersion ? number >> 8 : nil
     }
 
     private static func number(_ bytes: ArraySlice<UInt8>) -> UInt32 {

@@ -127,7 +127,7 @@ extension SQLiteConnection {
     /// Has the first commit of a round say how many checkpoints were complete, in the open transaction.
     func markRound() throws(SQLiteError) {
         guard let progress else { return }
-        let version = Int32(bitPattern: progress.complete << 8 | UInt32(Schema.version))
+        let version = Int32(bitPattern: progress.complete << 8 | UInt32(CheckpointMark.schemaVersion))
         try execute("PRAGMA user_version = \(version)")
     }
 

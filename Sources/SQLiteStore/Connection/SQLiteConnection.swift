@@ -177,6 +177,11 @@ import System
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
+    /// Counts changes of rows and of tables: different numbers after a transaction has changed something.
+    func changes() throws(SQLiteError) -> [Int] {
+        [unsafe Int(sqlite3_total_changes64(handle)), try integer("PRAGMA schema_version")]
+    }
+
     /// What a checkpoint does besides moving pages; with SQLite's number.
     enum CheckpointMode: Int32 {
         /// Nothing; it does not wait.

@@ -209,8 +209,9 @@ enum WALFileSystem {
         var length: sqlite3_int64 = 0
         let sized = unsafe methods.xFileSize(file, &length)
         guard sized == SQLITE_OK else { return sized }
+        guard length > Self.header else { return unsafe methods.xTruncate(file, size) }
         let frameSize = sqlite3_int64(SQLiteConnection.WALIndex.frameSize)
-        let end = Self.header + max(0, length - Self.header) / frameSize * frameSize
+        let end = Self.header + (length - Self.header) / frameSize * frameSize
         let cut = unsafe methods.xTruncate(file, Self.header)
         guard cut == SQLITE_OK else { return cut }
         return unsafe mark.bytes.withUnsafeBytes { unsafe methods.xWrite(file, $0.baseAddress, Int32($0.count), end) }

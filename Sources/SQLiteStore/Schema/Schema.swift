@@ -15,10 +15,10 @@ enum Schema {
     /// Marks a database as ours (sqlite.org/pragma.html#pragma_application_id): the letters `tokc`.
     static let applicationID = 0x746f_6b63
 
-    /// The version of the tables and of their rows, in the lowest byte of `PRAGMA user_version`; see `CheckpointMark`.
+    /// The version of the tables and of their rows.
     ///
     /// Versions 1 to 5 were never released.
-    static let version = 6
+    static let version = CheckpointMark.schemaVersion
 
     private static let tables = """
         CREATE TABLE token (

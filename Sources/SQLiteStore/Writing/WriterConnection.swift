@@ -64,7 +64,7 @@ final class WriterConnection {
         do throws(SQLiteError) {
             try begin.run()
             let startsRound = connection.progress?.startsRound ?? false
-            if startsRound { try connection.markRound() }
+            let former = startsRound ? try connection.changes() : []
             let result = try body()
             if tokenCount != tokensBefore || sessionCount != sessionsBefore {
                 try setCounts.bind(Int64(tokenCount), at: 1)
@@ -73,8 +73,11 @@ final class WriterConnection {
             }
             try versions.reserve()
             if !endedSessions.isEmpty { announceEnded() }
+            // One that changes nothing writes nothing.
+            let isFirst = startsRound ? try connection.changes() != former : false
+            if isFirst { try connection.markRound() }
             try end.run()
-            if startsRound { connection.progress?.startsRound = false }
+            if isFirst { connection.progress?.startsRound = false }
             return result
         } catch {
             // SQLite has already rolled back after some errors; a second time does no harm.

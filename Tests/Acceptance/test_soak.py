@@ -25,7 +25,7 @@ from http_client import HOST, TRUSTING, Connection, ProtocolError, get, lines, p
 from registers import Load
 from server_process import beside, until
 from storage_shim import ALWAYS, StorageShim
-from store_files import audit_events, command, printed, verify_audit
+from store_files import audit_events, command, has_commits, printed, verify_audit
 from test_reload import rewrite
 
 SECONDS = 60
@@ -382,7 +382,7 @@ def sample(server):
     return {
         "resident": int(fields["Rss"]) << 10, "private": (int(fields["Private_Dirty"]) + int(fields["Swap"])) << 10,
         "descriptors": files.total(), "threads": names.total(), "files": dict(files), "names": dict(names),
-        "wal": (server.data / "tokens.db-wal").stat().st_blocks * 512, "database": (server.data / "tokens.db").stat().st_size,
+        "wal": (server.data / "tokens.db-wal").stat().st_size * has_commits(server.data), "database": (server.data / "tokens.db").stat().st_size,
         "connections": values["token_cache_connections_open"], "buffers": values["token_cache_buffers_bytes"],
         "queue": values["token_cache_store_queue_bytes"],
     }

@@ -41,6 +41,7 @@ import TokenCacheClient
             }
             var device = try await Device(Arguments(arguments))
             try await device.run()
+            end(0)
         } catch let error as Arguments.Failure {
             fail("\(error.description)\n\n\(help)", 2)
         } catch {
@@ -50,7 +51,13 @@ import TokenCacheClient
 
     private static func fail(_ text: String, _ status: Int32) -> Never {
         FileHandle.standardError.write(Data("two-devices: \(text)\n".utf8))
-        exit(status)
+        end(status)
+    }
+
+    /// Ends the process without its exit handlers: a request may be under way, and those of OpenSSL take its memory away on Linux.
+    private static func end(_ status: Int32) -> Never {
+        fflush(nil)
+        _exit(status)
     }
 }
 

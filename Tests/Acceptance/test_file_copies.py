@@ -20,7 +20,7 @@ from registers import value_of
 from server_process import UNSEALED, beside
 from storage_shim import StorageShim
 from store_files import command
-from test_power_cut import LONGEST, NOT_SEALED, Client, problem, rows
+from test_power_cut import LONGEST, NOT_SEALED, Client, make_large, problem, rows
 
 REFUSAL = "are not of the same moment"
 NAMES = ("tokens.db", "tokens.db-wal")
@@ -114,6 +114,8 @@ def recorded(shim_library, tmp_path_factory):
     clients = [Client(number, 8) for number in range(4)]
     with StorageShim(shim_library, folder / "shim", is_recorded=True) as shim:
         server = shim.serve(folder / "recorded", UNSEALED)
+        # Only large databases are checkpointed in the background.
+        make_large(server)
         for burst in (20, 3, 300, 1, 30, 900):
             with beside(lambda client, _: client.write(server.address, 1, burst), clients):
                 pass

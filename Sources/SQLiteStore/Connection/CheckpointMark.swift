@@ -1,36 +1,40 @@
 import CSQLite
 import Synchronization
 
-/// Says how far the checkpoints of a database have come, so that a start recognizes files that were copied one after the
-/// other while the server ran.
+/// The mark at the end of a database, which says which checkpoint was begun last.
 ///
-/// Checkpoints are counted. A program that copies the database from its beginning to its end reads, first of all, how many
-/// were complete: the upper three bytes of `PRAGMA user_version`, written behind the last page of a checkpoint and before its
-/// sync. At the very end, behind the last page, it reads which one was begun: this mark, written before the first page. The
-/// first commit of each round of the WAL repeats the number of complete checkpoints, on the database's first page. So a start
-/// knows between which two states the pages of a copy are, and whether the WAL has all that lies between them; see
-/// `WALState`. An ordinary commit costs nothing, a round one page, and a checkpoint that makes the database longer one sync.
-struct CheckpointMark: Equatable {
+/// Programs such as borg, rsync and tar copy the files of a running server one after the other, each from its beginning to its
+/// end. Three numbers show a later start whether such copies belong together, see `WALState`. They are read at these places:
+///
+/// - at the beginning of the database, how many checkpoints were complete: the upper three bytes of `PRAGMA user_version`. A
+///   checkpoint writes them after its last page, and before the database is synced
+/// - at the end of the database, after the last page, the number of the checkpoint that was begun last: this mark. It is written
+///   before the first page of the checkpoint
+/// - in the WAL, how many checkpoints were complete when its round began, because the first commit of a round writes the
+///   database's first page with that number
+///
+/// An ordinary commit costs nothing more, a round one page, and a checkpoint that makes the database longer one sync.
+struct CheckpointMark {
     static let length = 16
     /// The version of the tables, in the lowest byte of `PRAGMA user_version`; see `Schema`.
     static let schemaVersion = 6
     private static let magic = Array("tokc".utf8)
-    /// Where the number of complete checkpoints is in the database's first page.
-    static let headOffset = 60
+    /// Where `PRAGMA user_version` and the number of pages are in the database's first page (sqlite.org/fileformat2.html).
+    static let (headOffset, pagesOffset) = (60, 28)
 
-    /// The number of the checkpoint; only its lower 24 bits count.
+    /// The number of the checkpoint, of which the lower 24 bits are compared.
     let checkpoint: UInt32
-    /// The first salt of the round whose frames it moves (sqlite.org/walformat.html).
+    /// Identifies the round of the WAL whose frames the checkpoint moves: its first salt (sqlite.org/walformat.html).
     var salt: UInt32 = 0
-    /// The last frame that it moves.
+    /// How many frames of the round the checkpoint moves.
     var frames: UInt32 = 0
 
     var bytes: [UInt8] { Self.magic + [checkpoint, salt, frames].flatMap { Self.bytes($0) } }
 
-    /// The pages of a database according to its first one.
-    static func pages(_ page: ArraySlice<UInt8>) -> Int { Int(number(page.dropFirst(28))) }
+    /// How many pages a database has according to its first page.
+    static func pages(_ page: ArraySlice<UInt8>) -> Int { Int(number(page.dropFirst(pagesOffset))) }
 
-    /// The number of complete checkpoints that a first page has; nil if it is of another version.
+    /// How many checkpoints were complete according to a database's first page; nil if its tables are of another version.
     static func head(_ page: ArraySlice<UInt8>) -> UInt32? {
         let number = number(page.dropFirst(headOffset))
         return number & 0xff == schemaVersion ? number >> 8 : nil
@@ -44,7 +48,7 @@ struct CheckpointMark: Equatable {
         [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: number >> $0) }
     }
 
-    /// Whether a number of complete checkpoints includes this one; it has 24 bits and starts again at 0.
+    /// Whether this checkpoint is among the complete ones; their number has 24 bits and starts again at 0.
     static func includes(_ complete: UInt32, _ checkpoint: UInt32) -> Bool {
         (complete &- checkpoint) & 0xff_ffff < 0x80_0000
     }
@@ -59,48 +63,11 @@ extension CheckpointMark {
     }
 }
 
-/// What a WAL says of the moments of its beginning and its end.
-struct WALState {
-    /// The first salt of its round; nil without a sound header.
-    var salt: UInt32?
-    /// Frames up to the last commit.
-    var frames: UInt32 = 0
-    /// How many checkpoints were complete when its round began; nil if another program or version began it.
-    var complete: UInt32?
-    /// Whether frames of a later round follow the commits: it was overwritten while it was copied.
-    var isOvertaken = false
-    /// The mark that it got when it was emptied, after which it keeps its length.
-    var end: CheckpointMark?
-
-    /// Whether database and WAL have all that was committed when their copying began, and nothing in part; always true
-    /// unless they were copied one after the other.
-    ///
-    /// - Parameters:
-    ///   - mark: The database's; nil if it has none, as after a change by another program.
-    ///   - complete: The number of complete checkpoints in its first page.
-    func fits(_ mark: CheckpointMark?, complete: UInt32) -> Bool {
-        let includes = CheckpointMark.includes
-        // A copy of its beginning from before it was emptied. After a power cut the disk may have the mark, and all frames.
-        if let end, !includes(frames > 0 ? self.complete ?? complete : complete, end.checkpoint),
-            salt != end.salt || frames < end.frames
-        {
-            return false
-        }
-        guard let mark else { return frames == 0 || complete == 0 }
-        let isWhole = includes(complete, mark.checkpoint)
-        guard frames > 0 else { return isWhole }
-        guard !isOvertaken else { return false }
-        let isNext = self.complete.map { ($0 ^ mark.checkpoint) & 0xff_ffff == 0 } ?? (salt != mark.salt)
-        if isNext { return isWhole }
-        return salt == mark.salt && frames >= mark.frames && includes(complete, self.complete ?? complete)
-    }
-}
-
-/// The file of a database with its marks: one of the methods of the files that the standard file system opens is replaced.
+/// Replaces one method of the database's file, so that a checkpoint writes its number when it is complete.
 @safe enum MarkedDatabase {
     private typealias File = UnsafeMutablePointer<sqlite3_file>
 
-    /// The methods; the standard file system has one set of them for all databases.
+    /// The standard file system's methods, the same for all databases, and a copy in which one is replaced.
     @safe private struct Methods: @unchecked Sendable {
         // Unchecked: filled in once, only read afterwards, and never freed.
         let standard, own: UnsafePointer<sqlite3_io_methods>
@@ -139,9 +106,9 @@ struct WALState {
         unsafe number(file).pointee = checkpoint.map { $0 << 8 | 1 } ?? 0
     }
 
-    /// Called by SQLite behind the last page of a checkpoint of the whole WAL, before it syncs the database.
+    /// Called by SQLite after the last page of a checkpoint of the whole WAL, before it syncs the database.
     ///
-    /// Pages never become fewer, so there is nothing to cut off but the mark.
+    /// A store's database never becomes shorter, so the only thing that would be cut off is the mark.
     private static func truncate(_ file: File?, _ size: sqlite3_int64) -> Int32 {
         guard let file = unsafe file, let methods = unsafe methods.withLock(\.self)?.standard.pointee else {
             return SQLITE_MISUSE

@@ -86,19 +86,19 @@ extension SQLiteConnection {
 
 /// The marks of a store's database and WAL, see `CheckpointMark`.
 extension SQLiteConnection {
-    /// How far the checkpoints have come.
+    /// How far checkpoints have come, as the marks tell it.
     struct Progress {
         /// The number of the last checkpoint that was begun, and that of the last complete one.
         var begun, complete: UInt32
-        /// Where the database has its mark, safe from a power cut; nil if that is not known.
+        /// The offset of the mark if it is known to be on the disk, so that no power cut can take it away; otherwise nil.
         var markedEnd: Int?
-        /// Whether a WAL that is emptied gets a mark: while the server runs.
+        /// Whether the WAL gets a mark when it is emptied, as it does while the server runs.
         var marksEnd = false
         /// Whether the next commit may be the first one of a round.
         var startsRound = true
     }
 
-    /// What the database says of its checkpoints.
+    /// The database's mark, nil if it has none, and how many checkpoints were complete according to its first page.
     func marks() throws(SQLiteError) -> (mark: CheckpointMark?, complete: UInt32) {
         func read(at offset: Int, count: Int) throws(SQLiteError) -> ArraySlice<UInt8> {
             var bytes = [UInt8](repeating: 0, count: count)
@@ -107,7 +107,7 @@ extension SQLiteConnection {
         }
         let (size, page) = (fileSize, try read(at: 0, count: 64))
         guard let complete = CheckpointMark.head(page) else { return (nil, 0) }
-        // After a power cut, what a longer file was to get may be missing, and the mark behind the former last page is there.
+        // A power cut may have left a longer file without the new mark at its end. Then the former mark is still in its place.
         for end in [size / Self.pageSize, CheckpointMark.pages(page)].map({ $0 * Self.pageSize }) {
             guard let mark = CheckpointMark(try read(at: end, count: CheckpointMark.length)) else { continue }
             return (mark, complete)
@@ -115,7 +115,7 @@ extension SQLiteConnection {
         return (nil, complete)
     }
 
-    /// Leaves marks from now on.
+    /// Makes checkpoints and commits on this connection leave marks from now on.
     func beginMarks() throws(SQLiteError) {
         let (mark, complete) = try marks()
         // After a power cut the disk may have the later number in the first page, and not yet the mark.
@@ -124,14 +124,14 @@ extension SQLiteConnection {
         if mark == nil { try write(CheckpointMark(checkpoint: begun), pages: 0) }
     }
 
-    /// Has the first commit of a round say how many checkpoints were complete, in the open transaction.
+    /// Writes to the first page how many checkpoints are complete, in the open transaction: the first one of a round.
     func markRound() throws(SQLiteError) {
         guard let progress else { return }
         let version = Int32(bitPattern: progress.complete << 8 | UInt32(CheckpointMark.schemaVersion))
         try execute("PRAGMA user_version = \(version)")
     }
 
-    /// Marks how far a checkpoint will come; nil if it leaves no marks, or has nothing to move.
+    /// Writes the mark of a checkpoint that begins now, and returns its number; nil if it leaves no marks or has nothing to move.
     func beginCheckpoint() throws(SQLiteError) -> UInt32? {
         guard let progress, let index = walIndex, index.frames > index.movedFrames else { return nil }
         let mark = CheckpointMark(checkpoint: progress.begun &+ 1, salt: index.salt, frames: UInt32(index.frames))
@@ -140,20 +140,20 @@ extension SQLiteConnection {
         return mark.checkpoint
     }
 
-    /// The mark of a WAL that is emptied now, whose frames are in the database.
+    /// The mark for the end of the WAL if it is emptied now, after all of its frames were moved into the database.
     var endMark: CheckpointMark? {
         guard let progress, progress.marksEnd, let index = walIndex else { return nil }
         let frames = index.frames > 0 ? UInt32(index.frames) : .max
         return CheckpointMark(checkpoint: progress.complete, salt: index.salt, frames: frames)
     }
 
-    /// Writes a mark behind that many pages.
+    /// Writes a mark after the last of that many pages.
     private func write(_ mark: CheckpointMark, pages: Int) throws(SQLiteError) {
         guard let file = unsafe file else { return }
         let size = fileSize
         let former = size - size % Self.pageSize
         let end = max(former, pages * Self.pageSize)
-        // A program that copies only as many bytes as there were finds the mark at the former end.
+        // Also at the former end: some programs copy only as many bytes as the file had when they opened it.
         var code = SQLITE_OK
         for place in [former, end] where code == SQLITE_OK {
             code = unsafe mark.bytes.withUnsafeBytes { bytes in
@@ -161,7 +161,7 @@ extension SQLiteConnection {
                     file, bytes.baseAddress, Int32(bytes.count), sqlite3_int64(place))
             }
         }
-        // The checkpoint overwrites the mark at the former end: after a power cut, one of the two must be there.
+        // The checkpoint overwrites the mark at the former end, so the new one must be on the disk before.
         if code == SQLITE_OK && end != progress?.markedEnd { code = synchronizeFile() }
         guard code == SQLITE_OK else {
             throw SQLiteError(code: code, message: unsafe String(cString: sqlite3_errstr(code)))

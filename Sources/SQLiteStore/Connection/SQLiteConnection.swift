@@ -13,7 +13,7 @@ import System
     /// Pages in the WAL after the last commit of this connection, once `countWALPages` was called.
     private(set) var walPages = 0
 
-    /// How far the checkpoints have come; nil unless they leave marks.
+    /// How far checkpoints have come; nil if this connection leaves no marks.
     var progress: Progress?
 
     /// Bytes of a page; `Schema.check` refuses other databases.
@@ -177,7 +177,7 @@ import System
     /// How many rows the last statement changed.
     var changeCount: Int { unsafe Int(sqlite3_changes64(handle)) }
 
-    /// Counts changes of rows and of tables: different numbers after a transaction has changed something.
+    /// Numbers that differ from those before a transaction if it has changed rows or tables.
     func changes() throws(SQLiteError) -> [Int] {
         [unsafe Int(sqlite3_total_changes64(handle)), try integer("PRAGMA schema_version")]
     }

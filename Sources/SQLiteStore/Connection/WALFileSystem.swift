@@ -79,7 +79,7 @@ enum WALFileSystem {
     /// The most that is written in one call: the standard file system misreads lengths of 128 KiB and more.
     private static let part = 64 << 10
 
-    /// What an emptied WAL gets at its end; nil to truncate it to nothing.
+    /// The mark that is written at the end when the WAL is emptied; nil to truncate the WAL to nothing.
     var endMark: CheckpointMark?
 
     /// The file's identity; nil if the path was changed to another file during the opening.
@@ -204,8 +204,9 @@ enum WALFileSystem {
         isSynced = false
         let methods = unsafe file.pointee.pMethods.pointee
         guard size == 0, let mark = endMark else { return unsafe methods.xTruncate(file, size) }
-        // To a program that is reading it, an early end would look like that of the commits. So it gets its mark where the
-        // frames have ended, and what lies between takes no space on the disk. Without a frame, SQLite takes it for empty.
+        // If a program is copying the WAL, a shorter file would look as if there had been fewer commits. So the file keeps its
+        // length, and the mark is its last part. The hole in between takes no space on the disk, and SQLite takes a WAL without
+        // frames for an empty one.
         var length: sqlite3_int64 = 0
         let sized = unsafe methods.xFileSize(file, &length)
         guard sized == SQLITE_OK else { return sized }

@@ -166,7 +166,7 @@ enum BackupFile {
     static func finish(_ copy: SQLiteConnection) throws(SQLiteError) -> Int {
         // Leaves WAL mode, which the copy has from its source, so that no second file belongs to it; see `WALExaminer`.
         try copy.leaveWAL()
-        // Without the number of checkpoints, which 1.0 takes for another version.
+        // Version 1.0 would take the number of checkpoints for a part of the version.
         try copy.execute("PRAGMA user_version = \(Schema.version)")
         try checkStructure(copy)
         return try copy.integer("SELECT tokens FROM store")

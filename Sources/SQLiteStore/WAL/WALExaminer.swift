@@ -2,6 +2,46 @@ import Glibc
 import System
 import TokenStore
 
+/// What a WAL tells about when it was written, to compare it with its database.
+struct WALState {
+    /// The first salt of its round; nil without a sound header.
+    var salt: UInt32?
+    /// The number of frames up to the last commit.
+    var frames: UInt32 = 0
+    /// How many checkpoints were complete when its round began; nil if another program or version began it.
+    var complete: UInt32?
+    /// Whether frames of a later round follow the commits: it was overwritten while it was copied.
+    var isOvertaken = false
+    /// The mark that was written at its end when it was emptied.
+    var end: CheckpointMark?
+
+    /// Whether the database and this WAL together have everything that was committed before they were copied, and no commit in
+    /// part.
+    ///
+    /// Files that were not copied, or both at one moment, always fit.
+    ///
+    /// - Parameters:
+    ///   - mark: The database's; nil if it has none, as after a change by another program.
+    ///   - complete: The number of complete checkpoints in its first page.
+    func fits(_ mark: CheckpointMark?, complete: UInt32) -> Bool {
+        let includes = CheckpointMark.includes
+        // It was emptied while it was copied: the copy has the mark, and frames from before. After a power cut the disk may have the
+        // mark as well, but then it has all frames.
+        if let end, !includes(frames > 0 ? self.complete ?? complete : complete, end.checkpoint),
+            salt != end.salt || frames < end.frames
+        {
+            return false
+        }
+        guard let mark else { return frames == 0 || complete == 0 }
+        let isWhole = includes(complete, mark.checkpoint)
+        guard frames > 0 else { return isWhole }
+        guard !isOvertaken else { return false }
+        let isNext = self.complete.map { ($0 ^ mark.checkpoint) & 0xff_ffff == 0 } ?? (salt != mark.salt)
+        if isNext { return isWhole }
+        return salt == mark.salt && frames >= mark.frames && includes(complete, self.complete ?? complete)
+    }
+}
+
 /// Examines the WAL that a crash has left, before SQLite opens it (sqlite.org/fileformat2.html, section 4).
 ///
 /// A frame's checksum covers all frames before it, too. SQLite reads a WAL up to the first frame with a wrong checksum,
@@ -21,8 +61,8 @@ import TokenStore
 /// A WAL beside a database that is not in WAL mode (section 1.3) belongs to another state or store, for example because
 /// a backup was copied over the database by hand, or a restore crashed. SQLite would mix the two, because it applies
 /// any WAL with right checksums. This program takes databases that are to be moved, such as backups, out of WAL mode,
-/// and a store enters WAL mode before it gets a WAL. The files of a running server that were copied one after the other
-/// show their moments by their marks, see `CheckpointMark`.
+/// and a store enters WAL mode before it gets a WAL. Files of a running server that were copied one after the
+/// other are recognized by their marks, see `CheckpointMark`.
 struct WALExaminer {
     private static let headerSize = 32
     private static let frameHeaderSize = 24
@@ -92,7 +132,7 @@ struct WALExaminer {
                 state.end = CheckpointMark(beginning.dropFirst(headerSize))
             }
         }
-        // What was lost with a WAL that was cut or removed while the server ran was told, and the database is checked.
+        // If the WAL was cut or removed while the server ran, the log has told of the loss, and the database is checked at this start.
         let isTrusted = state.fits(mark, complete: complete) || CheckRequest(of: database).exists
         return isTrusted ? nil : .mixedFiles(path: database)
     }
@@ -145,7 +185,7 @@ struct WALExaminer {
                 }
                 if header.commit != 0 { state.frames = UInt32(number) }
             } else if state.frames > 0 && (1...0xff_ffff).contains(header.page) {
-                // Each restart of the WAL adds one to the first salt. What a power cut leaves is hardly such a number.
+                // Each restart of the WAL adds one to the first salt. Remains of a power cut hardly look like that by chance.
                 let later = Int32(truncatingIfNeeded: Int(header.salts >> 32) - Int(salts >> 32))
                 if (1...0xffff).contains(later) { state.isOvertaken = true }
             }

@@ -186,7 +186,7 @@ final class RecoveringDatabase {
     func close() {
         // Otherwise closing could hide that the WAL was removed in the last second.
         if let writer, (try? look(at: writer, withLocks: true)) != nil {
-            // Nobody needs the length of a stopped server's WAL.
+            // From now on nothing changes, so a copy that is under way needs no mark.
             writer.connection.progress?.marksEnd = false
             // If this fails, the WAL stays, and the next start reads it.
             _ = try? writer.checkpoint(waiting: 1_000)

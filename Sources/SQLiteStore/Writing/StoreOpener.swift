@@ -65,7 +65,7 @@ struct StoreOpener: Sendable {
     /// that were checkpointed before may not have reached the disk either, so they are checkpointed again.
     func settle(_ writer: WriterConnection) throws(SQLiteError) {
         try writer.connection.forgetMovedPages()
-        // What follows the commits is not read.
+        // SQLite reads nothing after the last commit.
         try Self.rewrite(database + "-wal", upTo: writer.connection.walIndex?.size ?? .max)
         guard try writer.connection.checkpoint(.passive, waiting: 0) == .complete else {
             throw SQLiteError(code: SQLITE_BUSY, message: "readers still use the WAL")

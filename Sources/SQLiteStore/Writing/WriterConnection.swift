@@ -73,7 +73,7 @@ final class WriterConnection {
             }
             try versions.reserve()
             if !endedSessions.isEmpty { announceEnded() }
-            // One that changes nothing writes nothing.
+            // A transaction without changes must not write to the disk only because of the mark.
             let isFirst = startsRound ? try connection.changes() != former : false
             if isFirst { try connection.markRound() }
             try end.run()

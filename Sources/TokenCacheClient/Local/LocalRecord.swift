@@ -88,7 +88,9 @@ struct LocalRecord: Sendable {
 }
 
 extension LocalRecord.Write {
-    /// A write in the place of what a record holds; it may be of information that continues the login there.
+    /// A write that replaces what a record holds.
+    ///
+    /// - Parameter information: The token that is written, if it continues the login of the record's token.
     init(
         id: String = UUID().uuidString, credential: Credential? = nil, after record: LocalRecord?,
         continuedBy information: TokenInformation? = nil

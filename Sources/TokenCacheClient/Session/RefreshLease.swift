@@ -14,14 +14,16 @@ enum RefreshLease {
     static let time = Duration.seconds(60)
     fileprivate static let member = "TokenCacheClient:RefreshLease"
 
-    /// The lease of a device: it counts for this token only, as an app may copy it to the next one.
+    /// The value of the member: which token is leased, and by which device.
+    ///
+    /// An app may copy the member to its next token, for which it must not count.
     static func text(for token: String, of device: String) -> String {
         SHA256.hexadecimal(token) + " " + device
     }
 }
 
 extension VersionedToken {
-    /// Takes the lease out of what the server has, as it is no change of the token.
+    /// Separates the lease from the token: a lease that comes or goes is no change of the token.
     mutating func takeLease() {
         guard case .token(var information) = content,
             let found = information.others.removeValue(forKey: RefreshLease.member)

@@ -2,7 +2,7 @@ import Foundation
 
 /// What an app can do about an error.
 public enum TokenErrorCategory: Sendable, Hashable {
-    /// Nothing: the user or the app has given up, or the session has ended meanwhile, which an event tells.
+    /// There is nothing to do: the user or the app has given up, or the session has ended meanwhile, which an event tells.
     case cancelled
     /// The same call may succeed later; with the time to wait if the server has said it.
     case retryLater(after: Duration?)
@@ -11,9 +11,9 @@ public enum TokenErrorCategory: Sendable, Hashable {
     /// The server refuses the session that the app's server has made, and the app's closure has no other one: the user has to log
     /// in to the app again.
     case appSessionEnded
-    /// The same call succeeds once the device was unlocked.
+    /// The same call succeeds after the user has unlocked the device.
     case deviceLocked
-    /// The app, the server's settings or both have to be changed.
+    /// Trying again does not help: there is a mistake in the app or in the server's settings.
     case programFault
     /// An error of the app's own, from one of its closures, caches or transports, or a limited login.
     case other

@@ -3,11 +3,11 @@ extension TokenSession {
     ///
     /// It is the same login, and what the new token does not name stays as it was. A refresh that is under way ends first.
     ///
-    /// - Parameter login: Asks the user. If it throws, the session keeps its token: as for `open`, `CancellationError` if the user
-    ///   gives up.
+    /// - Parameter login: Asks the user, and throws a `CancellationError` if the user gives up, as for `open`. Whatever it throws, the
+    ///   session keeps its token.
     /// - Returns: The new token; its `permissions` say what the user has granted.
-    /// - Throws: What the login throws; `TokenSessionError.otherUser`, `.blankToken`, `.limitedLogin`, `.notOpen` and `.closed`. A
-    ///   token that cannot be cached is no error, but see `cachingError`.
+    /// - Throws: What the login throws; `TokenSessionError.otherUser`, `.blankToken`, `.limitedLogin`, `.notOpen` and `.closed`.
+    ///   Nothing is thrown if the token cannot be cached; `cachingError` tells why.
     @discardableResult
     public func extend(login: @escaping Login) async throws -> TokenInformation {
         guard state.isOpen else { throw TokenSessionError.notOpen(state) }

@@ -23,8 +23,9 @@ extension TokenSession {
     /// - Parameters:
     ///   - duration: How long the token is needed.
     ///   - isForced: Whether a new token is needed in any case, by a refresh that begins after this call.
-    ///   - refresh: Obtains a new token, in place of the session's own `refresh`; without either, the present token is returned,
-    ///     unless it has expired or was refused. It throws `TokenSessionError.invalidGrant` if the provider has refused for good.
+    ///   - refresh: Obtains a new token; it takes precedence over the `refresh` of the session. If there is neither, the present
+    ///     token is returned, unless it has expired or was refused. If the provider has refused for good, the closure has to throw
+    ///     `TokenSessionError.invalidGrant`.
     /// - Throws: `TokenSessionError.notOpen`, `.closed` and `.expired`; if the token cannot be used without a refresh, what the
     ///   refresh or the server's cache throws; `CancellationError`.
     public func token(

@@ -309,7 +309,8 @@ public actor TokenSession {
     /// may be the same, as Facebook's SDK extends a token by its dates and permissions. What it does not name stays as it was. One
     /// with another `userID` is another login: an open session ends, and opens again with it.
     ///
-    /// - Throws: `TokenSessionError.blankToken` and `.limitedLogin`. A token that cannot be cached is no error, but see `cachingError`.
+    /// - Throws: `TokenSessionError.blankToken` or `.limitedLogin`. Nothing is thrown if the token cannot be cached; `cachingError`
+    ///   tells why.
     public func adopt(_ information: TokenInformation) async throws {
         try information.check()
         var new = information
